@@ -1,0 +1,206 @@
+"""The contract between the science and the machinery.
+
+An :class:`Algorithm` is the server side of a paper: its ``round`` method reads like the paper's Algorithm box. It
+reaches the clients only through the :class:`Clients` protocol, and ships a :class:`~algorithms.local.LocalRule` to
+them. It owns no files, no clock and no global random numbers; everything that it must remember between rounds is
+named in ``server_state``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.flat import ParamSpec
+from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.part import Part, part_name
+from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.optimizers import Optimizer
+from algorithms.parts.round_ends import RoundEnd
+from algorithms.parts.samplers import Draw, Sampler
+from algorithms.parts.server_optimizers import ServerOptimizer
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts that a config puts together around an algorithm."""
+
+    clients: int
+    cohort: int
+    sampler: Sampler
+    round_end: RoundEnd
+    aggregator: Aggregator
+    server_optimizer: ServerOptimizer
+    local_optimizer: Optimizer
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The fixed facts of a run that an algorithm may use."""
+
+    seed: int
+    samples: np.ndarray
+    """Training samples of each client, n_k [N]."""
+    spec: ParamSpec
+    buffer_spec: ParamSpec
+    parts: Composition
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return len(self.samples)
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The distinct clients of a round, ascending, and how often each was drawn (1 without replacement)."""
+
+    ids: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, drawn: Sequence[int] | np.ndarray) -> Cohort:
+        ids, counts = np.unique(np.asarray(drawn, np.int64), return_counts=True)
+        return cls(ids, counts)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their rows.
+
+    Scalars (one number per client) always come as rows. Clients whose update was dropped are not listed.
+    """
+
+    clients: np.ndarray
+    samples: np.ndarray
+    weights: Tensor | None
+    vectors: Tensors
+    scalars: Tensors
+
+    def mean(self, name: str) -> Tensor:
+        """Σ_k p_k u_k [d] for the weights p given at collection."""
+        if self.weights is None:
+            raise TypeError("these updates were collected as rows; combine them with an aggregator")
+        return self.vectors[name]
+
+    def rows(self, name: str) -> Tensor:
+        """The update matrix [m, d] in client order."""
+        if self.weights is not None:
+            raise TypeError("these updates were collected as weighted sums; collect without weights to get rows")
+        return self.vectors[name]
+
+
+class Training(Protocol):
+    """A cohort in the middle of a round."""
+
+    cohort: Cohort
+
+    def advance(self, steps: int | None = None) -> None:
+        """Do ``steps`` local steps on every client, or (None) what is left of the config's local work."""
+
+    def query(self, probe: Probe, weights: np.ndarray | None = None) -> Tensor:
+        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m, k]."""
+
+    def evaluate(self) -> None:
+        """Record each local model's accuracy and loss on its client's test data (personalised accuracy)."""
+
+    def collect(self, weights: np.ndarray | None = None) -> Updates:
+        """End local training and gather what the clients send, summed with ``weights`` [m] or (None) as rows."""
+
+
+class Clients(Protocol):
+    """All that an algorithm may ask of the clients. In-process and Ray implementations give the same bits."""
+
+    def train(
+        self, cohort: Cohort, rule: LocalRule, received: Tensors, known: Tensors | None = None
+    ) -> AbstractContextManager[Training]:
+        """Open a training session. ``received`` is transmitted to each client; ``known`` is not (shared seed)."""
+
+    def loss(self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None) -> Tensor:
+        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its data."""
+
+
+class AlgorithmOptions(Part):
+    """Options of an algorithm, and what the algorithm asks of the parts around it."""
+
+    defaults: ClassVar[dict[str, Any]] = {}
+    """Config values that replace the general defaults where the config leaves them unset (dotted paths)."""
+
+    def refuses(self, parts: Composition) -> str | None:
+        """Why this combination makes no sense, in one sentence; None if it does."""
+        return None
+
+
+class Algorithm:
+    """Server side of a federated algorithm; subclasses are registered by the name of their ``Options``."""
+
+    class Options(AlgorithmOptions):
+        """Options of the algorithm."""
+
+    registry: ClassVar[dict[str, type[Algorithm]]] = {}
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers")
+    """Attributes that make up the state between rounds: tensors, arrays, numbers, or dicts of them."""
+
+    options: AlgorithmOptions
+
+    def __init_subclass__(cls) -> None:
+        name = part_name(cls.Options)
+        if name and "Options" in vars(cls):
+            Algorithm.registry[name] = cls
+
+    def __init__(self, options: AlgorithmOptions, setting: Setting, w: Tensor, buffers: Tensor) -> None:
+        """Start from the model ``w`` [d] with buffers [b] (batch-norm statistics; b may be 0)."""
+        self.options = options
+        self.setting = setting
+        self.w = w
+        self.buffers = buffers
+        self.start()
+
+    def start(self) -> None:
+        """Set the initial server state beyond ``w`` and ``buffers``."""
+
+    @abstractmethod
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        """Run round ``t`` (from 1); returns scalars worth recording."""
+
+    def personal_rule(self) -> LocalRule | None:
+        """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such models."""
+        return None
+
+    def draw(self, t: int) -> Cohort:
+        """The cohort S_t from the config's sampler."""
+        parts = self.setting.parts
+        return Cohort.of(parts.sampler.sample(Draw(self.setting.seed, t, self.setting.samples), parts.cohort))
+
+    def weights(self, cohort: Cohort) -> np.ndarray | None:
+        """The aggregator's weights for ``cohort`` [m], or None if it needs the rows."""
+        return self.setting.parts.aggregator.weights(self.setting.samples[cohort.ids], cohort.counts)
+
+    def aggregate(self, updates: Updates, name: str) -> Tensor:
+        """The aggregate [d] of the uploads ``name`` by the config's aggregator."""
+        if updates.weights is not None:
+            return updates.mean(name)
+        return self.setting.parts.aggregator.combine(updates.rows(name), updates.samples)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a checkpoint must hold of the server side."""
+        return {name: getattr(self, name) for name in self.server_state}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        for name in self.server_state:
+            setattr(self, name, state[name])
+
+
+def uniform(cohort: Cohort) -> np.ndarray:
+    """Weights 1/m [m] (counting repeated draws)."""
+    return cohort.counts / cohort.counts.sum()

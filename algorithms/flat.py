@@ -1,0 +1,129 @@
+"""The flat view of a model: one vector, and the names, shapes and places of its tensors.
+
+A leading batch of clients is allowed everywhere: ``[d]`` and ``[C, d]`` (or more leading axes) both work.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor's place in the vector. ``nhwc`` marks 4-D kernels stored with channels last (faster on CPU)."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    dtype: torch.dtype = torch.float32
+    nhwc: bool = False
+
+    @property
+    def layer(self) -> str:
+        """The owning module's name ('' for parameters of the root module)."""
+        return self.name.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """Names, shapes and slices of the tensors that make up a flat vector in R^d."""
+
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> ParamSpec:
+        """The layout of ``tensors``, in their order."""
+        entries, start = [], 0
+        for name, t in tensors.items():
+            stop = start + t.numel()
+            entries.append(Entry(name, tuple(t.shape), start, stop, t.dtype, t.dim() == 4))
+            start = stop
+        return cls(tuple(entries))
+
+    @cached_property
+    def size(self) -> int:
+        """d, the length of the vector."""
+        return self.entries[-1].stop if self.entries else 0
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(e.name for e in self.entries)
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Module names that own tensors, in order of first appearance."""
+        return tuple(dict.fromkeys(e.layer for e in self.entries))
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Each tensor as a view of ``flat`` [..., d]; writing to a view writes to the vector."""
+        lead = flat.shape[:-1]
+        out = {}
+        for e in self.entries:
+            piece = flat[..., e.start : e.stop]
+            if e.nhwc:
+                o, i, h, w = e.shape
+                out[e.name] = piece.view(*lead, o, h, w, i).movedim(-1, -3)
+            else:
+                out[e.name] = piece.view(*lead, *e.shape)
+        return out
+
+    def write(self, tensors: Sequence[Tensor], out: Tensor) -> Tensor:
+        """Copy ``tensors`` (in this order, each [..., *shape]) into the vector ``out`` [..., d]."""
+        lead = out.shape[:-1]
+        for e, t in zip(self.entries, tensors, strict=True):
+            source = t.movedim(-3, -1) if e.nhwc else t
+            out[..., e.start : e.stop].view(*lead, *source.shape[len(lead) :]).copy_(source)
+        return out
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The float32 vector [d] that holds ``tensors``."""
+        return self.write([tensors[n].detach() for n in self.names], torch.empty(self.size))
+
+    def tensors(self, flat: Tensor) -> dict[str, Tensor]:
+        """Contiguous copies by name, at each tensor's own dtype (what is saved to a file)."""
+        return {
+            e.name: v.to(e.dtype).contiguous().clone()
+            for e, v in zip(self.entries, self.views(flat).values(), strict=True)
+        }
+
+    def select(self, *patterns: str) -> tuple[slice, ...]:
+        """Slices of the tensors whose name matches one of the regular expressions; raises KeyError if none do."""
+        hits = [e for e in self.entries if any(re.search(p, e.name) for p in patterns)]
+        if not hits:
+            raise KeyError(f"no tensor matches {', '.join(patterns)}; there are {', '.join(self.names)}")
+        return _merge([slice(e.start, e.stop) for e in hits])
+
+    def last_layers(self, k: int) -> tuple[slice, ...]:
+        """Slices of the last ``k`` layers (modules that own tensors); raises ValueError if there are fewer."""
+        if not 1 <= k <= len(self.layers):
+            raise ValueError(f"the model has {len(self.layers)} layers, so the last {k} cannot be taken")
+        chosen = set(self.layers[-k:])
+        return _merge([slice(e.start, e.stop) for e in self.entries if e.layer in chosen])
+
+
+def _merge(slices: list[slice]) -> tuple[slice, ...]:
+    merged: list[slice] = []
+    for s in slices:
+        if merged and merged[-1].stop == s.start:
+            merged[-1] = slice(merged[-1].start, s.stop)
+        else:
+            merged.append(s)
+    return tuple(merged)
+
+
+def trainable(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters that training changes."""
+    return {n: p for n, p in module.named_parameters() if p.requires_grad}
+
+
+def floating_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """The buffers that carry learned statistics (running mean and variance; integer counters are left out)."""
+    return {n: b for n, b in module.named_buffers() if b.is_floating_point() and math.prod(b.shape) > 0}

@@ -1,0 +1,81 @@
+"""Parts: small immutable objects that a config names, validates and composes.
+
+A part is a frozen pydantic model with behaviour. Its fields are its options; its ``name`` is how a config
+refers to it. Every family of parts (samplers, aggregators, partitioners, models ...) has an abstract base
+class, and its members are simply the subclasses that give ``name`` a default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+P = TypeVar("P", bound="Part")
+
+
+class Part(BaseModel):
+    """Base of everything that is chosen by name in a config."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    name: str
+
+    @model_validator(mode="after")
+    def _name_is_its_own(self) -> Part:
+        expected = part_name(type(self))
+        if self.name != expected:
+            raise PydanticCustomError("wrong_name", "this part is named {expected}", {"expected": expected})
+        return self
+
+
+def part_name(cls: type[Part]) -> str | None:
+    """The name under which ``cls`` is chosen, or None if it is an abstract base."""
+    default = cls.model_fields["name"].default
+    return default if isinstance(default, str) else None
+
+
+def option(default: Any, description: str, symbol: str = "", **constraints: Any) -> Any:
+    """A field of a part: default, one-line meaning, the paper's symbol, and pydantic constraints (gt, le ...)."""
+    return Field(default, description=description, json_schema_extra={"symbol": symbol}, **constraints)
+
+
+def variants(base: type[P]) -> dict[str, type[P]]:
+    """All named parts of the family ``base``, sorted by name."""
+
+    def walk(cls: type[P]) -> Iterator[type[P]]:
+        yield cls
+        for sub in cls.__subclasses__():
+            yield from walk(sub)
+
+    return {n: c for n, c in sorted(((part_name(c) or "", c) for c in walk(base)), key=lambda e: e[0]) if n}
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """A hint after an unknown name: the closest valid one, and the valid names."""
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}valid: {', '.join(names)}"
+
+
+def chosen_from(base: type[P]) -> BeforeValidator:
+    """Annotation metadata: read ``"name"`` or ``{name: ..., option: ...}`` as the named member of ``base``."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            return value
+        members = variants(base)
+        name = value.get("name")
+        if name is None:
+            raise PydanticCustomError("no_name", "needs a name; valid: {names}", {"names": ", ".join(members)})
+        if name not in members:
+            context = {"name": repr(name), "hint": nearest(str(name), list(members))}
+            raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)
+        return members[name].model_validate(dict(value))
+
+    return BeforeValidator(read)

@@ -1,0 +1,126 @@
+"""First-order optimisers on flat vectors, for one model ``[d]`` or a batch of clients ``[C, d]`` at once.
+
+State tensors have the shape of the model, except the step count ``t`` [..., 1]. Every row is independent of the
+others, so a batch gives each client what it would get alone. Update rules are PyTorch's unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from algorithms.part import Part, option
+
+State = dict[str, Tensor]
+
+
+class Optimizer(Part):
+    """A client's local optimiser (the learning rate is the config's ``local.lr``)."""
+
+    weight_decay: float = option(0.0, "decay of the weights per step", "λ", ge=0)
+
+    @abstractmethod
+    def start(self, w: Tensor) -> State:
+        """Fresh state for models ``w`` [..., d]."""
+
+    @abstractmethod
+    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
+        """Move ``w`` [..., d] along the gradient ``g`` in place; ``g`` may be overwritten."""
+
+
+class Sgd(Optimizer):
+    """Stochastic gradient descent with optional (Nesterov) momentum: b ← ρb + g, w ← w − η b."""
+
+    name: str = "sgd"
+    momentum: float = option(0.0, "momentum factor", "ρ", ge=0, lt=1)
+    nesterov: bool = option(False, "look ahead along the momentum")
+
+    def start(self, w: Tensor) -> State:
+        return {"momentum": torch.zeros_like(w)} if self.momentum else {}
+
+    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
+        if self.weight_decay:
+            g.add_(w, alpha=self.weight_decay)
+        if self.momentum:
+            b = state["momentum"].mul_(self.momentum).add_(g)
+            g = g.add_(b, alpha=self.momentum) if self.nesterov else b
+        w.sub_(g, alpha=lr)
+
+
+class _Adaptive(Optimizer):
+    """Shared shape of the adaptive rules: w ← w − η m / (√v + ε)."""
+
+    beta1: float = option(0.9, "decay of the first moment", "β1", ge=0, lt=1)
+    beta2: float = option(0.999, "decay of the second moment", "β2", ge=0, lt=1)
+    eps: float = option(1e-8, "added to the denominator", "ε", ge=0)
+    bias_correction: bool = option(True, "divide the moments by 1 − β^t (Kingma & Ba 2015)")
+
+    def start(self, w: Tensor) -> State:
+        return {
+            "first": torch.zeros_like(w),
+            "second": torch.zeros_like(w),
+            "t": torch.zeros(*w.shape[:-1], 1, device=w.device),
+        }
+
+    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
+        self._decay(w, g, lr)
+        t = state["t"].add_(1)
+        m = state["first"].lerp_(g, 1 - self.beta1)
+        v = self._second(state["second"], g)
+        scale, root = torch.full_like(t, lr), v.sqrt()
+        if self.bias_correction:
+            scale = lr / (1 - self.beta1**t)
+            root.div_((1 - self.beta2**t).sqrt())
+        w.sub_(m.div(root.add_(self.eps)).mul_(scale))
+
+    def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
+        if self.weight_decay:
+            g.add_(w, alpha=self.weight_decay)
+
+    def _second(self, v: Tensor, g: Tensor) -> Tensor:
+        return v.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
+
+
+class Adam(_Adaptive):
+    """Adam (Kingma & Ba 2015); weight decay enters the gradient."""
+
+    name: str = "adam"
+
+
+class AdamW(_Adaptive):
+    """AdamW (Loshchilov & Hutter 2019): weight decay is decoupled, w ← (1 − ηλ) w first."""
+
+    name: str = "adamw"
+    weight_decay: float = option(0.01, "decoupled decay of the weights per step", "λ", ge=0)
+
+    def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
+        w.mul_(1 - lr * self.weight_decay)
+
+
+class Yogi(_Adaptive):
+    """Yogi (Zaheer et al. 2018): v ← v − (1 − β2) g² sign(v − g²)."""
+
+    name: str = "yogi"
+
+    def _second(self, v: Tensor, g: Tensor) -> Tensor:
+        square = g * g
+        return v.addcmul_(square, torch.sign(v - square), value=-(1 - self.beta2))
+
+
+class AdaGrad(Optimizer):
+    """AdaGrad (Duchi et al. 2011): v ← v + g², w ← w − η g / (√v + ε)."""
+
+    name: str = "adagrad"
+    eps: float = option(1e-10, "added to the denominator", "ε", ge=0)
+    initial: float = option(0.0, "initial value of the accumulator v", "v0", ge=0)
+
+    def start(self, w: Tensor) -> State:
+        return {"second": torch.full_like(w, self.initial)}
+
+    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
+        if self.weight_decay:
+            g.add_(w, alpha=self.weight_decay)
+        v = state["second"].addcmul_(g, g)
+        w.addcdiv_(g, v.sqrt().add_(self.eps), value=-lr)

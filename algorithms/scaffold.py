@@ -1,0 +1,74 @@
+"""SCAFFOLD — Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning" (ICML 2020).
+
+Algorithm 1, option II. Client i in S (line numbers of the paper's box):
+    line 10:  y ← y − η_l (g_i(y) − c_i + c)
+    line 12:  c_i⁺ ← c_i − c + (x − y) / (K η_l)
+    line 13:  send (Δy, Δc) = (y − x, c_i⁺ − c_i)
+Server:
+    line 16:  x ← x + η_g mean_S Δy          c ← c + (|S|/N) mean_S Δc
+Control variates start at 0; K is the number of steps that the client did.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from algorithms.algorithm import Composition, Updates
+from algorithms.fedavg import FedAvg
+from algorithms.flat import ParamSpec
+from algorithms.local import LocalRule, Tensors, Work, zeros
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.optimizers import Sgd
+
+
+class ControlVariate(LocalRule):
+    """SCAFFOLD's client: corrected gradients, and the option II update of c_i."""
+
+    def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
+        return {"control": zeros(spec)}
+
+    def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        return gradient.sub_(work.state["control"]).add_(work.received["control"])
+
+    def upload(self, work: Work) -> Tensors:
+        delta = work.w - work.start
+        scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
+        change = -work.received["control"] - delta / scale
+        work.state["control"] = work.state["control"] + change
+        return {"delta": delta, "control": change}
+
+
+class Scaffold(FedAvg):
+    """Drift-corrected federated averaging with control variates."""
+
+    class Options(FedAvg.Options):
+        """FedAvg whose clients correct their gradients by the difference of control variates c − c_i."""
+
+        name: str = "scaffold"
+
+        def refuses(self, parts: Composition) -> str | None:
+            local = parts.local_optimizer
+            if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
+                return "scaffold's control variates are gradients of plain SGD; set local.optimizer to sgd"
+            if not isinstance(parts.aggregator, Mean):
+                return "scaffold averages uniformly over the cohort; set aggregator to mean"
+            if not parts.sampler.distinct:
+                return f"scaffold needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+            return None
+
+    server_state = (*FedAvg.server_state, "control")
+
+    def start(self) -> None:
+        super().start()
+        self.control = zeros(self.setting.spec)
+
+    def rule(self) -> LocalRule:
+        return ControlVariate()
+
+    def broadcast(self) -> Tensors:
+        return {**super().broadcast(), "control": self.control}
+
+    def apply(self, updates: Updates) -> None:
+        super().apply(updates)
+        participation = len(updates.clients) / self.setting.clients
+        self.control = self.control + participation * updates.mean("control")

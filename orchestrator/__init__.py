@@ -1,0 +1,1 @@
+"""Runs federated experiments on Ray; knows nothing of any one algorithm."""

@@ -1,0 +1,178 @@
+"""The ``fedorch`` command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.config import Config, load
+from orchestrator.errors import UserError
+from orchestrator.run_folder import RunFolder
+from orchestrator.terminal import RoundProgress, errors, show_plan, show_result
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray.")
+data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
+app.add_typer(data_app, name="data")
+
+ConfigArgument = Annotated[Path | None, typer.Argument(help="YAML config; without one, the quick start")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")]
+
+
+def main() -> None:
+    """Entry point: one sentence and exit code 2 for everything that the user can mend."""
+    try:
+        app()
+    except UserError as error:
+        errors.print(f"[red]fedorch:[/] {error}", highlight=False, soft_wrap=True, markup=True)
+        sys.exit(2)
+
+
+@app.command()
+def run(
+    config: ConfigArgument = None,
+    settings: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder for the results (default: runs/NAME-TIME)")] = None,
+    resume: Annotated[Path | None, typer.Option(help="continue the run in this folder")] = None,
+    address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
+    num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
+    num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,
+    in_process: Annotated[bool, typer.Option(help="run everything in this process, without Ray")] = False,
+) -> None:
+    """Run an experiment."""
+    folder, chosen = _folder(config, settings or [], out, resume)
+    if in_process:
+        result = _run_here(chosen, folder, resume is not None)
+    else:
+        result = _run_on_ray(chosen, folder, resume is not None, address, num_cpus, num_gpus)
+    show_result(result, folder.path)
+
+
+def _folder(
+    config: Path | None, settings: list[str], out: Path | None, resume: Path | None
+) -> tuple[RunFolder, Config]:
+    if resume is not None:
+        if config or settings or out:
+            raise UserError("--resume continues a run with its own config; give no config, --set or --out beside it")
+        folder = RunFolder.existing(resume.resolve())
+        return folder, folder.config()
+    chosen = load(config, settings)
+    path = out or Path("runs") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunFolder.new(path.resolve()), chosen
+
+
+def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+    from orchestrator import drive
+    from orchestrator.experiment import Experiment
+    from orchestrator.server import plan
+
+    experiment = Experiment(config)
+    notes = drive.resume(experiment, folder) if resuming else []
+    if not resuming:
+        folder.open(experiment.config)
+    show_plan(plan(experiment) | {"notes": notes})
+    interrupts: list[int] = []
+    with RoundProgress(config.rounds, experiment.t) as progress, _on_interrupt(lambda: interrupts.append(1)):
+        return drive.drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+
+def _run_on_ray(
+    config: Config, folder: RunFolder, resuming: bool, address: str, num_cpus: int | None, num_gpus: float | None
+) -> dict[str, Any]:
+    from orchestrator.cluster import connected
+    from orchestrator.server import answer, launch
+
+    with connected(address, num_cpus, num_gpus):
+        server = launch(config, folder.path, resuming)
+        facts = answer(server.prepare.remote())
+        show_plan(facts)
+        ending = server.run.remote()
+        seen = facts["done"]
+        with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):
+            while True:
+                news = answer(server.watch.remote(seen))
+                for record in news.records:
+                    progress.show(record)
+                seen += len(news.records)
+                if news.ended:
+                    break
+        return answer(ending)
+
+
+@contextmanager
+def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
+    """The first Ctrl-C ends the run after the round under way, with a checkpoint; the second one at once."""
+
+    def handler(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        errors.print("stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)")
+        stop()
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@app.command("list")
+def list_(kind: Annotated[str, typer.Argument(help="algorithms, datasets, models, partitioners, ...")] = "") -> None:
+    """List what a config can name."""
+    from orchestrator.catalogue import show_kind, show_kinds
+
+    if kind:
+        show_kind(kind)
+    else:
+        show_kinds()
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="a name from `fedorch list`, or a section of the config")],
+) -> None:
+    """Every option of a part: type, default, meaning and the paper's symbol."""
+    from orchestrator.catalogue import show_part
+
+    show_part(name)
+
+
+@data_app.command("show")
+def data_show(
+    config: ConfigArgument = None,
+    settings: SetOption = None,
+    plot: Annotated[Path | None, typer.Option(help="also write the client x label map to this PNG")] = None,
+) -> None:
+    """Print and plot which client holds how many rows of each label."""
+    from orchestrator.catalogue import show_data
+
+    show_data(load(config, settings or []), plot)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
+    plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
+) -> None:
+    """Print runs side by side and overlay their curves."""
+    from orchestrator.comparison import show_comparison
+
+    show_comparison([RunFolder.existing(r) for r in runs], plot)
+
+
+@app.command()
+def doctor(address: Annotated[str, typer.Option(help="Ray cluster to check")] = "local") -> None:
+    """Check Python, packages, data, GPUs and Ray on this machine."""
+    from orchestrator.doctor import examine
+
+    if not examine(address):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The client actor: a Ray actor, pinned to a fraction of a GPU, that trains the clients it is handed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import ray
+import torch
+from torch import Tensor
+
+from algorithms.local import Tensors
+from orchestrator.training.block import BlockSpec, Command
+from orchestrator.training.host import Answer, BlockHost, Key
+from orchestrator.training.world import World
+
+
+def tensors_travel_as_arrays() -> None:
+    """Send tensors through Ray as NumPy buffers and copy them on arrival.
+
+    Ray maps received arrays from shared memory; a tensor made from one without a copy would let an in-place step
+    of an optimiser change the object for every process on the node.
+    """
+    ray.util.register_serializer(
+        torch.Tensor, serializer=lambda t: t.detach().cpu().numpy(), deserializer=lambda a: torch.tensor(a)
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a client actor runs."""
+
+    actor: int
+    pid: int
+    node: str
+    device: str
+
+
+class ClientActor:
+    """Hosts one or many clients. Created by the pool; restarted by it, from explicit state, when it dies."""
+
+    def __init__(self, world: World, run: str, index: int, gpus: float) -> None:
+        tensors_travel_as_arrays()
+        device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
+        if device == "cuda" and gpus < 1:
+            torch.cuda.set_per_process_memory_fraction(gpus)
+        self.run_name, self.index = run, index
+        self.host = BlockHost(replace(world, device=device))
+
+    def __repr__(self) -> str:
+        return f"fedorch {self.run_name} clients #{self.index}"
+
+    def ready(self) -> Place:
+        """Answers once the actor can work."""
+        return Place(self.index, os.getpid(), ray.get_runtime_context().get_node_id(), self.host.world.device)
+
+    def start(
+        self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],
+        keep: bool,
+    ) -> Answer:  # fmt: skip
+        """See :meth:`BlockHost.start`."""
+        return self.host.start(key, spec, received, replay, commands, keep)
+
+    def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
+        """See :meth:`BlockHost.resume`."""
+        return self.host.resume(key, commands, keep)
+
+    def forget(self, key: Key) -> None:
+        """See :meth:`BlockHost.forget`."""
+        self.host.forget(key)
+
+    def evaluate(self, model: Tensors, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """See :meth:`BlockHost.evaluate`."""
+        return self.host.evaluate(model, rows)

@@ -1,0 +1,109 @@
+"""The clients of a run: implements the algorithms' ``Clients`` protocol on top of a plane."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.algorithm import Cohort
+from algorithms.draws import generator
+from algorithms.local import LocalRule, Tensors
+from orchestrator.clients.plane import Plane
+from orchestrator.clients.session import Session
+from orchestrator.data.federated import FederatedData
+from orchestrator.ledger import Ledger, payload
+from orchestrator.training.lane import BUFFERS
+from orchestrator.training.local_config import LocalConfig
+from orchestrator.training.world import BufferPolicy
+
+CHUNK = 1000
+"""Rows of one evaluation job: a constant, so that no result depends on the number of actors."""
+
+NonFinite = Literal["fail", "drop", "keep"]
+
+
+@dataclass
+class RoundLog:
+    """What happened to the clients in one round."""
+
+    cohort: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
+    """train_loss, update_norm, steps of each client of the cohort."""
+    dropped: list[int] = field(default_factory=list)
+    personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    """client -> correct, summed loss, rows of its local model on its own test data."""
+    train_seconds: float = 0.0
+    transfer_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+
+
+class Federation:
+    """All clients of a run: their state, their messages, and the plane that computes for them."""
+
+    def __init__(
+        self, plane: Plane, data: FederatedData, local: LocalConfig, *, block: int, vectorized: bool,
+        buffers: BufferPolicy, non_finite: NonFinite, seed: int,
+    ) -> None:  # fmt: skip
+        self.plane, self.data, self.local = plane, data, local
+        self.block, self.vectorized = block, vectorized
+        self.buffers, self.non_finite, self.seed = buffers, non_finite, seed
+        self.ledger = Ledger(data.clients)
+        self.states: dict[int, Tensors] = {}
+        self.t = 0
+        self.log = RoundLog()
+        self._sessions = itertools.count()
+
+    def begin_round(self, t: int) -> None:
+        """Start a new round log."""
+        self.t = t
+        self.log = RoundLog()
+
+    @contextmanager
+    def train(
+        self, cohort: Cohort, rule: LocalRule, received: Tensors, known: Tensors | None = None
+    ) -> Iterator[Session]:
+        """Open a training session (see :class:`algorithms.algorithm.Clients`)."""
+        known = dict(known or {})
+        if self.buffers != "aggregate" and BUFFERS in received:
+            known[BUFFERS] = received[BUFFERS]
+            received = {k: v for k, v in received.items() if k != BUFFERS}
+        self.ledger.sent(cohort.ids, payload(received))
+        begun = time.perf_counter()
+        handle = self.plane.share({**known, **received})
+        self.log.transfer_seconds += time.perf_counter() - begun
+        session = Session(self, next(self._sessions), cohort, rule, handle)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def loss(self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None) -> Tensor:
+        """Training loss of each client at ``w``; transmits the model down and one float up per client."""
+        self.ledger.sent(ids, payload({"w": w, "buffers": buffers}))
+        self.ledger.received(ids, 4)
+        rows = [self._loss_rows(int(k), batch_size) for k in ids]
+        losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
+        return torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
+
+    def _loss_rows(self, k: int, batch_size: int | None) -> np.ndarray:
+        rows = self.data.train[k]
+        if batch_size is None or batch_size >= len(rows):
+            return rows
+        return generator(self.seed, "loss", self.t, k).choice(rows, batch_size, replace=False)
+
+    def per_sample(self, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Cross-entropy [n] and correctness [n] of one model on ``rows``; not transmitted by anyone."""
+        begun = time.perf_counter()
+        model = self.plane.share({"w": w, "buffers": buffers})
+        chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))
+        losses, hits = zip(*self.plane.evaluate(model, chunks), strict=True)
+        self.log.evaluate_seconds += time.perf_counter() - begun
+        return torch.cat(losses), torch.cat(hits)

@@ -1,0 +1,89 @@
+"""A plane runs blocks somewhere. Both planes execute the same commands on the same blocks, so they give equal bits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.local import Tensors
+from orchestrator.training.block import BlockSpec, Command
+from orchestrator.training.host import Answer, BlockHost, Key
+from orchestrator.training.world import World
+
+
+@dataclass
+class Job:
+    """Commands for one block, with all that is needed to recreate the block elsewhere."""
+
+    key: Key
+    spec: BlockSpec
+    received: Any
+    """Handle from :meth:`Plane.share`."""
+    replay: Sequence[Command]
+    """Commands that the block has already executed."""
+    commands: Sequence[Command]
+    keep: bool
+    """Whether more commands will follow."""
+    cost: int
+    """Expected work, for longest-first dispatch."""
+
+
+class Plane(ABC):
+    """Where blocks run."""
+
+    actors: int = 1
+    replaced: int = 0
+    """Client actors that had to be replaced so far."""
+
+    @abstractmethod
+    def share(self, tensors: Tensors) -> Any:
+        """Make tensors available to every trainer once; returns a handle."""
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Execute the jobs; answers in the order of ``jobs``."""
+
+    @abstractmethod
+    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+        """Per-sample results of a shared model on each chunk of rows, in order."""
+
+    @abstractmethod
+    def forget(self, keys: Sequence[Key]) -> None:
+        """Drop blocks of an abandoned session."""
+
+    def busy(self, answers: Sequence[Answer]) -> float:
+        """Seconds that the computation itself needed with the trainers there are."""
+        return sum(a.seconds for a in answers) / self.actors
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class InProcess(Plane):
+    """One block host in this process: unit tests, debugging, machines without Ray."""
+
+    def __init__(self, world: World) -> None:
+        self.host = BlockHost(world)
+
+    def share(self, tensors: Tensors) -> Tensors:
+        return {k: v.clone() for k, v in tensors.items()}
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        return [self._run(job) for job in jobs]
+
+    def _run(self, job: Job) -> Answer:
+        if job.key in self.host.blocks:
+            return self.host.resume(job.key, job.commands, job.keep)
+        return self.host.start(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
+
+    def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+        return [self.host.evaluate(model, rows) for rows in chunks]
+
+    def forget(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            self.host.forget(key)

@@ -1,0 +1,146 @@
+"""A training session: a cohort's local training, from broadcast to collection."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.algorithm import Cohort, Updates
+from algorithms.local import LocalRule, Probe
+from orchestrator.clients.plane import Job
+from orchestrator.errors import Diverged
+from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
+from orchestrator.training.lane import BUFFERS
+
+if TYPE_CHECKING:
+    from orchestrator.clients.federation import Federation
+
+
+class Session:
+    """Implements :class:`algorithms.algorithm.Training`.
+
+    Commands are gathered and sent when an answer is needed, so that an ordinary round is one call per block. All
+    commands are remembered: a block that was lost with its actor is recreated from the server's copy of its
+    clients' state and replayed.
+    """
+
+    def __init__(self, federation: Federation, number: int, cohort: Cohort, rule: LocalRule, received: Any) -> None:
+        self.federation, self.number, self.cohort, self.received = federation, number, cohort, received
+        size = federation.block
+        self.slices = [slice(i, min(i + size, len(cohort))) for i in range(0, len(cohort), size)]
+        states = federation.states
+        self.specs = [
+            BlockSpec(ids, rule, {int(k): states[k] for k in ids if k in states}, federation.t, federation.vectorized)
+            for ids in (cohort.ids[s] for s in self.slices)
+        ]
+        self.history: list[list[Command]] = [[] for _ in self.specs]
+        self.waiting: list[list[Command]] = [[] for _ in self.specs]
+        self.open = False
+
+    def advance(self, steps: int | None = None) -> None:
+        self._add([Advance(steps)] * len(self.specs))
+
+    def query(self, probe: Probe, weights: np.ndarray | None = None) -> Tensor:
+        self._add([Ask(probe, None if weights is None else weights[s]) for s in self.slices])
+        answers = self._flush(keep=True)
+        one = answers[0] if weights is not None else answers[0][0]
+        if probe.transmitted:
+            self.federation.ledger.received(self.cohort.ids, one.numel() * one.element_size())
+        return torch.cat(answers) if weights is None else _sum(answers)
+
+    def evaluate(self) -> None:
+        self._add([Evaluate()] * len(self.specs))
+        for s, table in zip(self.slices, self._flush(keep=True), strict=True):
+            columns = (table[name].tolist() for name in ("correct", "loss", "rows"))
+            self.federation.log.personal |= dict(
+                zip(self.cohort.ids[s].tolist(), zip(*columns, strict=True), strict=True)
+            )
+
+    def collect(self, weights: np.ndarray | None = None) -> Updates:
+        drop = self.federation.non_finite == "drop"
+        self._add([Collect(None if weights is None else weights[s], drop) for s in self.slices])
+        blocks: list[Collected] = self._flush(keep=False)
+        diagnostics = {n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics}
+        kept = self._kept(diagnostics.pop("finite"))
+        self._account(blocks, diagnostics, kept)
+        scalars = {n: torch.cat([b.scalars[n] for b in blocks])[kept] for n in blocks[0].scalars}
+        ids = self.cohort.ids[kept.numpy()]
+        samples = self.federation.data.train.sizes[ids]
+        names = blocks[0].vectors
+        if weights is None:
+            rows = {n: torch.cat([b.vectors[n] for b in blocks])[kept] for n in names}
+            return Updates(ids, samples, None, rows, scalars)
+        used = torch.from_numpy(weights)[kept]
+        scale = 1.0 if kept.all() else float(weights.sum() / used.sum())
+        sums = {n: _sum([b.vectors[n] for b in blocks]) for n in names}
+        if scale != 1.0:
+            sums = {n: v * scale for n, v in sums.items()}
+        return Updates(ids, samples, used * scale, sums, scalars)
+
+    def close(self) -> None:
+        """Forget blocks of a session that was abandoned before its collection."""
+        if self.open:
+            self.federation.plane.forget([(self.number, b) for b in range(len(self.specs))])
+
+    def _add(self, commands: list[Any]) -> None:
+        for waiting, command in zip(self.waiting, commands, strict=True):
+            waiting.append(command)
+
+    def _flush(self, keep: bool) -> list[Any]:
+        """Send what is waiting; returns each block's answer to the last command."""
+        data, local = self.federation.data, self.federation.local
+        jobs = [
+            Job((self.number, b), spec, self.received, self.history[b], self.waiting[b], keep,
+                sum(local.planned(int(n)) for n in data.train.sizes[spec.ids]))
+            for b, spec in enumerate(self.specs)
+        ]  # fmt: skip
+        self.open = True
+        begun = time.perf_counter()
+        answers = self.federation.plane.run(jobs)
+        busy = self.federation.plane.busy(answers)
+        self.federation.log.train_seconds += busy
+        self.federation.log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
+        self.open = keep
+        for b, waiting in enumerate(self.waiting):
+            self.history[b] = [*self.history[b], *waiting]
+            self.waiting[b] = []
+        return [a.outputs[-1] for a in answers]
+
+    def _kept(self, finite: np.ndarray) -> Tensor:
+        """Which clients' updates count, by the policy for non-finite ones."""
+        policy = self.federation.non_finite
+        bad = self.cohort.ids[~finite].tolist()
+        if not bad or policy == "keep":
+            return torch.ones(len(self.cohort), dtype=torch.bool)
+        if policy == "fail" or len(bad) == len(self.cohort):
+            raise Diverged(
+                f"round {self.federation.t}: the update of client {', '.join(map(str, bad[:5]))} holds NaN "
+                "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
+            )
+        self.federation.log.dropped += bad
+        return torch.from_numpy(finite)
+
+    def _account(self, blocks: list[Collected], diagnostics: dict[str, np.ndarray], kept: Tensor) -> None:
+        """Book the upload, and take over the clients' new state."""
+        federation = self.federation
+        sent = blocks[0].upload_bytes
+        if federation.buffers != "aggregate":
+            sent -= 4 * sum(b.vectors[BUFFERS].shape[-1] for b in blocks[:1] if BUFFERS in b.vectors)
+        federation.ledger.received(self.cohort.ids, sent)
+        dropped = set(self.cohort.ids[~kept.numpy()].tolist())
+        for block in blocks:
+            federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
+        federation.log.cohort = self.cohort.ids
+        federation.log.diagnostics = diagnostics
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    """Sum in block order."""
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total.add_(part)
+    return total

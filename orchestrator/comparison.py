@@ -1,0 +1,41 @@
+"""Runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from orchestrator import plots
+from orchestrator.errors import UserError
+from orchestrator.run_folder import RunFolder
+from orchestrator.terminal import HEADLINES, console
+
+
+def show_comparison(folders: list[RunFolder], plot: Path | None) -> None:
+    """A table of the runs' last metrics, and (if asked for) their accuracy curves in one picture."""
+    results = [f.result() for f in folders]
+    failed = [f.path for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
+    if failed:
+        raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+    names = _labels(folders, [r["name"] for r in results])
+    table = Table("metric", *names)
+    for key, label in HEADLINES.items():
+        if any(key in r["metrics"] for r in results):
+            table.add_row(label, *[f"{r['metrics'][key]:.4f}" if key in r["metrics"] else "" for r in results])
+    table.add_row("rounds", *[str(r["rounds"]) for r in results])
+    table.add_row("seed", *[str(r["seed"]) for r in results])
+    table.add_row("MB up / down", *[f"{r['bytes_up'] / 1e6:.1f} / {r['bytes_down'] / 1e6:.1f}" for r in results])
+    table.add_row("seconds", *[f"{r['seconds']:.1f}" for r in results])
+    console.print(table)
+    if plot is not None:
+        tables = {n: f.rounds() for n, f in zip(names, folders, strict=True)}
+        plots.curves(tables, {"test_accuracy": "", "personal_accuracy_mean": "(personal)"}, "accuracy").savefig(
+            plot, dpi=130
+        )
+        console.print(f"wrote {plot}", highlight=False)
+
+
+def _labels(folders: list[RunFolder], names: list[str]) -> list[str]:
+    """Run names, or folder names where those collide."""
+    return names if len(set(names)) == len(names) else [f.path.name for f in folders]

@@ -1,0 +1,273 @@
+"""The schema of an experiment: typed, validated, read from YAML and written back fully resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+
+import algorithms
+from algorithms.algorithm import AlgorithmOptions, Composition
+from algorithms.fedavg import FedAvg
+from algorithms.part import Part, chosen_from, nearest, variants
+from algorithms.parts.aggregators import Aggregator, Mean
+from algorithms.parts.round_ends import Fixed, RoundEnd
+from algorithms.parts.samplers import Sampler, Uniform
+from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
+from orchestrator.data.federated import DataConfig
+from orchestrator.errors import UserError
+from orchestrator.models import Model
+from orchestrator.models.images import LeNet5
+from orchestrator.training.local_config import LocalConfig
+
+assert algorithms.Algorithm.registry, "importing the package registers the algorithms"
+
+
+class Section(BaseModel):
+    """A group of settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EvaluationConfig(Section):
+    """Section ``evaluation``."""
+
+    every: int = Field(1, ge=1, description="evaluate after every n-th round (and always after the last)")
+    clients: bool = Field(True, description="evaluate the model on every client's own test rows")
+    personal: bool = Field(True, description="evaluate personal models, where the algorithm keeps them")
+
+
+class CheckpointConfig(Section):
+    """Section ``checkpoint``."""
+
+    every: int = Field(10, ge=0, description="write a checkpoint after every n-th round; 0: only when stopped")
+    keep: int = Field(2, ge=1, description="checkpoints kept")
+
+
+class ResourcesConfig(Section):
+    """Section ``resources``: what runs where. Nothing here but ``threads`` changes a bit of the result."""
+
+    actors: int | None = Field(None, ge=1, description="client actors; unset: as many as the cluster allows")
+    clients_per_actor: int | None = Field(
+        None, ge=1, description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per client"
+    )
+    cpus_per_actor: float = Field(1.0, ge=0, description="CPUs that each client actor is pinned to")
+    gpus_per_actor: float = Field(
+        0.0, ge=0, description="GPUs (a fraction below 1) that each client actor is pinned to"
+    )
+    threads: int = Field(1, ge=1, description="torch threads of a trainer (part of the result's bits)")
+    strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
+        "PACK", description="Ray's placement of the client actors over nodes"
+    )
+    boot_timeout: float = Field(300.0, gt=0, description="seconds to wait for actors before giving up")
+
+    @model_validator(mode="after")
+    def _whole_gpus(self) -> ResourcesConfig:
+        if self.gpus_per_actor > 1 and self.gpus_per_actor % 1:
+            raise ValueError(f"gpus_per_actor above 1 must be whole, not {self.gpus_per_actor}")
+        if self.actors is not None and self.clients_per_actor is not None:
+            raise ValueError("give either actors or clients_per_actor, not both")
+        return self
+
+
+class Config(Section):
+    """One experiment."""
+
+    name: str = Field("quickstart", pattern=r"^[\w][\w.-]*$", description="name of the run (letters, digits, . _ -)")
+    seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
+    rounds: int = Field(30, ge=1, description="communication rounds T")
+    data: DataConfig = DataConfig()
+    model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
+    algorithm: Annotated[SerializeAsAny[AlgorithmOptions], chosen_from(AlgorithmOptions)] = FedAvg.Options()
+    local: LocalConfig = LocalConfig()
+    cohort: int | float = Field(10, gt=0, description="clients a round: a number, or a fraction of N (1.0: all)")
+    sampler: Annotated[SerializeAsAny[Sampler], chosen_from(Sampler)] = Uniform()
+    round_end: Annotated[SerializeAsAny[RoundEnd], chosen_from(RoundEnd)] = Fixed()
+    aggregator: Annotated[SerializeAsAny[Aggregator], chosen_from(Aggregator)] = Mean()
+    server_optimizer: Annotated[SerializeAsAny[ServerOptimizer], chosen_from(ServerOptimizer)] = ServerSgd()
+    buffers: Literal["aggregate", "local", "exclude"] = Field(
+        "aggregate",
+        description="batch-norm statistics: sent and averaged; kept by the clients, averaged only to evaluate; "
+        "or kept by the clients while the server's stay as initialised",
+    )
+    non_finite: Literal["fail", "drop", "keep"] = Field("fail", description="what to do with a NaN or infinite update")
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+
+    @property
+    def cohort_size(self) -> int:
+        """m, the number of clients drawn each round."""
+        if isinstance(self.cohort, float):
+            return max(1, round(self.cohort * self.data.clients))
+        return self.cohort
+
+    def composition(self) -> Composition:
+        """The parts around the algorithm."""
+        return Composition(
+            clients=self.data.clients,
+            cohort=self.cohort_size,
+            sampler=self.sampler,
+            round_end=self.round_end,
+            aggregator=self.aggregator,
+            server_optimizer=self.server_optimizer,
+            local_optimizer=self.local.optimizer,
+        )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Config:
+        if isinstance(self.cohort, float) and self.cohort > 1:
+            raise ValueError(f"cohort as a fraction must be at most 1.0, not {self.cohort}")
+        if self.cohort_size > self.data.clients:
+            raise ValueError(f"cohort {self.cohort_size} is larger than the {self.data.clients} clients")
+        refusal = self.algorithm.refuses(self.composition())
+        if refusal:
+            raise ValueError(refusal)
+        return self
+
+    def dump(self) -> str:
+        """The config as YAML, every key written out."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
+    """Read a YAML file (None: the quick start) and apply ``a.b=value`` settings; raises UserError."""
+    raw: Any = {}
+    if path is not None:
+        try:
+            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        except yaml.YAMLError as error:
+            raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if raw is None:
+        raw = {}
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: a config is a mapping of keys to values, not {type(raw).__name__}")
+    for setting in settings:
+        apply(raw, setting)
+    return build(raw)
+
+
+def apply(raw: dict[str, Any], setting: str) -> None:
+    """Put one ``a.b=value`` (the value in YAML) into a raw config."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise UserError(f"--set {setting!r}: write key=value, for example local.lr=0.1")
+    try:
+        put(raw, key.strip(), yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {setting!r}: the value is not YAML") from error
+
+
+def put(raw: dict[str, Any], path: str, value: Any) -> None:
+    """Set a dotted path; a part given by its bare name on the way becomes a mapping."""
+    *parents, last = path.split(".")
+    for key in parents:
+        below = raw.get(key)
+        if isinstance(below, str):
+            below = {"name": below}
+        raw[key] = dict(below) if isinstance(below, Mapping) else {}
+        raw = raw[key]
+    raw[last] = value
+
+
+def has(raw: Mapping[str, Any], path: str) -> bool:
+    """Whether a dotted path is set."""
+    for key in path.split("."):
+        if not isinstance(raw, Mapping) or key not in raw:
+            return False
+        raw = raw[key]
+    return True
+
+
+def build(raw: Mapping[str, Any]) -> Config:
+    """Validate a raw config, with the algorithm's own defaults where it is silent; raises UserError."""
+    try:
+        return Config.model_validate(_with_defaults(raw))
+    except ValidationError as error:
+        raise UserError(sentence(error, raw)) from error
+
+
+def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
+    filled = _named(_deep_copy(raw), Config)
+    chosen = filled.get("algorithm", FedAvg.Options().name)
+    name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
+    options = variants(AlgorithmOptions).get(str(name))
+    defaults = dict(options.defaults) if options else {}
+    if has(filled, "local.epochs"):
+        defaults.pop("local.steps", None)
+    for path, value in defaults.items():
+        if not has(filled, path):
+            put(filled, path, value)
+        elif isinstance(value, BaseModel):
+            _complete(filled, path, value)
+    return filled
+
+
+def _complete(filled: dict[str, Any], path: str, default: BaseModel) -> None:
+    """Where the user names the same part, or only some of its options, keep the default's other options."""
+    given = filled[path]
+    given = {"name": given} if isinstance(given, str) else given
+    whole = default.model_dump(exclude_unset=True) | {"name": default.model_dump()["name"]}
+    if isinstance(given, Mapping) and given.get("name", whole["name"]) == whole["name"]:
+        filled[path] = {**whole, **given}
+
+
+def _named(given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Options without a name belong to the default part: ``partition: {alpha: 1}`` is a Dirichlet's alpha."""
+    for key, value in given.items():
+        field = model.model_fields.get(key)
+        if not isinstance(value, dict) or field is None:
+            continue
+        if isinstance(field.default, Part):
+            value.setdefault("name", field.default.name)
+        elif isinstance(field.default, BaseModel):
+            _named(value, type(field.default))
+    return given
+
+
+def _deep_copy(value: Any) -> Any:
+    return {k: _deep_copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+def sentence(error: ValidationError, raw: Mapping[str, Any]) -> str:
+    """The first problem of a config in one sentence: key, problem, value."""
+    first = error.errors()[0]
+    where = ".".join(str(p) for p in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = f"there is no such key; {nearest(str(first['loc'][-1]), _keys_beside(first['loc'], raw))}"
+        return f"config: {where}: {message}"
+    if not where or first["type"] in ("unknown_name", "no_name"):
+        return f"config: {where + ': ' if where else ''}{message}"
+    message = message.replace("Input should be", "must be")
+    return f"config: {where}: {message} (got {_short(first['input'])})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _keys_beside(loc: tuple[int | str, ...], raw: Mapping[str, Any]) -> list[str]:
+    """The valid keys at the place of an unknown one."""
+    model: type[BaseModel] = Config
+    here: Any = raw
+    for key in loc[:-1]:
+        family = _family(model, str(key))
+        here = here.get(key) if isinstance(here, Mapping) else None
+        if family is None:
+            return []
+        name = here.get("name") if isinstance(here, Mapping) else None
+        model = variants(family).get(str(name), family) if hasattr(family, "name") or name else family
+    return list(model.model_fields)
+
+
+def _family(model: type[BaseModel], key: str) -> Any:
+    field = model.model_fields.get(key)
+    annotation = getattr(field, "annotation", None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

@@ -1,0 +1,221 @@
+"""Image datasets, FEMNIST's natural clients, and the SYNTHETIC generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from algorithms.draws import generator
+from algorithms.part import option
+from orchestrator.data.samples import Dataset, Request, Samples, join
+from orchestrator.data.sources import find, found_or_downloaded, missing, read_idx, read_npz
+from orchestrator.errors import UserError
+
+Split = tuple[np.ndarray, np.ndarray]
+NPZ = ("x_train", "y_train", "x_test", "y_test")
+
+
+def from_npz(path: Path) -> tuple[Split, Split]:
+    """Both splits from ``NAME.npz`` with x_train, y_train, x_test, y_test."""
+    a, b, c, d = read_npz(path, *NPZ)
+    return (a, b), (c, d)
+
+
+class _IdxDataset(Dataset):
+    """Grey 28x28 images in torchvision's layout ``FOLDER/raw/*-ubyte[.gz]``."""
+
+    layout: ClassVar[tuple[str, str, str, int]]
+    """Torchvision's class and folder, file stem of the training split, of the test split, number of classes."""
+    moments: ClassVar[tuple[float, float]]
+    """Mean and standard deviation of the training pixels in [0, 1]."""
+
+    def load(self, request: Request) -> Samples:
+        folder, train, test, classes = self.layout
+        packed = find(f"{self.name}.npz")
+        splits = from_npz(packed) if packed else (self._split(folder, train), self._split(folder, test))
+        mean, std = self.moments
+        return join(*splits, classes, (mean,), (std,))
+
+    def fetch(self, root: Path) -> None:
+        """Download by torchvision to ``root``."""
+        import torchvision
+
+        getattr(torchvision.datasets, self.layout[0])(root, download=True)
+
+    def _split(self, folder: str, stem: str) -> Split:
+        return self._part(folder, f"{stem}-images-idx3-ubyte"), self._part(folder, f"{stem}-labels-idx1-ubyte")
+
+    def _part(self, folder: str, stem: str) -> np.ndarray:
+        files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]
+        return read_idx(found_or_downloaded(self.name, files, self.fetch))
+
+
+class Mnist(_IdxDataset):
+    """MNIST handwritten digits: 60,000 train, 10,000 test."""
+
+    name: str = "mnist"
+    layout = ("MNIST", "train", "t10k", 10)
+    moments = (0.1307, 0.3081)
+
+
+class FashionMnist(_IdxDataset):
+    """Fashion-MNIST articles of clothing: 60,000 train, 10,000 test."""
+
+    name: str = "fashion_mnist"
+    layout = ("FashionMNIST", "train", "t10k", 10)
+    moments = (0.2860, 0.3530)
+
+
+class Kmnist(_IdxDataset):
+    """KMNIST cursive Japanese characters: 60,000 train, 10,000 test."""
+
+    name: str = "kmnist"
+    layout = ("KMNIST", "train", "t10k", 10)
+    moments = (0.1918, 0.3483)
+
+
+class Emnist(_IdxDataset):
+    """EMNIST byclass: 62 classes, 697,932 train, 116,323 test (images are turned upright)."""
+
+    name: str = "emnist"
+    layout = ("EMNIST", "emnist-byclass-train", "emnist-byclass-test", 62)
+    moments = (0.1736, 0.3317)
+
+    def fetch(self, root: Path) -> None:
+        import torchvision
+
+        torchvision.datasets.EMNIST(root, split="byclass", download=True)
+
+    def _split(self, folder: str, stem: str) -> Split:
+        x, y = super()._split(folder, stem)
+        return x.transpose(0, 2, 1), y
+
+
+class FashionMnist10k(Dataset):
+    """The embedded 10,000 Fashion-MNIST images, split 8,000 / 2,000 by a fixed seed; needs no download."""
+
+    name: str = "fashion_mnist_10k"
+
+    def load(self, request: Request) -> Samples:
+        folder = Path(__file__).parent / "embedded"
+        x = read_idx(folder / "fashion-mnist-10k-images-idx3-ubyte.xz")
+        y = read_idx(folder / "fashion-mnist-10k-labels-idx1-ubyte.xz")
+        order = generator(0, "fashion_mnist_10k").permutation(len(y))
+        train, test = order[:8000], order[8000:]
+        return join((x[train], y[train]), (x[test], y[test]), 10, (0.2860,), (0.3530,))
+
+
+class _ColourDataset(Dataset):
+    """Colour images: ``NAME.npz``, or torchvision's files."""
+
+    def load(self, request: Request) -> Samples:
+        packed = find(f"{self.name}.npz")
+        train, test = from_npz(packed) if packed else self._torchvision()
+        classes = int(max(train[1].max(), test[1].max())) + 1
+        return join(train, test, classes, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+
+    def _torchvision(self) -> tuple[Split, Split]:
+        import torchvision
+
+        cls: Callable[..., Any] = getattr(torchvision.datasets, self.name.upper())
+        base = "cifar-10-batches-py" if self.name == "cifar10" else "cifar-100-python"
+        root = found_or_downloaded(self.name, [base, f"{self.name}.npz"], lambda r: cls(r, download=True)).parent
+        parts = [cls(root, train=t) for t in (True, False)]
+        return (parts[0].data, np.array(parts[0].targets)), (parts[1].data, np.array(parts[1].targets))
+
+
+class Cifar10(_ColourDataset):
+    """CIFAR-10: 50,000 train, 10,000 test, 3x32x32."""
+
+    name: str = "cifar10"
+
+
+class Cifar100(_ColourDataset):
+    """CIFAR-100, fine labels: 50,000 train, 10,000 test, 3x32x32."""
+
+    name: str = "cifar100"
+
+
+class TinyImageNet(Dataset):
+    """Tiny-ImageNet: 200 classes, 100,000 train, 10,000 validation images used as test, 3x64x64."""
+
+    name: str = "tiny_imagenet"
+
+    def load(self, request: Request) -> Samples:
+        packed = find("tiny_imagenet.npz")
+        train, test = from_npz(packed) if packed else self._folder()
+        return join(train, test, 200, (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
+
+    def _folder(self) -> tuple[Split, Split]:
+        layouts = ["tiny-imagenet-200"]
+        root = find(*layouts)
+        if root is None:
+            raise missing(self.name, ["tiny_imagenet.npz", *layouts], "torchvision offers none")
+        try:
+            wnids = sorted((root / "wnids.txt").read_text().split())
+            label = {w: i for i, w in enumerate(wnids)}
+            train = [(p, label[w]) for w in wnids for p in sorted((root / "train" / w / "images").iterdir())]
+            lines = [e.split("\t") for e in (root / "val" / "val_annotations.txt").read_text().splitlines()]
+            test = [(root / "val" / "images" / e[0], label[e[1]]) for e in lines]
+        except (OSError, KeyError, IndexError) as error:
+            raise UserError(f"cannot read {root}: {error}") from error
+        return _images(train), _images(test)
+
+
+def _images(files: Sequence[tuple[Path, int]]) -> Split:
+    from PIL import Image
+
+    x = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
+    return x, np.array([label for _, label in files])
+
+
+class Femnist(Dataset):
+    """FEMNIST (LEAF): handwritten characters in 62 classes, with the writers as natural clients."""
+
+    name: str = "femnist"
+
+    def load(self, request: Request) -> Samples:
+        path = find("femnist.npz")
+        if path is None:
+            raise missing(self.name, ["femnist.npz"], "there is no library download of FEMNIST with its writers")
+        train, test = from_npz(path)
+        n_train, n_test = read_npz(path, "n_train", "n_test")
+        owner = np.concatenate([np.repeat(np.arange(len(n)), n) for n in (n_train, n_test)])
+        samples = join(train, test, 62, (0.9638,), (0.1597,))
+        return Samples(samples.x, samples.y, samples.train, 62, samples.mean, samples.std, owner)
+
+
+class Synthetic(Dataset):
+    """SYNTHETIC(α, β) of Li et al. 2020 as FedAA's code generates it: 60 features, 10 classes, natural clients.
+
+    Client k: u_k ~ N(0, α), B_k ~ N(0, β) (α, β are standard deviations), W ~ N(u_k, 1)^{60x10}, b ~ N(u_k, 1)^10,
+    v_k ~ N(B_k, 1)^60, x ~ N(v_k, diag(j^-1.2)), y = argmax(xW + b); sizes are int(lognormal(4, 2)) + 50.
+    """
+
+    name: str = "synthetic"
+    alpha: float = option(1.0, "spread of the clients' models", "α", ge=0)
+    beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0)
+    test_fraction: float = option(0.1, "part of each client's samples kept for its test", gt=0, lt=1)
+
+    def load(self, request: Request) -> Samples:
+        parts = [self._client(request, k) for k in range(request.clients)]
+        rows = [
+            (x[s], y[s], np.full(len(y[s]), k))
+            for half in (0, 1)
+            for k, (x, y, cut) in enumerate(parts)
+            for s in [slice(cut) if half == 0 else slice(cut, None)]
+        ]
+        x, y, owner = (np.concatenate([r[i] for r in rows]) for i in range(3))
+        return Samples(x, y, sum(cut for _, _, cut in parts), 10, owner=owner)
+
+    def _client(self, request: Request, k: int) -> tuple[np.ndarray, np.ndarray, int]:
+        rng = generator(request.seed, "synthetic", k)
+        n = int(rng.lognormal(4, 2)) + 50
+        u, centre = rng.normal(0, self.alpha), rng.normal(0, self.beta)
+        weight, bias, v = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10), rng.normal(centre, 1, 60)
+        x = v + rng.normal(size=(n, 60)) * np.arange(1, 61) ** -0.6
+        y = np.argmax(x @ weight + bias, axis=1)
+        return x.astype(np.float32), y.astype(np.int64), n - max(1, int(self.test_fraction * n))

@@ -1,0 +1,216 @@
+"""The federation's data: one copy of the samples, and who holds which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
+
+from algorithms.draws import generator
+from algorithms.part import chosen_from
+from orchestrator.data.datasets import FashionMnist10k
+from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
+from orchestrator.data.samples import Dataset, Request, Samples
+from orchestrator.errors import UserError
+
+
+class HeldOut(BaseModel):
+    """The server's own labelled rows, taken out of the pool before it is shared out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_class: int = Field(0, ge=0, description="rows per class q; 0 means that the server holds none")
+    take: Literal["first", "random"] = Field("first", description="the first rows of each class (FedAA), or random")
+
+
+class ClientTest(BaseModel):
+    """Each client's own test rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["mix", "local"] = Field(
+        "mix", description="rows of the test split in the client's class mix, or a part of the client's own rows"
+    )
+    fraction: float = Field(0.25, gt=0, lt=1, description="local: part of each client's rows kept for its test")
+    least: int = Field(50, ge=1, description="mix: least number of test rows a client")
+
+
+class DataConfig(BaseModel):
+    """Section ``data`` of a config."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = FashionMnist10k()
+    clients: int = Field(30, ge=1, description="number of clients N")
+    partition: Annotated[SerializeAsAny[Partitioner], chosen_from(Partitioner)] = Dirichlet(alpha=0.3)
+    pool: Literal["train", "all"] = Field(
+        "train", description="rows shared out: the training split, or both splits joined (FedAA)"
+    )
+    limit: int | None = Field(None, ge=1, description="share out only this many rows, drawn at random")
+    heldout: HeldOut = HeldOut()
+    client_test: ClientTest = ClientTest()
+    scale: Literal["standard", "half", "unit"] = Field(
+        "standard", description="images: by the dataset's mean and deviation, to [-1, 1] (FedAA), or to [0, 1]"
+    )
+
+
+@dataclass(frozen=True)
+class Lists:
+    """N lists of row numbers, stored as one array and its offsets."""
+
+    rows: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, lists: Sequence[np.ndarray]) -> Lists:
+        sizes = [len(one) for one in lists]
+        return cls(np.concatenate([np.asarray(one, np.int64) for one in lists]), np.cumsum([0, *sizes]))
+
+    def __getitem__(self, k: int) -> np.ndarray:
+        return self.rows[self.offsets[k] : self.offsets[k + 1]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """Samples, and the row numbers of each client's training and test data, the test set and the held-out set."""
+
+    samples: Samples
+    train: Lists
+    test: Lists
+    test_rows: np.ndarray
+    """The global test set."""
+    heldout_rows: np.ndarray
+    """The server's held-out set (may be empty)."""
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @property
+    def clients(self) -> int:
+        return len(self.train)
+
+    @classmethod
+    def build(cls, config: DataConfig, seed: int) -> FederatedData:
+        """Load, hold out, share out; raises UserError if that cannot be done as configured."""
+        samples = config.dataset.load(Request(seed, config.clients))
+        pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
+        published = config.partition.published(config.clients)
+        heldout = published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)
+        pool_rows = np.setdiff1d(pool_rows, heldout)
+        pool_rows = _limited(config.limit, pool_rows, seed)
+        train = _share(config, samples, pool_rows, seed)
+        if published:
+            test = published.tests
+        elif isinstance(config.partition, Natural):
+            test = _natural_tests(samples, config.clients)
+        elif config.client_test.source == "local" or config.pool == "all":
+            train, test = _local_tests(config.client_test, train, seed)
+        else:
+            test = _mixed_tests(config.client_test, samples, train, seed)
+        tests = Lists.of(test)
+        own = np.arange(samples.train, len(samples.y))
+        test_rows = np.unique(tests.rows) if config.pool == "all" else own
+        return cls(samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples))
+
+    def histogram(self) -> np.ndarray:
+        """Training rows per client and label [N, classes]."""
+        table = np.zeros((self.clients, self.samples.classes), np.int64)
+        client = np.repeat(np.arange(self.clients), self.train.sizes)
+        np.add.at(table, (client, self.samples.y[self.train.rows]), 1)
+        return table
+
+
+def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:
+    rng = generator(seed, "heldout")
+    taken = []
+    for c in range(samples.classes):
+        rows = pool[samples.y[pool] == c]
+        if len(rows) <= config.per_class:
+            raise UserError(f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.per_class} asked")
+        rows = rng.permutation(rows) if config.take == "random" else rows
+        taken.append(rows[: config.per_class])
+    return np.sort(np.concatenate(taken))
+
+
+def _limited(limit: int | None, pool: np.ndarray, seed: int) -> np.ndarray:
+    if limit is None:
+        return pool
+    if limit > len(pool):
+        raise UserError(f"data.limit: {limit} is more than the {len(pool)} rows there are to share out")
+    return np.sort(generator(seed, "limit").choice(pool, limit, replace=False))
+
+
+def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) -> list[np.ndarray]:
+    if len(rows) < config.clients:
+        raise UserError(f"data.clients: {config.clients} clients cannot share {len(rows)} training rows")
+    owner = None if samples.owner is None else samples.owner[rows]
+    pool = Pool(rows, samples.y[rows], samples.classes, config.clients, seed, owner)
+    parts = [rows[p] for p in config.partition.split(pool)]
+    empty = [k for k, p in enumerate(parts) if len(p) == 0]
+    if empty:
+        raise UserError(f"data.partition: client {empty[0]} gets no training rows ({len(empty)} clients in all do)")
+    return parts
+
+
+def _natural_tests(samples: Samples, clients: int) -> list[np.ndarray]:
+    assert samples.owner is not None
+    rows = np.arange(samples.train, len(samples.y))
+    return [rows[samples.owner[rows] == k] for k in range(clients)]
+
+
+def _local_tests(config: ClientTest, parts: list[np.ndarray], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    train, test = [], []
+    for k, rows in enumerate(parts):
+        if len(rows) < 2:
+            raise UserError(f"data.client_test: client {k} has one row and cannot keep a part of it for its test")
+        rows = generator(seed, "client-test", k).permutation(rows)
+        cut = max(1, int((1 - config.fraction) * len(rows)))
+        train.append(rows[:cut])
+        test.append(rows[cut:])
+    return train, test
+
+
+def _mixed_tests(config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Test rows in each client's class mix, about n_k |test|/|train| of them; clients may share test rows."""
+    pool = np.arange(samples.train, len(samples.y))
+    by_class = [pool[samples.y[pool] == c] for c in range(samples.classes)]
+    total = sum(len(p) for p in parts)
+    tests = []
+    for k, rows in enumerate(parts):
+        rng = generator(seed, "client-test", k)
+        share = np.bincount(samples.y[rows], minlength=samples.classes) / len(rows)
+        size = max(config.least, round(len(rows) * len(pool) / total))
+        counts = np.minimum(_apportion(share, size), [len(c) for c in by_class])
+        pieces = [rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n]
+        if not pieces:
+            raise UserError(f"data.client_test: the test split holds none of client {k}'s classes; use source: local")
+        tests.append(np.sort(np.concatenate(pieces)))
+    return tests
+
+
+def _apportion(share: np.ndarray, size: int) -> np.ndarray:
+    """Whole numbers nearest to ``share * size`` that sum to ``size`` (largest remainders)."""
+    exact = share * size
+    counts = np.floor(exact).astype(np.int64)
+    largest = np.argsort(counts - exact, kind="stable")[: size - counts.sum()]
+    counts[largest] += 1
+    return counts
+
+
+def _scaling(how: str, samples: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(shift, scale) per channel for bytes: x ↦ (x − shift) · scale; empty for inputs that are used as they are."""
+    channels = len(samples.mean)
+    if how == "half":
+        return (127.5,) * channels, (1 / 127.5,) * channels
+    if how == "unit":
+        return (0.0,) * channels, (1 / 255,) * channels
+    return tuple(255 * m for m in samples.mean), tuple(1 / (255 * s) for s in samples.std)

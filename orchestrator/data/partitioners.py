@@ -1,0 +1,280 @@
+"""Partitioners: which training rows each client holds. Each is a function of the seed and the labels alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.draws import generator
+from algorithms.part import Part, option
+from orchestrator.data.sources import find, missing, read_npz
+from orchestrator.errors import UserError
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows to be shared out: row numbers [n], their labels [n], and what the draws depend on."""
+
+    rows: np.ndarray
+    labels: np.ndarray
+    classes: int
+    clients: int
+    seed: int
+    owner: np.ndarray | None = None
+
+    def rng(self) -> np.random.Generator:
+        return generator(self.seed, "partition")
+
+    def by_class(self, rng: np.random.Generator | None = None) -> list[np.ndarray]:
+        """Positions in the pool per class, shuffled if ``rng`` is given."""
+        groups = [np.flatnonzero(self.labels == c) for c in range(self.classes)]
+        return [rng.permutation(g) for g in groups] if rng is not None else groups
+
+
+@dataclass(frozen=True)
+class Published:
+    """Row numbers (over train, then test) of each client's test set and of the server's held-out set."""
+
+    tests: list[np.ndarray]
+    heldout: np.ndarray
+
+
+class Partitioner(Part):
+    """Shares a pool of rows out over the clients."""
+
+    @abstractmethod
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        """Positions in the pool for each client; raises UserError if the pool cannot be shared out that way."""
+
+    def published(self, clients: int) -> Published | None:
+        """Test and server rows that come with the partition itself, if any."""
+        return None
+
+
+class Iid(Partitioner):
+    """Equal random parts; ``shuffle: false`` takes the rows in order, as the FDA thesis does."""
+
+    name: str = "iid"
+    shuffle: bool = option(True, "shuffle the rows before cutting them")
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        n = len(pool.rows)
+        order = pool.rng().permutation(n) if self.shuffle else np.arange(n)
+        return np.array_split(order, pool.clients)
+
+
+class Dirichlet(Partitioner):
+    """Hsu et al. 2019: equal sizes, client k's class mix q_k ~ Dir(α p) with p the label frequencies; disjoint.
+
+    A class that runs out is left out of the later clients' mixes.
+    """
+
+    name: str = "dirichlet"
+    alpha: float = option(0.3, "concentration: small means few classes a client", "α", gt=0)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rng = pool.rng()
+        stacks = pool.by_class(rng)
+        left = np.array([len(s) for s in stacks])
+        prior = left / left.sum()
+        sizes = [len(a) for a in np.array_split(np.empty(len(pool.rows)), pool.clients)]
+        parts = []
+        for size in sizes:
+            mix = _dirichlet(rng, self.alpha * prior)
+            counts = _capped_multinomial(rng, size, mix, left)
+            parts.append(np.concatenate([s[n - c : n] for s, n, c in zip(stacks, left, counts, strict=True)]))
+            left = left - counts
+        return parts
+
+
+def _dirichlet(rng: np.random.Generator, alpha: np.ndarray) -> np.ndarray:
+    """Dir(α) with zeros allowed in α; a draw that underflows to zero becomes one random class."""
+    mix = np.zeros(len(alpha))
+    present = np.flatnonzero(alpha > 0)
+    mix[present] = rng.dirichlet(alpha[present])
+    if not np.isfinite(mix).all() or mix.sum() <= 0:
+        mix = np.zeros(len(alpha))
+        mix[rng.choice(present, p=alpha[present] / alpha[present].sum())] = 1.0
+    return mix
+
+
+def _capped_multinomial(rng: np.random.Generator, size: int, mix: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Counts per class that sum to ``size`` and do not exceed ``left``."""
+    counts = np.zeros(len(mix), np.int64)
+    while (missing := size - counts.sum()) > 0:
+        open_ = counts < left
+        p = np.where(open_, mix, 0)
+        p = p / p.sum() if p.sum() > 0 else np.where(open_, left - counts, 0) / (left - counts)[open_].sum()
+        counts = np.minimum(counts + rng.multinomial(missing, p), left)
+    return counts
+
+
+class Pfnm(Partitioner):
+    """The Dirichlet of PFNM (Yurochkin et al. 2019) as used by FedAA: every class is cut over the clients.
+
+    For each class p ~ Dir(α 1_N), clients that already hold n/N rows get no more; drawn again until every client
+    holds at least ``least`` rows.
+    """
+
+    name: str = "pfnm"
+    alpha: float = option(0.1, "concentration", "α", gt=0)
+    least: int = option(1, "rows that every client must hold", ge=1)
+    attempts: int = option(10_000, "draws before giving up", ge=1)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rng, n, clients = pool.rng(), len(pool.rows), pool.clients
+        for _ in range(self.attempts):
+            parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+            held = np.zeros(clients, np.int64)
+            for group in pool.by_class(rng):
+                p = rng.dirichlet(np.full(clients, self.alpha)) * (held < n / clients)
+                if p.sum() <= 0:
+                    break
+                cuts = (np.cumsum(p / p.sum()) * len(group)).astype(int)[:-1]
+                for k, piece in enumerate(np.split(group, cuts)):
+                    parts[k].append(piece)
+                    held[k] += len(piece)
+            if held.sum() == n and held.min() >= self.least:
+                return [np.concatenate(p) for p in parts]
+        raise UserError(
+            f"data.partition: pfnm found no split of {n} rows over {clients} clients with at least "
+            f"{self.least} each in {self.attempts} draws; use fewer clients or a larger alpha"
+        )
+
+
+class Zipf(Partitioner):
+    """DRDM's clients: Zipf sizes d_i = d i^-σ / Σ_j j^-σ and a class mix p_i ~ Dir(α 1) drawn per client.
+
+    Rows of a class are dealt from a shuffled stack that starts again when it is used up, so sizes and mixes are
+    exact and rows repeat only where the clients together ask for more of a class than there is.
+    """
+
+    name: str = "zipf"
+    alpha: float = option(0.1, "concentration of the class mixes", "α", gt=0)
+    sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rng = pool.rng()
+        stacks = pool.by_class(rng)
+        present = np.array([len(s) > 0 for s in stacks], float)
+        share = np.arange(1, pool.clients + 1) ** -self.sigma
+        sizes = np.maximum(1, np.floor(len(pool.rows) * share / share.sum())).astype(int)
+        dealt = np.zeros(pool.classes, np.int64)
+        parts = []
+        for size in sizes:
+            counts = rng.multinomial(size, _dirichlet(rng, self.alpha * present))
+            pieces = [
+                s[(start + np.arange(c)) % len(s)] for s, start, c in zip(stacks, dealt, counts, strict=True) if c
+            ]
+            dealt += counts
+            parts.append(np.concatenate(pieces))
+        return parts
+
+
+class SortedFraction(Partitioner):
+    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label and cut, the rest cut in order."""
+
+    name: str = "sorted"
+    fraction: float = option(0.6, "part of the rows that is sorted by label", "X", ge=0, le=1)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        cut = int(self.fraction * len(pool.rows))
+        first = np.argsort(pool.labels[:cut], kind="stable")
+        rest = np.arange(cut, len(pool.rows))
+        pairs = zip(np.array_split(first, pool.clients), np.array_split(rest, pool.clients), strict=True)
+        return [np.concatenate(pair) for pair in pairs]
+
+
+class LabelSkew(Partitioner):
+    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow in order."""
+
+    name: str = "label"
+    label: int = option(0, "the label that only the first clients hold", "Y", ge=0)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        if self.label >= pool.classes:
+            raise UserError(f"data.partition.label: {self.label} is not one of the {pool.classes} classes")
+        chosen = pool.labels == self.label
+        order = np.concatenate([np.flatnonzero(chosen), np.flatnonzero(~chosen)])
+        return np.array_split(order, pool.clients)
+
+
+class Shards(Partitioner):
+    """McMahan et al. 2017: rows sorted by label, cut into N·s shards, s random shards a client."""
+
+    name: str = "shards"
+    per_client: int = option(2, "shards a client", "s", ge=1)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        shards = np.array_split(np.argsort(pool.labels, kind="stable"), pool.clients * self.per_client)
+        deal = pool.rng().permutation(len(shards)).reshape(pool.clients, self.per_client)
+        return [np.concatenate([shards[i] for i in mine]) for mine in deal]
+
+
+class Natural(Partitioner):
+    """The dataset's own clients (FEMNIST's writers, SYNTHETIC's generators), the first N of them."""
+
+    name: str = "natural"
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        if pool.owner is None:
+            raise UserError("data.partition: natural needs a dataset with natural clients (femnist, synthetic)")
+        owners = int(pool.owner.max()) + 1
+        if pool.clients > owners:
+            raise UserError(f"data.clients: {pool.clients} is more than the dataset's {owners} natural clients")
+        return [np.flatnonzero(pool.owner == k) for k in range(pool.clients)]
+
+
+class GlueDirichlet(Partitioner):
+    """The Dirichlet of the FDA-Opt experiments: class quotas α-drawn per client, rows dealt in order.
+
+    q_k ~ Dir(α p); client k's quota of class c is q_kc n/N; each row goes to the first client, in a fresh random
+    order, whose quota of its class is at least 1, else to the client with the largest quota left of that class.
+    """
+
+    name: str = "glue_dirichlet"
+    alpha: float = option(1.0, "concentration", "α", gt=0)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rng, n = pool.rng(), len(pool.rows)
+        prior = np.bincount(pool.labels, minlength=pool.classes) / n
+        quota = np.stack([_dirichlet(rng, self.alpha * prior) for _ in range(pool.clients)]) * n / pool.clients
+        parts: list[list[int]] = [[] for _ in range(pool.clients)]
+        for row, label in enumerate(pool.labels):
+            order = rng.permutation(pool.clients)
+            willing = order[quota[order, label] >= 1]
+            k = int(willing[0]) if len(willing) else int(np.argmax(quota[:, label]))
+            quota[k, label] -= 1
+            parts[k].append(row)
+        return [np.array(p, np.int64) for p in parts]
+
+
+class FromFile(Partitioner):
+    """A published partition: ``NAME.npz`` with train_idx, n_train (rows numbered over train, then test)."""
+
+    name: str = "file"
+    file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rows, sizes = self._read(pool.clients, "train_idx", "n_train")
+        position = np.full(max(int(rows.max()), int(pool.rows.max())) + 1, -1)
+        position[pool.rows] = np.arange(len(pool.rows))
+        found = position[rows]
+        if (found < 0).any():
+            raise UserError(f"data.partition.file: {self.file} names rows outside the pool; set data.pool to all")
+        return np.split(found, np.cumsum(sizes)[:-1])
+
+    def published(self, clients: int) -> Published:
+        rows, sizes, heldout = self._read(clients, "test_idx", "n_test", "server_test_idx")
+        return Published(np.split(rows.astype(np.int64), np.cumsum(sizes)[:-1]), heldout.astype(np.int64))
+
+    def _read(self, clients: int, *names: str) -> list[np.ndarray]:
+        path = find(self.file, f"{self.file}.npz")
+        if path is None:
+            raise missing(self.file, [f"{self.file}.npz"])
+        arrays = read_npz(path, *names)
+        if len(arrays[1]) != clients:
+            raise UserError(f"data.clients: {path} is for {len(arrays[1])} clients, not {clients}")
+        return arrays

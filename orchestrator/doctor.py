@@ -1,0 +1,74 @@
+"""``fedorch doctor``: is this machine ready?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from rich.table import Table
+
+from orchestrator.cluster import connected
+from orchestrator.data.datasets import FashionMnist10k
+from orchestrator.data.samples import Request
+from orchestrator.data.sources import folders
+from orchestrator.errors import UserError
+from orchestrator.run_folder import git_commit, versions
+from orchestrator.terminal import console
+
+LOCAL_FILES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "FashionMNIST",
+    "kmnist": "KMNIST",
+    "emnist": "EMNIST",
+    "cifar10": "cifar10.npz",
+    "cifar100": "cifar100.npz",
+    "tiny_imagenet": "tiny_imagenet.npz",
+    "femnist": "femnist.npz",
+    "ag_news": "ag_news",
+    "glue": "glue",
+}
+
+
+def examine(address: str) -> bool:
+    """Print the findings; True if a run could start."""
+    table = Table("check", "finding")
+    for package, number in versions().items():
+        table.add_row(package, number)
+    table.add_row("git commit", git_commit() or "not a checkout")
+    table.add_row("GPUs (torch)", _gpus())
+    for folder in folders():
+        table.add_row(f"data in {folder}", _data(folder))
+    healthy = True
+    for name, check in (("embedded dataset", _embedded), (f"Ray ({address})", lambda: _ray(address))):
+        try:
+            table.add_row(name, check())
+        except UserError as error:
+            healthy = False
+            table.add_row(name, f"[red]{error}[/]")
+    console.print(table)
+    return healthy
+
+
+def _gpus() -> str:
+    if not torch.cuda.is_available():
+        return "none"
+    return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+
+
+def _data(folder: Path) -> str:
+    if not folder.exists():
+        return "no such folder"
+    return ", ".join(n for n, file in LOCAL_FILES.items() if (folder / file).exists()) or "nothing that fedorch reads"
+
+
+def _embedded() -> str:
+    samples = FashionMnist10k().load(Request(0, 1))
+    return f"{len(samples.y):,} images"
+
+
+def _ray(address: str) -> str:
+    with connected(address):
+        import ray
+
+        resources = ray.cluster_resources()
+        return f"{resources.get('CPU', 0):g} CPUs, {resources.get('GPU', 0):g} GPUs, {len(ray.nodes())} node(s)"

@@ -1,0 +1,87 @@
+"""The round loop: steps an experiment to its end, with checkpoints, and writes the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.checkpoint import load_latest
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment, Record
+from orchestrator.report import write_report
+from orchestrator.run_folder import RunFolder, git_commit, versions
+from orchestrator.tensorboard import Board
+
+
+def resume(experiment: Experiment, folder: RunFolder) -> list[str]:
+    """Continue from the newest readable checkpoint; returns notes on damaged ones."""
+    t, state, notes = load_latest(folder.checkpoints)
+    experiment.restore(t, state)
+    return notes
+
+
+def drive(
+    experiment: Experiment,
+    folder: RunFolder,
+    on_round: Callable[[Record], None] = lambda record: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run to the last round (or until ``stopping()``), then write and return the result.
+
+    Raises UserError if the run cannot go on; result.json then says ``failed`` and why.
+    """
+    plan = experiment.config.checkpoint
+    board = Board(folder.path / "tensorboard", experiment.t)
+    try:
+        while not experiment.finished and not stopping():
+            record = experiment.step()
+            board.add(record)
+            on_round(record)
+            if plan.every and experiment.t % plan.every == 0:
+                folder.save(experiment.t, experiment.state(), plan.keep)
+    except UserError as error:
+        folder.write_text("result.json", json.dumps({**_summary(experiment, "failed"), "error": str(error)}, indent=2))
+        raise
+    finally:
+        board.close()
+    if not experiment.finished:
+        folder.save(experiment.t, experiment.state(), plan.keep)
+    return _write(experiment, folder)
+
+
+def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
+    ledger, records = experiment.federation.ledger, experiment.records
+    last = records[-1] if records else {}
+    return {
+        "name": experiment.config.name,
+        "status": status,
+        "rounds": experiment.t,
+        "metrics": {k: v for k, v in last.items() if not k.startswith(("seconds", "bytes")) and k != "round"},
+        "bytes_up": int(ledger.up.sum()),
+        "bytes_down": int(ledger.down.sum()),
+        "seconds": sum(r["seconds"] for r in records),
+        "seed": experiment.config.seed,
+        "weights_sha256": experiment.weights_sha256(),
+        "state_sha256": experiment.state_sha256(),
+        "actors": experiment.federation.plane.actors,
+        "actors_replaced": experiment.federation.plane.replaced,
+        "versions": versions(),
+        "git_commit": git_commit(),
+    }
+
+
+def _write(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
+    result = _summary(experiment, "finished" if experiment.finished else "stopped")
+    net = experiment.net
+    model = net.spec.tensors(experiment.algorithm.w) | net.buffer_spec.tensors(experiment.algorithm.buffers)
+    folder.write_model(model)
+    folder.write_table("rounds.parquet", pd.DataFrame(experiment.records).astype({"round": int}))
+    clients = [pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows]
+    folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())
+    folder.write_text("result.json", json.dumps(result, indent=2))
+    write_report(folder, experiment.data.histogram())
+    return result

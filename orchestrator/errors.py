@@ -1,0 +1,11 @@
+"""Errors that a user can act on: one sentence each, exit code 2."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something that the user gave is wrong: a config, a dataset, a checkpoint, a folder, a cluster."""
+
+
+class Diverged(UserError):
+    """A client's update holds NaN or infinity and the policy is to fail."""

@@ -1,0 +1,217 @@
+"""Composition root: a config becomes data, network, algorithm and clients, and is stepped one round at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.algorithm import Algorithm, Cohort, Setting
+from orchestrator.clients.federation import Federation
+from orchestrator.clients.plane import InProcess, Plane
+from orchestrator.config import Config
+from orchestrator.data.federated import FederatedData
+from orchestrator.errors import UserError
+from orchestrator.metrics import over_clients, over_rows
+from orchestrator.models.net import Net
+from orchestrator.training.engines import vectorizable
+from orchestrator.training.evaluation import per_client
+from orchestrator.training.lane import BUFFERS
+from orchestrator.training.world import World
+
+VECTORIZE_UP_TO = 200_000
+"""Largest network (parameters) that ``execution: auto`` trains vectorised; see benchmarks/README.md."""
+
+Record = dict[str, float]
+
+
+def resolve(config: Config, net: Net) -> Config:
+    """Settle what the config leaves to rules: local work, execution and block size (never by timing)."""
+    local = config.local
+    reason = vectorizable(net)
+    if local.execution == "vectorized" and reason:
+        raise UserError(f"config: local.execution: model {config.model.name!r} cannot be vectorized: {reason}")
+    execution = local.execution
+    if execution == "auto":
+        small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.entries)
+        execution = "vectorized" if small and reason is None else "sequential"
+    block = local.block
+    if block is None:
+        m = config.cohort_size
+        block = min(10, math.ceil(m / 2)) if execution == "vectorized" else math.ceil(m / 16)
+    homes = config.resources.clients_per_actor
+    if homes is not None:
+        block = 1 if local.block is None else block
+        if block > 1:
+            raise UserError(
+                "config: local.block: must be 1 when resources.clients_per_actor gives clients a fixed home"
+            )
+    epochs = 1 if local.steps is None and local.epochs is None else local.epochs
+    settled = local.model_copy(update={"execution": execution, "block": block, "epochs": epochs})
+    return config.model_copy(update={"local": settled})
+
+
+class Experiment:
+    """One run: everything that is needed to do rounds, and nothing about files, Ray or the terminal."""
+
+    def __init__(self, config: Config, plane: Callable[[World], Plane] = InProcess) -> None:
+        """Build the parts; raises UserError for data or a model that do not fit. ``plane`` runs the clients."""
+        torch.set_num_threads(config.resources.threads)
+        self.data = FederatedData.build(config.data, config.seed)
+        samples = self.data.samples
+        try:
+            self.net = Net.of(config.model, samples.shape, samples.classes, config.seed)
+        except ValueError as error:
+            raise UserError(f"config: {error}") from error
+        self.config = config = resolve(config, self.net)
+        self.algorithm = self._algorithm()
+        world = World(self.data, config.model, config.local, config.buffers, config.seed, config.resources.threads)
+        self.federation = Federation(
+            plane(world), self.data, config.local,
+            block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
+            buffers=config.buffers, non_finite=config.non_finite, seed=config.seed,
+        )  # fmt: skip
+        self.t = 0
+        self.records: list[Record] = []
+        self.client_rows: list[dict[str, np.ndarray]] = []
+        self._tests = self._test_plan()
+
+    @property
+    def finished(self) -> bool:
+        return self.t >= self.config.rounds
+
+    def step(self) -> Record:
+        """Run one round and return its record."""
+        begun = time.perf_counter()
+        t = self.t + 1
+        federation = self.federation
+        sent_before = federation.ledger.down.sum(), federation.ledger.up.sum()
+        federation.begin_round(t)
+        extra = self.algorithm.round(t, federation)
+        done = time.perf_counter() - begun
+        log = federation.log
+        aggregate = done - log.train_seconds - log.transfer_seconds - log.evaluate_seconds
+        record: Record = {"round": t, **self._training_metrics(), **extra}
+        evaluating = time.perf_counter()
+        if t % self.config.evaluation.every == 0 or t == self.config.rounds:
+            record |= self._evaluate(t)
+        record |= {
+            "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
+            "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
+            "seconds": time.perf_counter() - begun,
+            "seconds_train": log.train_seconds,
+            "seconds_transfer": log.transfer_seconds,
+            "seconds_aggregate": max(0.0, aggregate),
+            "seconds_evaluate": time.perf_counter() - evaluating,
+        }
+        self.t = t
+        self.records.append(record)
+        return record
+
+    def close(self) -> None:
+        """Release the clients."""
+        self.federation.plane.close()
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a checkpoint must hold."""
+        return {
+            "algorithm": self.algorithm.state(),
+            "clients": self.federation.states,
+            "ledger": self.federation.ledger.state(),
+            "records": self.records,
+            "client_rows": self.client_rows,
+        }
+
+    def restore(self, t: int, state: Mapping[str, Any]) -> None:
+        """Continue after round ``t`` from a checkpoint's state."""
+        self.algorithm.restore(state["algorithm"])
+        self.federation.states = {int(k): v for k, v in state["clients"].items()}
+        self.federation.ledger.restore(state["ledger"])
+        self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
+        self.t = t
+
+    def weights_sha256(self) -> str:
+        """Digest of the server's model (and batch-norm statistics)."""
+        return digest({"w": self.algorithm.w, "buffers": self.algorithm.buffers})
+
+    def state_sha256(self) -> str:
+        """Digest of the whole server state and every client's state."""
+        return digest({"algorithm": self.algorithm.state(), "clients": self.federation.states})
+
+    def _algorithm(self) -> Algorithm:
+        config, net = self.config, self.net
+        setting = Setting(config.seed, self.data.train.sizes, net.spec, net.buffer_spec, config.composition())
+        kind = Algorithm.registry[config.algorithm.name]
+        return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())
+
+    def _training_metrics(self) -> Record:
+        log = self.federation.log
+        means = {n: float(np.mean(v)) for n, v in log.diagnostics.items() if len(v)}
+        return {"cohort": float(len(log.cohort)), "dropped": float(len(log.dropped)), **means}
+
+    def _test_plan(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Distinct rows to evaluate, and the places among them of client tests, test set and held-out set."""
+        clients = self.data.test.rows if self.config.evaluation.clients else np.empty(0, np.int64)
+        groups = (clients, self.data.test_rows, self.data.heldout_rows)
+        rows, places = np.unique(np.concatenate(groups), return_inverse=True)
+        a, b = len(groups[0]), len(groups[0]) + len(groups[1])
+        return rows, places[:a], places[a:b], places[b:]
+
+    def _evaluate(self, t: int) -> Record:
+        """All accuracy metrics: each distinct row is evaluated once."""
+        rows, clients, test, heldout = self._tests
+        loss, hit = self.federation.per_sample(self.algorithm.w, self.algorithm.buffers, rows)
+        losses, hits = loss.numpy(), hit.numpy()
+        record = over_rows(losses[test], hits[test], "test") | over_rows(losses[heldout], hits[heldout], "heldout")
+        table: dict[str, np.ndarray] = {}
+        if self.config.evaluation.clients:
+            sums = per_client(loss[clients], hit[clients], self.data.test.sizes).numpy()
+            record |= over_clients(sums[:, 0], sums[:, 2], "client")
+            table |= {"accuracy": sums[:, 0] / sums[:, 2], "loss": sums[:, 1] / sums[:, 2], "test_rows": sums[:, 2]}
+        record |= self._evaluate_personal(table)
+        ledger = self.federation.ledger
+        self.client_rows.append(
+            {"round": np.full(self.data.clients, t), "client": np.arange(self.data.clients), **table}
+            | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
+        )
+        return record
+
+    def _evaluate_personal(self, table: dict[str, np.ndarray]) -> Record:
+        rule = self.algorithm.personal_rule() if self.config.evaluation.personal else None
+        if rule is not None:
+            known = {"w": self.algorithm.w, BUFFERS: self.algorithm.buffers}
+            everyone = Cohort.of(np.arange(self.data.clients))
+            with self.federation.train(everyone, rule, received={}, known=known) as training:
+                training.evaluate()
+        personal = self.federation.log.personal
+        if not personal:
+            return {}
+        sums = np.array([personal.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
+        with np.errstate(invalid="ignore"):
+            table["personal_accuracy"] = sums[:, 0] / sums[:, 2]
+        return over_clients(sums[:, 0], sums[:, 2], "personal")
+
+
+def digest(state: Any) -> str:
+    """SHA-256 of nested dicts of tensors, arrays and numbers, independent of key order."""
+    sha = hashlib.sha256()
+
+    def feed(value: Any) -> None:
+        if isinstance(value, Mapping):
+            for key in sorted(value, key=str):
+                sha.update(f"{key}:".encode())
+                feed(value[key])
+        elif isinstance(value, Tensor | np.ndarray):
+            array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+            sha.update(np.ascontiguousarray(array).tobytes())
+        else:
+            sha.update(repr(value).encode())
+
+    feed(state)
+    return sha.hexdigest()

@@ -1,0 +1,48 @@
+"""The account of bytes: what a deployment would transmit, per direction and client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.local import Tensors
+
+
+def payload(tensors: Tensors) -> int:
+    """Bytes of a message that carries ``tensors`` at their own dtypes."""
+    return sum(size(t) for t in tensors.values())
+
+
+def size(tensor: Tensor) -> int:
+    """Bytes of one tensor."""
+    return tensor.numel() * tensor.element_size()
+
+
+@dataclass
+class Ledger:
+    """Bytes to (down) and from (up) each of N clients since the start of the run."""
+
+    clients: int
+    down: np.ndarray = field(init=False)
+    up: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.down = np.zeros(self.clients, np.int64)
+        self.up = np.zeros(self.clients, np.int64)
+
+    def sent(self, ids: np.ndarray, nbytes: int) -> None:
+        """The server sent ``nbytes`` to each of ``ids``."""
+        self.down[ids] += nbytes
+
+    def received(self, ids: np.ndarray, nbytes: int) -> None:
+        """The server received ``nbytes`` from each of ``ids``."""
+        self.up[ids] += nbytes
+
+    def state(self) -> dict[str, Any]:
+        return {"down": self.down, "up": self.up}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.down, self.up = (np.asarray(state[k]).astype(np.int64) for k in ("down", "up"))

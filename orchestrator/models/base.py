@@ -1,0 +1,44 @@
+"""The family of models that a config can name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+from torch import nn
+
+from algorithms.part import Part, option
+
+
+class Model(Part):
+    """Builds a classifier for inputs of a given shape."""
+
+    init: Literal["default", "glorot"] = option(
+        "default", "initial weights: PyTorch's defaults, or Glorot-uniform weights with zero biases"
+    )
+
+    @abstractmethod
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A module from inputs [B, *shape] to logits [B, classes]; raises ValueError for a shape it cannot take."""
+
+    def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """Build, then initialise as the option says (from torch's global generator)."""
+        module = self.build(shape, classes)
+        if self.init == "glorot":
+            module.apply(glorot)
+        return module
+
+
+def glorot(module: nn.Module) -> None:
+    """Glorot-uniform weights and zero biases for linear and convolutional layers."""
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+def image_shape(shape: tuple[int, ...], least: int, model: str) -> tuple[int, int, int]:
+    """(channels, height, width), or ValueError if the inputs are not images of at least ``least`` pixels a side."""
+    if len(shape) != 3 or min(shape[1:]) < least:
+        raise ValueError(f"model {model!r} needs images of at least {least}x{least}, and the inputs have shape {shape}")
+    return shape[0], shape[1], shape[2]

@@ -1,0 +1,57 @@
+"""Figures of runs, as matplotlib figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+SIZE = (6.4, 3.6)
+
+
+def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel: str) -> Figure:
+    """Columns of the runs' round tables over rounds; rounds without a value are passed over."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    for run, rounds in runs.items():
+        for column, label in columns.items():
+            if column in rounds:
+                known = rounds[["round", column]].dropna()
+                axes.plot(known["round"], known[column], label=f"{run} {label}".strip(), linewidth=1.4)
+    axes.set_xlabel("round")
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3)
+    if axes.has_data():
+        axes.legend(fontsize=8)
+    return figure
+
+
+def label_map(histogram: np.ndarray) -> Figure:
+    """Training rows per client (horizontal) and label (vertical) as a heat map."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(histogram.T, aspect="auto", cmap="viridis", interpolation="nearest")
+    figure.colorbar(image, label="training rows")
+    axes.set_xlabel("client")
+    axes.set_ylabel("label")
+    return figure
+
+
+def accuracy_histogram(accuracy: np.ndarray) -> Figure:
+    """Distribution of the clients' accuracies."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    axes.hist(accuracy[np.isfinite(accuracy)], bins=20, range=(0, 1))
+    axes.set_xlabel("accuracy on the client's own test rows")
+    axes.set_ylabel("clients")
+    return figure
+
+
+def traffic(rounds: pd.DataFrame) -> Figure:
+    """Cumulative megabytes down and up over rounds."""
+    table = pd.DataFrame({"round": rounds["round"]})
+    for way in ("down", "up"):
+        table[way] = rounds[f"bytes_{way}"].cumsum() / 1e6
+    return curves({"": table}, {"down": "server to clients", "up": "clients to server"}, "MB since the start")

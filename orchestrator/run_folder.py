@@ -1,0 +1,124 @@
+"""The folder of a run: what is written where, each file whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors.torch import save_file
+from torch import Tensor
+
+from orchestrator import checkpoint
+from orchestrator.config import Config, load
+from orchestrator.errors import UserError
+
+PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
+
+
+class RunFolder:
+    """One run's folder: config.yaml, checkpoints/, tensorboard/, and the results."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is written."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"--out {path}: it exists and is not empty; choose another, or add --resume to continue it")
+        return cls(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """The folder of an earlier run; raises UserError if it is not one."""
+        if not (path / "config.yaml").is_file():
+            raise UserError(f"{path} is not the folder of a run: it holds no config.yaml")
+        return cls(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def config(self) -> Config:
+        """The config that the run was started with."""
+        return load(self.path / "config.yaml")
+
+    def open(self, config: Config) -> None:
+        """Create the folder with the resolved config."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {self.path}: cannot be created: {error.strerror}") from error
+        self.write_text("config.yaml", config.dump())
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file atomically."""
+        partial = self.path / f".{name}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.path / name)
+
+    def save(self, t: int, state: Mapping[str, Any], keep: int) -> None:
+        """Write the checkpoint of round ``t``; raises UserError if the disk refuses (older ones stay)."""
+        try:
+            checkpoint.save(self.checkpoints, t, state, keep)
+        except OSError as error:
+            raise UserError(f"cannot write the checkpoint of round {t} to {self.checkpoints}: {error}") from error
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a parquet file atomically."""
+        partial = self.path / f".{name}.partial"
+        table.to_parquet(partial, index=False)
+        partial.replace(self.path / name)
+
+    def write_model(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write model.safetensors atomically."""
+        partial = self.path / ".model.partial"
+        save_file(dict(tensors), partial)
+        partial.replace(self.path / "model.safetensors")
+
+    def result(self) -> dict[str, Any]:
+        """result.json of a run that has ended; raises UserError if there is none."""
+        try:
+            return json.loads((self.path / "result.json").read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.path} holds no readable result.json: {error}") from error
+
+    def rounds(self) -> pd.DataFrame:
+        """rounds.parquet; raises UserError if it cannot be read."""
+        return self._table("rounds.parquet")
+
+    def clients(self) -> pd.DataFrame:
+        """clients.parquet; raises UserError if it cannot be read."""
+        return self._table("clients.parquet")
+
+    def _table(self, name: str) -> pd.DataFrame:
+        try:
+            return pd.read_parquet(self.path / name)
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {self.path / name}: {error}") from error
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a run's bits."""
+    found = {"python": sys.version.split()[0]}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def git_commit() -> str | None:
+    """Commit of the source tree that runs, if it is a git checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,1 @@
+"""Local training and evaluation: the same code in an actor and in the driver's process."""

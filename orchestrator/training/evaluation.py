@@ -1,0 +1,38 @@
+"""Evaluation, sample by sample: every metric is a sum over some rows of the same per-sample results."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from orchestrator.models.net import Net
+from orchestrator.training.world import World
+
+BATCH = 500
+
+
+@torch.no_grad()
+def per_sample(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU."""
+    if not len(rows):
+        return torch.zeros(0), torch.zeros(0, dtype=torch.bool)
+    net.bind(w, buffers)
+    net.module.eval()
+    losses, hits = [], []
+    for i in range(0, len(rows), BATCH):
+        x, y = world.batch(rows[i : i + BATCH])
+        logits = net.module(x)
+        losses.append(F.cross_entropy(logits, y, reduction="none"))
+        hits.append(logits.argmax(1) == y)
+    return torch.cat(losses).cpu(), torch.cat(hits).cpu()
+
+
+def per_client(loss: Tensor, hit: Tensor, sizes: np.ndarray) -> Tensor:
+    """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed loss, rows."""
+    group = torch.repeat_interleave(torch.arange(len(sizes)), torch.from_numpy(np.asarray(sizes)))
+    table = torch.zeros(len(sizes), 3, dtype=torch.float64)
+    for column, values in enumerate((hit.double(), loss.double(), torch.ones(len(group), dtype=torch.float64))):
+        table[:, column].index_add_(0, group, values)
+    return table

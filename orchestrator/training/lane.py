@@ -1,0 +1,147 @@
+"""A lane: the clients that step together — one client, or several vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from algorithms.draws import torch_seed
+from algorithms.local import LocalRule, Tensors, Work
+from orchestrator.training.batches import Batches
+from orchestrator.training.engines import Engine
+from orchestrator.training.world import World
+
+OPTIMIZER = "optimizer/"
+BUFFERS = "buffers"
+
+
+class Lane:
+    """Local training of clients ``ids`` [C] in lock step.
+
+    Rows are kept in order of falling planned work, so that clients which are done drop off the end.
+    """
+
+    def __init__(
+        self, world: World, engine: Engine, rule: LocalRule, ids: np.ndarray, received: Tensors,
+        states: dict[int, Tensors], t: int,
+    ) -> None:  # fmt: skip
+        self.world, self.engine, self.rule, self.t = world, engine, rule, t
+        sizes = world.data.train.sizes[ids]
+        planned = np.array([world.local.planned(int(n)) for n in sizes])
+        order = np.argsort(-planned, kind="stable")
+        self.ids, self.planned = ids[order], planned[order]
+        self.trains = np.array([world.local.steps_per_epoch(int(n)) > 0 for n in sizes[order]])
+        self.done = np.zeros(len(ids), np.int64)
+        self.streams = [Batches(world.data.train[k], world.local, world.seed, t, int(k)) for k in self.ids]
+        device = torch.device(world.device)
+        spec = engine.net.spec
+        fresh = self._fresh_state(received)
+        state = _stack([states.get(int(k), fresh) for k in self.ids], device)
+        kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
+        self.buffers = state.pop(BUFFERS, received[BUFFERS].expand(len(ids), -1)).clone()
+        self.work = Work(
+            spec=spec,
+            clients=torch.from_numpy(self.ids).to(device),
+            samples=torch.from_numpy(sizes[order]).to(device),
+            received=received,
+            state=state,
+            w=torch.empty(0),
+            start=torch.empty(0),
+            steps=torch.zeros(len(ids), device=device),
+            lr=world.local.rate(t),
+        )
+        self.work.start = rule.begin(self.work)
+        self.work.w = self.work.start.clone(memory_format=torch.contiguous_format)
+        self.gradient = torch.empty_like(self.work.w)
+        self.loss = torch.zeros(len(ids), device=device)
+        self.optimizer_state = {k.removeprefix(OPTIMIZER): v for k, v in kept.items()}
+        if world.local.optimizer_state == "reset":
+            self.optimizer_state = world.local.optimizer.start(self.work.w)
+
+    def _fresh_state(self, received: Tensors) -> Tensors:
+        """The state of a client that has never taken part."""
+        spec = self.engine.net.spec
+        state = dict(self.rule.state(received, spec))
+        if self.world.local.optimizer_state == "keep":
+            zero = torch.zeros(spec.size, device=self.world.device)
+            state |= {OPTIMIZER + k: v for k, v in self.world.local.optimizer.start(zero).items()}
+        if received[BUFFERS].numel() and self.world.buffers != "aggregate":
+            state[BUFFERS] = received[BUFFERS]
+        return state
+
+    def advance(self, steps: int | None) -> None:
+        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned work."""
+        wanted = np.where(self.trains, steps, 0) if steps is not None else np.maximum(self.planned - self.done, 0)
+        total = int(wanted.max(initial=0))
+        if not total:
+            return
+        rows = np.empty((total, len(self.ids), self.world.local.batch_size), np.int64)
+        rows[:] = self.world.data.train.rows[0]
+        sizes = np.ones((total, len(self.ids)), np.int64)
+        for c, stream in enumerate(self.streams):
+            sizes[: wanted[c], c] = stream.take(int(wanted[c]), rows[: wanted[c], c])
+        active = (wanted[None, :] > np.arange(total)[:, None]).sum(1)
+        self.engine.attach(self.work.w, self.buffers)
+        for s in range(total):
+            with self._randomness(s):
+                self._step(int(active[s]), rows[s], sizes[s])
+        self.done += wanted
+        self.work.steps += torch.from_numpy(wanted).to(self.work.steps)
+
+    def _step(self, active: int, rows: np.ndarray, sizes: np.ndarray) -> None:
+        local, work = self.world.local, self.work.first(active)
+        width = int(sizes[:active].max())
+        x, y = self.world.batch(rows[:active, :width])
+        g = self.gradient[:active]
+        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes[:active]).to(y.device), g)
+        if local.clip is not None:
+            norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
+            g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
+        g = self.rule.direction(g, work)
+        state = {k: v[:active] for k, v in self.optimizer_state.items()}
+        local.optimizer.step(state, work.w, g, work.lr)
+        self.loss[:active] += losses
+
+    @contextmanager
+    def _randomness(self, step: int) -> Iterator[None]:
+        """Key the draws inside the network (dropout) by seed, round, client and step."""
+        if not self.engine.net.stochastic:
+            yield
+            return
+        with torch.random.fork_rng():
+            key = (self.t, int(self.ids[0]), int(self.done[0]) + step)
+            torch.manual_seed(torch_seed(self.world.seed, "network", *key))
+            yield
+
+    def upload(self) -> tuple[Tensors, Tensors]:
+        """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
+        uploads = dict(self.rule.upload(self.work))
+        if self.buffers.numel():
+            uploads[BUFFERS] = self.buffers
+        moved = self.work.w - self.work.start
+        diagnostics = {
+            "train_loss": self.loss / self.work.steps.clamp_min(1),
+            "update_norm": torch.linalg.vector_norm(moved, dim=1),
+            "steps": self.work.steps,
+            "finite": torch.stack([v.reshape(len(self.ids), -1).isfinite().all(1) for v in uploads.values()]).all(0)
+            if uploads
+            else moved.isfinite().all(1),
+        }
+        return uploads, diagnostics
+
+    def states(self) -> dict[int, Tensors]:
+        """Each client's state after the round."""
+        kept = dict(self.work.state)
+        if self.world.local.optimizer_state == "keep":
+            kept |= {OPTIMIZER + k: v for k, v in self.optimizer_state.items()}
+        if self.buffers.numel() and self.world.buffers != "aggregate":
+            kept[BUFFERS] = self.buffers
+        return {int(k): {name: v[c].clone() for name, v in kept.items()} for c, k in enumerate(self.ids)}
+
+
+def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
+    """Row-wise stack of equally named tensors."""
+    return {name: torch.stack([r[name].to(device) for r in rows]) for name in rows[0]}

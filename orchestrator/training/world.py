@@ -1,0 +1,66 @@
+"""What every trainer needs to know, once per process."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orchestrator.data.federated import FederatedData
+from orchestrator.models.base import Model
+from orchestrator.models.net import Net
+from orchestrator.training.local_config import LocalConfig
+
+BufferPolicy = Literal["aggregate", "local", "exclude"]
+
+
+@dataclass
+class World:
+    """The federation as a trainer sees it; sent to every actor once."""
+
+    data: FederatedData
+    model: Model
+    local: LocalConfig
+    buffers: BufferPolicy
+    seed: int
+    threads: int
+    device: str = "cpu"
+
+    def net(self) -> Net:
+        """A fresh network with the run's initial weights."""
+        samples = self.data.samples
+        return Net.of(self.model, samples.shape, samples.classes, self.seed).to(torch.device(self.device))
+
+    @cached_property
+    def inputs(self) -> Tensor:
+        """All inputs, on the device; shared memory on the CPU, so it must never be written to."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.from_numpy(self.data.samples.x).to(self.device)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """All labels, on the device; never written to."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.from_numpy(self.data.samples.y).to(self.device)
+
+    @cached_property
+    def _scaling(self) -> tuple[Tensor, Tensor]:
+        shape = (-1, *[1] * (len(self.data.samples.shape) - 1))
+        shift, scale = (torch.tensor(v, device=self.device).view(shape) for v in (self.data.shift, self.data.scale))
+        return shift, scale
+
+    def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Inputs [*rows.shape, ...] ready for the network, and labels [*rows.shape]."""
+        index = torch.from_numpy(rows).to(self.device)
+        x = self.inputs[index]
+        if x.dtype == torch.uint8:
+            shift, scale = self._scaling
+            x = x.float().sub_(shift).mul_(scale)
+        return x, self.labels[index]

@@ -1,0 +1,1 @@
+"""FedAA's agents on RLlib."""

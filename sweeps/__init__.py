@@ -1,0 +1,1 @@
+"""Ray Tune over experiments: the papers' grids and tables."""

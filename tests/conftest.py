@@ -1,0 +1,44 @@
+"""Fixtures: a Ray session for the whole suite, data that is at hand, and small configs."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestrator.config import Config, load
+from orchestrator.experiment import Experiment
+
+torch.set_num_threads(1)
+
+
+def data_folder() -> Path | None:
+    named = os.environ.get("FEDORCH_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+needs_data = pytest.mark.skipif(data_folder() is None, reason="FEDORCH_DATA is not set: full datasets are not at hand")
+
+
+@pytest.fixture(scope="session")
+def ray_session():
+    """Two logical CPUs and two logical GPUs on this machine."""
+    import ray
+
+    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+def small(*settings: str) -> Config:
+    """A config that takes seconds: 400 images, 6 clients, a linear model."""
+    base = ["data.limit=400", "data.clients=6", "model=linear", "cohort=4", "rounds=3", "local.steps=3", "local.block=2"]
+    return load(None, [*base, *settings])
+
+
+def finish(config: Config, **options) -> Experiment:
+    """Run a config in this process to its end."""
+    experiment = Experiment(config, **options)
+    while not experiment.finished:
+        experiment.step()
+    return experiment
