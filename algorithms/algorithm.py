@@ -38,6 +38,8 @@ class Composition:
     aggregator: Aggregator
     server_optimizer: ServerOptimizer
     local_optimizer: Optimizer
+    local_steps: int | None
+    """Local steps a round, or None if the work is given in epochs."""
 
 
 @dataclass(frozen=True)

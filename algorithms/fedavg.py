@@ -45,5 +45,5 @@ class FedAvg(Algorithm):
     def apply(self, updates: Updates) -> None:
         """The server step: w_{t+1} from the aggregated update."""
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, self.aggregate(updates, "delta"))
-        if self.buffers.numel():
+        if "buffers" in updates.vectors:
             self.buffers = self.aggregate(updates, "buffers")

@@ -73,7 +73,7 @@ def chosen_from(base: type[P]) -> BeforeValidator:
         name = value.get("name")
         if name is None:
             raise PydanticCustomError("no_name", "needs a name; valid: {names}", {"names": ", ".join(members)})
-        if name not in members:
+        if not isinstance(name, str) or name not in members:
             context = {"name": repr(name), "hint": nearest(str(name), list(members))}
             raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)
         return members[name].model_validate(dict(value))

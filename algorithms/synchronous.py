@@ -20,6 +20,8 @@ class Synchronous(FedAvg):
         defaults = {"cohort": 1.0, "local.steps": 1, "local.optimizer_state": "keep"}
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.cohort == parts.clients:
-                return None
-            return f"synchronous training needs all {parts.clients} clients in every round, not {parts.cohort}"
+            if parts.cohort != parts.clients:
+                return f"synchronous training needs all {parts.clients} clients in every round, not {parts.cohort}"
+            if parts.local_steps != 1:
+                return "synchronous training averages after every step; leave local.steps at 1"
+            return None

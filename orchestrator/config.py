@@ -83,7 +83,7 @@ class Config(Section):
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
     algorithm: Annotated[SerializeAsAny[AlgorithmOptions], chosen_from(AlgorithmOptions)] = FedAvg.Options()
     local: LocalConfig = LocalConfig()
-    cohort: int | float = Field(10, gt=0, description="clients a round: a number, or a fraction of N (1.0: all)")
+    cohort: int | float = Field(10, gt=0, description="clients a round m: a number, or a fraction of N (1.0: all)")
     sampler: Annotated[SerializeAsAny[Sampler], chosen_from(Sampler)] = Uniform()
     round_end: Annotated[SerializeAsAny[RoundEnd], chosen_from(RoundEnd)] = Fixed()
     aggregator: Annotated[SerializeAsAny[Aggregator], chosen_from(Aggregator)] = Mean()
@@ -115,6 +115,7 @@ class Config(Section):
             aggregator=self.aggregator,
             server_optimizer=self.server_optimizer,
             local_optimizer=self.local.optimizer,
+            local_steps=self.local.steps,
         )
 
     @model_validator(mode="after")
@@ -186,10 +187,11 @@ def has(raw: Mapping[str, Any], path: str) -> bool:
 
 def build(raw: Mapping[str, Any]) -> Config:
     """Validate a raw config, with the algorithm's own defaults where it is silent; raises UserError."""
+    filled = _with_defaults(raw)
     try:
-        return Config.model_validate(_with_defaults(raw))
+        return Config.model_validate(filled)
     except ValidationError as error:
-        raise UserError(sentence(error, raw)) from error
+        raise UserError(sentence(error, filled)) from error
 
 
 def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,6 +202,7 @@ def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     defaults = dict(options.defaults) if options else {}
     if has(filled, "local.epochs"):
         defaults.pop("local.steps", None)
+    defaults.setdefault("cohort", _usual_cohort(filled))
     for path, value in defaults.items():
         if not has(filled, path):
             put(filled, path, value)
@@ -215,6 +218,14 @@ def _complete(filled: dict[str, Any], path: str, default: BaseModel) -> None:
     whole = default.model_dump(exclude_unset=True) | {"name": default.model_dump()["name"]}
     if isinstance(given, Mapping) and given.get("name", whole["name"]) == whole["name"]:
         filled[path] = {**whole, **given}
+
+
+def _usual_cohort(raw: Mapping[str, Any]) -> int:
+    """The default cohort, or everyone where there are fewer clients."""
+    data = raw.get("data")
+    clients = data.get("clients") if isinstance(data, Mapping) else None
+    usual: int = Config.model_fields["cohort"].default
+    return min(usual, clients) if isinstance(clients, int) and clients > 0 else usual
 
 
 def _named(given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -32,8 +32,10 @@ def ray_session():
 
 def small(*settings: str) -> Config:
     """A config that takes seconds: 400 images, 6 clients, a linear model."""
-    base = ["data.limit=400", "data.clients=6", "model=linear", "cohort=4", "rounds=3", "local.steps=3", "local.block=2"]
-    return load(None, [*base, *settings])
+    base = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "local.block=2"]
+    synchronous = "algorithm=synchronous" in settings
+    work = ["cohort=1.0", "local.steps=1"] if synchronous else ["cohort=4", "local.steps=3"]
+    return load(None, [*base, *work, *settings])
 
 
 def finish(config: Config, **options) -> Experiment:

@@ -61,7 +61,7 @@ class _Adaptive(Optimizer):
         return {
             "first": torch.zeros_like(w),
             "second": torch.zeros_like(w),
-            "t": torch.zeros(*w.shape[:-1], 1, device=w.device),
+            "t": torch.zeros(*w.shape[:-1], 1, device=w.device, dtype=torch.float64),
         }
 
     def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
@@ -69,11 +69,13 @@ class _Adaptive(Optimizer):
         t = state["t"].add_(1)
         m = state["first"].lerp_(g, 1 - self.beta1)
         v = self._second(state["second"], g)
-        scale, root = torch.full_like(t, lr), v.sqrt()
+        root = v.sqrt()
         if self.bias_correction:
-            scale = lr / (1 - self.beta1**t)
-            root.div_((1 - self.beta2**t).sqrt())
-        w.sub_(m.div(root.add_(self.eps)).mul_(scale))
+            root.div_((1 - self.beta2**t).sqrt().to(w.dtype))
+            lr_t = (lr / (1 - self.beta1**t)).to(w.dtype)
+            w.sub_(m.div(root.add_(self.eps)).mul_(lr_t))
+        else:
+            w.addcdiv_(m, root.add_(self.eps), value=-lr)
 
     def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
         if self.weight_decay:

@@ -14,7 +14,6 @@ from algorithms.local import LocalRule, Probe
 from orchestrator.clients.plane import Job
 from orchestrator.errors import Diverged
 from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
-from orchestrator.training.lane import BUFFERS
 
 if TYPE_CHECKING:
     from orchestrator.clients.federation import Federation
@@ -127,10 +126,7 @@ class Session:
     def _account(self, blocks: list[Collected], diagnostics: dict[str, np.ndarray], kept: Tensor) -> None:
         """Book the upload, and take over the clients' new state."""
         federation = self.federation
-        sent = blocks[0].upload_bytes
-        if federation.buffers != "aggregate":
-            sent -= 4 * sum(b.vectors[BUFFERS].shape[-1] for b in blocks[:1] if BUFFERS in b.vectors)
-        federation.ledger.received(self.cohort.ids, sent)
+        federation.ledger.received(self.cohort.ids, blocks[0].upload_bytes)
         dropped = set(self.cohort.ids[~kept.numpy()].tolist())
         for block in blocks:
             federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}

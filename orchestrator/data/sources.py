@@ -6,6 +6,7 @@ import csv
 import gzip
 import lzma
 import os
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -86,7 +87,7 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as z:
             return [z[n] for n in names]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise UserError(f"cannot read {path}: {error}") from error
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.local import LocalRule, Probe, Tensors
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
-from orchestrator.training.lane import Lane
+from orchestrator.training.lane import BUFFERS, Lane
 from orchestrator.training.world import World
 
 
@@ -119,7 +119,8 @@ class Block:
         states: dict[int, Tensors] = {}
         for lane in self.lanes:
             states |= {k: {n: v.cpu() for n, v in s.items()} for k, s in lane.states().items()}
-        one = sum(v[0].numel() * v.element_size() for v in uploads.values())
+        free = set() if self.world.buffers == "aggregate" else {BUFFERS}
+        one = sum(v[0].numel() * v.element_size() for n, v in uploads.items() if n not in free)
         return Collected({n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one)
 
     def _evaluate(self) -> Tensors:

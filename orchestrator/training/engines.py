@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
 from orchestrator.models.net import Net
 
@@ -52,19 +52,18 @@ class Vectorized(Engine):
 
     def __init__(self, net: Net) -> None:
         super().__init__(net)
-        call = net.functional()
-
-        def loss(params: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return (F.cross_entropy(call(params, x), y, reduction="none") * weight).sum()
-
-        self.batched = vmap(grad_and_value(loss))
+        self.forward = vmap(net.functional())
 
     def gradients(self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor) -> Tensor:
+        params = {name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()}
+        logits = self.forward(params, x)
+        losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
         places = torch.arange(y.shape[1], device=y.device)
-        weight = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
-        grads, losses = self.batched(self.net.spec.views(w), x, y, weight)
-        self.net.spec.write(list(grads.values()), out)
-        return losses
+        counted = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
+        means = (losses * counted).sum(1)
+        grads = torch.autograd.grad(means.sum(), list(params.values()))
+        self.net.spec.write(grads, out)
+        return means.detach()
 
 
 def vectorizable(net: Net) -> str | None:

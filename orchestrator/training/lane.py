@@ -119,16 +119,16 @@ class Lane:
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
         uploads = dict(self.rule.upload(self.work))
-        if self.buffers.numel():
+        if self.buffers.numel() and self.world.buffers != "exclude":
             uploads[BUFFERS] = self.buffers
-        moved = self.work.w - self.work.start
+        moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
+        # a sum is finite only if its terms are
+        totals = [v.reshape(len(self.ids), -1).sum(1) for v in (moved, *uploads.values())]
         diagnostics = {
             "train_loss": self.loss / self.work.steps.clamp_min(1),
             "update_norm": torch.linalg.vector_norm(moved, dim=1),
             "steps": self.work.steps,
-            "finite": torch.stack([v.reshape(len(self.ids), -1).isfinite().all(1) for v in uploads.values()]).all(0)
-            if uploads
-            else moved.isfinite().all(1),
+            "finite": torch.stack(totals).isfinite().all(0),
         }
         return uploads, diagnostics
 

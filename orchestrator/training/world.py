@@ -58,8 +58,8 @@ class World:
 
     def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Inputs [*rows.shape, ...] ready for the network, and labels [*rows.shape]."""
-        index = torch.from_numpy(rows).to(self.device)
-        x = self.inputs[index]
+        index = torch.from_numpy(np.ascontiguousarray(rows)).to(self.device)
+        x = self.inputs.index_select(0, index.flatten()).view(*rows.shape, *self.data.samples.shape)
         if x.dtype == torch.uint8:
             shift, scale = self._scaling
             x = x.float().sub_(shift).mul_(scale)

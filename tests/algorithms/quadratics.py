@@ -1,0 +1,113 @@
+"""Clients with quadratic losses f_k(w) = ½ (w − a_k)ᵀ A_k (w − a_k): everything about them is known in closed form."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Composition, Setting, Updates
+from algorithms.flat import ParamSpec
+from algorithms.local import Work
+from algorithms.part import variants
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.optimizers import Sgd
+from algorithms.parts.round_ends import Fixed
+from algorithms.parts.samplers import Uniform
+from algorithms.parts.server_optimizers import ServerSgd
+
+
+class Quadratics:
+    """A ``Clients`` that shares no code with the trainers: full gradients, plain local SGD, float64."""
+
+    def __init__(self, clients=6, d=3, steps=10, lr=0.05, seed=0, spread=2.0):
+        rng = np.random.default_rng(seed)
+        roots = rng.normal(size=(clients, d, d)) / np.sqrt(d)
+        self.curvature = torch.tensor(roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(d))
+        self.centre = torch.tensor(rng.normal(size=(clients, d)) * spread)
+        self.n, self.d, self.steps, self.lr = clients, d, steps, lr
+        self.states = {}
+        self.log = []
+
+    def gradient(self, ids, w):
+        return torch.einsum("kij,kj->ki", self.curvature[ids], w - self.centre[ids])
+
+    def losses(self, w):
+        gap = w - self.centre
+        return 0.5 * torch.einsum("ki,kij,kj->k", gap, self.curvature, gap)
+
+    def erm(self, weights=None):
+        """argmin Σ p_k f_k."""
+        p = torch.full((self.n,), 1 / self.n, dtype=torch.float64) if weights is None else torch.as_tensor(weights)
+        left = torch.einsum("k,kij->ij", p, self.curvature)
+        right = torch.einsum("k,kij,kj->i", p, self.curvature, self.centre)
+        return torch.linalg.solve(left, right)
+
+    def loss(self, ids, w, buffers, batch_size=None):
+        return self.losses(w)[torch.as_tensor(ids)]
+
+    @contextmanager
+    def train(self, cohort, rule, received, known=None):
+        yield QuadraticTraining(self, cohort, rule, {**(known or {}), **received})
+
+
+class QuadraticTraining:
+    def __init__(self, world, cohort, rule, received):
+        self.world, self.cohort, self.rule = world, cohort, rule
+        spec = ParamSpec.of({"w": torch.zeros(world.d)})
+        fresh = rule.state(received, spec)
+        rows = [world.states.get(int(k), {n: v.double() for n, v in fresh.items()}) for k in cohort.ids]
+        state = {n: torch.stack([r[n] for r in rows]) for n in fresh}
+        empty = torch.empty(0, dtype=torch.float64)
+        ids = torch.from_numpy(cohort.ids)
+        self.work = Work(
+            spec, ids, torch.ones(len(ids)), received, state, empty, empty, torch.zeros(len(ids)), world.lr
+        )
+        self.work.start = rule.begin(self.work)
+        self.work.w = self.work.start.clone()
+
+    def advance(self, steps=None):
+        left = self.world.steps - int(self.work.steps[0]) if steps is None else steps
+        for _ in range(left):
+            g = self.rule.direction(self.world.gradient(self.cohort.ids, self.work.w), self.work)
+            self.work.w -= self.world.lr * g
+            self.work.steps += 1
+
+    def query(self, probe, weights=None):
+        rows = probe.answer(self.work)
+        return rows if weights is None else torch.as_tensor(weights) @ rows
+
+    def evaluate(self):
+        self.world.log.append(self.work.w.clone())
+
+    def collect(self, weights=None):
+        uploads = self.rule.upload(self.work)
+        for c, k in enumerate(self.cohort.ids):
+            self.world.states[int(k)] = {n: v[c].clone() for n, v in self.work.state.items()}
+        vectors = {n: v for n, v in uploads.items() if v.dim() > 1}
+        scalars = {n: v for n, v in uploads.items() if v.dim() == 1}
+        samples = np.ones(len(self.cohort))
+        if weights is None:
+            return Updates(self.cohort.ids, samples, None, vectors, scalars)
+        p = torch.as_tensor(weights)
+        return Updates(self.cohort.ids, samples, p, {n: p @ v for n, v in vectors.items()}, scalars)
+
+
+def algorithm(name, world, cohort=None, **options) -> Algorithm:
+    """The registered algorithm ``name`` on a quadratic world, in float64."""
+    chosen = variants(AlgorithmOptions)[name](**options)
+    server = chosen.defaults.get("server_optimizer", ServerSgd())
+    local_steps = world.steps
+    parts = Composition(world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps)
+    empty = ParamSpec.of({})
+    spec = ParamSpec.of({"w": torch.zeros(world.d)})
+    setting = Setting(0, np.ones(world.n, np.int64), spec, empty, parts)
+    start = torch.zeros(world.d, dtype=torch.float64)
+    return Algorithm.registry[name](chosen, setting, start, torch.zeros(0, dtype=torch.float64))
+
+
+def run(name, world, rounds, cohort=None, **options) -> Algorithm:
+    """``rounds`` rounds of an algorithm."""
+    alg = algorithm(name, world, cohort, **options)
+    for t in range(1, rounds + 1):
+        alg.round(t, world)
+    return alg

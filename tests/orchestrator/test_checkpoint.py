@@ -1,0 +1,80 @@
+"""Checkpoints: whole or absent, checked, without pickle."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator import checkpoint
+from orchestrator.errors import UserError
+
+STATE = {
+    "algorithm": {"w": torch.arange(4.0), "optimizer": {"m": torch.ones(2, dtype=torch.float64)}, "n": 3},
+    "clients": {7: {"control": torch.zeros(2)}},
+    "ledger": {"up": np.array([1, 2**40])},
+    "records": [{"round": 1, "loss": 0.1, "nothing": float("nan")}],
+}
+
+
+def test_round_trip(tmp_path):
+    checkpoint.save(tmp_path, 5, STATE, 2)
+    t, state, notes = checkpoint.load_latest(tmp_path)
+    assert (t, notes) == (5, [])
+    assert torch.equal(state["algorithm"]["w"], STATE["algorithm"]["w"])
+    assert state["algorithm"]["optimizer"]["m"].dtype == torch.float64
+    assert state["clients"][7]["control"].shape == (2,)
+    assert state["ledger"]["up"].tolist() == [1, 2**40]
+    assert state["records"][0]["loss"] == 0.1
+    assert np.isnan(state["records"][0]["nothing"])
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for t in (1, 2, 3):
+        checkpoint.save(tmp_path, t, STATE, 2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000002", "round-000003"]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing"])
+def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, damage):
+    for t in (1, 2):
+        checkpoint.save(tmp_path, t, STATE, 2)
+    tensors, rest = (tmp_path / "round-000002" / n for n in (checkpoint.TENSORS, checkpoint.REST))
+    raw = tensors.read_bytes()
+    if damage == "truncate":
+        tensors.write_bytes(raw[:-3])
+    elif damage == "flip":
+        tensors.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    elif damage == "json":
+        rest.write_text(rest.read_text()[:20])
+    else:
+        rest.unlink()
+    t, _, notes = checkpoint.load_latest(tmp_path)
+    assert t == 1
+    assert "round-000002 is damaged" in notes[0]
+    (tmp_path / "round-000001" / checkpoint.TENSORS).write_bytes(b"")
+    with pytest.raises(UserError, match="is damaged"):
+        checkpoint.load_latest(tmp_path)
+
+
+def test_no_checkpoint(tmp_path):
+    with pytest.raises(UserError, match="no checkpoint to resume from"):
+        checkpoint.load_latest(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, STATE, 2)
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 2, STATE, 2)
+    assert checkpoint.load_latest(tmp_path)[0] == 1
+
+
+def test_nothing_is_pickled(tmp_path):
+    folder = checkpoint.save(tmp_path, 1, STATE, 2)
+    assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors"}
+    json.loads((folder / checkpoint.REST).read_text())

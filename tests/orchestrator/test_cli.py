@@ -1,0 +1,235 @@
+"""The command as a user runs it."""
+
+import base64
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from algorithms.part import variants
+from orchestrator import cli, terminal
+from orchestrator.catalogue import KINDS
+
+QUICK = ["--set", "data.limit=400", "--set", "model=linear", "--set", "rounds=4", "--set", "local.steps=2"]
+
+
+def fedorch(*words, cwd=None, **env):
+    command = [sys.executable, "-m", "orchestrator.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, timeout=240)
+
+
+def here(*words):
+    """The command in this process: (exit code, all output) — for what needs no process of its own."""
+    buffers = [io.StringIO(), io.StringIO()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal.console, "file", buffers[0])
+        patch.setattr(terminal.errors, "file", buffers[1])
+        patch.setattr(sys, "argv", ["fedorch", *map(str, words)])
+        for console in (terminal.console, terminal.errors):
+            patch.setattr(console, "_width", 200)
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+    return code, "".join(b.getvalue() for b in buffers)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One finished run on Ray."""
+    out = tmp_path_factory.mktemp("runs") / "a"
+    return out, fedorch("run", *QUICK, "--out", out, "--num-cpus", 2)
+
+
+def test_a_run_leaves_its_folder(finished):
+    out, process = finished
+    assert process.returncode == 0, process.stderr
+    assert "round 4/4" in process.stdout
+    assert "test accuracy" in process.stdout
+    result = json.loads((out / "result.json").read_text())
+    assert result["status"] == "finished"
+    assert result["rounds"] == 4
+    assert result["bytes_up"] == 4 * 10 * 7850 * 4
+    assert len(result["weights_sha256"]) == 64
+    assert result["versions"]["ray"].startswith("2.")
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["local"]["execution"] == "vectorized"
+    assert config["data"]["partition"] == {"name": "dirichlet", "alpha": 0.3}
+    assert pd.read_parquet(out / "rounds.parquet")["round"].tolist() == [1, 2, 3, 4]
+    assert len(pd.read_parquet(out / "clients.parquet")) == 4 * 30
+    assert load_file(out / "model.safetensors")["1.weight"].shape == (10, 784)
+    assert list((out / "tensorboard").glob("events*"))
+    assert not [p for p in out.rglob("*") if p.suffix in (".pkl", ".pickle", ".pt", ".partial")]
+
+
+def test_the_report_is_self_contained(finished):
+    page = (finished[0] / "report.html").read_text()
+    images = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert len(images) >= 6
+    assert all(base64.b64decode(i)[:8] == b"\x89PNG\r\n\x1a\n" for i in images)
+    assert not re.search(r'(src|href)="(?!data:)', page)
+
+
+def test_in_process_gives_the_same_weights(finished, tmp_path):
+    fedorch("run", *QUICK, "--out", tmp_path / "b", "--in-process")
+    shas = [json.loads((p / "result.json").read_text())["weights_sha256"] for p in (finished[0], tmp_path / "b")]
+    assert shas[0] == shas[1]
+
+
+def test_an_occupied_folder_is_refused(finished):
+    before = sorted(finished[0].rglob("*"))
+    process = fedorch("run", *QUICK, "--out", finished[0])
+    assert process.returncode == 2
+    assert "not empty" in process.stderr
+    assert sorted(finished[0].rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "algorithm=fedprx"], "did you mean 'fedprox'?"),
+        (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
+        (["--set", "data.dataset=kmnist"], "KMNIST/raw"),
+        (["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"], "needs images"),
+        (["--resume", "nowhere"], "give no config"),
+    ],
+)
+def test_mistakes_write_nothing(tmp_path, words, message):
+    process = fedorch(
+        "run",
+        "--in-process",
+        *QUICK,
+        *words,
+        "--out",
+        tmp_path / "x",
+        HF_HUB_OFFLINE="1",
+        XDG_CACHE_HOME=str(tmp_path / "c"),
+        FEDORCH_DATA="",
+    )
+    assert process.returncode == 2, process.stdout + process.stderr
+    assert message in process.stderr.replace("\n", " ")
+    assert "Traceback" not in process.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_mistakes_inside_the_server_actor_get_a_sentence(tmp_path):
+    process = fedorch(
+        "run", *QUICK, "--set", "data.clients=500", "--set", "resources.actors=77", "--out", tmp_path / "x"
+    )
+    assert process.returncode == 2
+    assert "cannot share 400" in process.stderr.replace("\n", " ")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("plane", ["--in-process", "--num-cpus=2"])
+def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
+    """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same bits."""
+    long = [
+        "--set",
+        "data.limit=400",
+        "--set",
+        "model=linear",
+        "--set",
+        "rounds=30",
+        "--set",
+        "local.steps=20",
+        "--set",
+        "local.execution=sequential",
+        "--set",
+        "checkpoint.every=1",
+        "--set",
+        "algorithm=scaffold",
+    ]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert fedorch("run", *long, "--out", whole, "--in-process").returncode == 0
+    command = [sys.executable, "-m", "orchestrator.cli", "run", *long, "--out", str(broken), plane]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(1200):
+        if len(list(broken.glob("checkpoints/round-*"))) >= 2:
+            break
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (broken / "result.json").exists()
+    resumed = fedorch("run", "--resume", broken, plane)
+    assert resumed.returncode == 0, resumed.stderr
+    a, b = (json.loads((p / "result.json").read_text()) for p in (whole, broken))
+    assert a["state_sha256"] == b["state_sha256"]
+    assert a["bytes_up"] == b["bytes_up"]
+    assert a["metrics"] == b["metrics"]
+
+
+def test_interrupted_is_stopped_with_a_checkpoint(tmp_path):
+    out = tmp_path / "x"
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.cli",
+        "run",
+        *QUICK,
+        "--set",
+        "rounds=100000",
+        "--out",
+        str(out),
+        "--in-process",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while "round 3/" not in process.stdout.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    result = json.loads((out / "result.json").read_text())
+    assert result["status"] == "stopped"
+    assert list(out.glob(f"checkpoints/round-{result['rounds']:06d}"))
+
+
+def test_list_and_describe_know_everything():
+    assert here("list")[0] == 0
+    for kind, (_, base) in KINDS.items():
+        text = here("list", kind)[1]
+        assert all(name in text for name in variants(base))
+        for name in variants(base):
+            assert here("describe", name)[0] == 0
+    text = here("describe", "fedprox")[1]
+    assert "μ" in text
+    assert "0.01" in text
+    assert "batch_size" in here("describe", "local")[1]
+    for words in (("describe", "fedprx"), ("list", "algoritms")):
+        code, text = here(*words)
+        assert code == 2
+        assert "did you mean" in text
+
+
+def test_data_show(tmp_path):
+    code, text = here("data", "show", "--set", "data.clients=5", "--plot", tmp_path / "map.png")
+    assert code == 0
+    assert "5 clients, 8000 training rows" in text
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_compare(finished, tmp_path):
+    out = tmp_path / "b"
+    assert here("run", *QUICK, "--set", "algorithm=fedprox", "--set", "name=prox", "--out", out, "--in-process")[0] == 0
+    code, text = here("compare", finished[0], out, "--plot", tmp_path / "c.png")
+    assert code == 0
+    assert "quickstart" in text
+    assert "prox" in text
+    assert (tmp_path / "c.png").exists()
+    assert here("compare", tmp_path)[0] == 2
+
+
+def test_doctor():
+    process = fedorch("doctor", COLUMNS="200")
+    assert process.returncode == 0, process.stderr
+    assert "10,000 images" in process.stdout
+    assert "CPUs" in process.stdout

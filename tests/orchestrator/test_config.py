@@ -1,0 +1,107 @@
+"""Configs: every mistake gets one sentence, every config survives a round trip."""
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.config import Config, build, load
+from orchestrator.errors import UserError
+
+MISTAKES = [
+    (["foo=1"], "config: foo: there is no such key"),
+    (["local.lrr=1"], "did you mean 'lr'?"),
+    (["algorithm=fedprx"], "there is no 'fedprx'; did you mean 'fedprox'?"),
+    (["algorithm.name=fedprox", "algorithm.mu=-1"], "algorithm.mu: must be greater than or equal to 0"),
+    (["algorithm=fedprox", "algorithm.mue=1"], "did you mean 'mu'?"),
+    (["data.partition.alfa=1"], "did you mean 'alpha'?"),
+    (["data.partition.alpha=x"], "data.partition.alpha: must be a valid number"),
+    (["cohort=40"], "cohort 40 is larger than the 30 clients"),
+    (["cohort=1.5"], "at most 1.0"),
+    (["rounds=0"], "rounds: must be greater than or equal to 1"),
+    (["algorithm=fedadam", "server_optimizer=sgd"], "defined by the server optimizer 'adam'"),
+    (["algorithm=scaffold", "local.optimizer=adam"], "set local.optimizer to sgd"),
+    (["algorithm=scaffold", "sampler={name: weighted, replace: true}"], "distinct clients"),
+    (["algorithm=synchronous", "cohort=3"], "needs all 30 clients"),
+    (["algorithm=synchronous", "local.steps=2"], "leave local.steps at 1"),
+    (["local.steps=1", "local.epochs=2"], "either steps or epochs"),
+    (["resources.gpus_per_actor=1.5"], "must be whole"),
+    (["resources.actors=1", "resources.clients_per_actor=1"], "either actors or clients_per_actor"),
+    (["name=a/b"], "name: "),
+    (["seed=-1"], "seed: "),
+    (["data=3"], "data: "),
+    (["model.name="], "model: "),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=lambda v: v[0] if isinstance(v, list) else "")
+def test_mistakes(changes, message):
+    with pytest.raises(UserError) as caught:
+        load(None, changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["- a", "3", "a: [", "a: b: c", "\x00"])
+def test_files_that_are_no_configs(tmp_path, text):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError):
+        load(path)
+    with pytest.raises(UserError, match="cannot read"):
+        load(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize("setting", ["cohort", "=3", "a.b=[", ""])
+def test_settings_that_are_none(setting):
+    with pytest.raises(UserError, match="--set"):
+        load(None, [setting])
+
+
+def test_yaml_cannot_run_code(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("name: !!python/object/apply:os.getcwd []")
+    with pytest.raises(UserError, match="not YAML"):
+        load(path)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam", "fedprox", "synchronous", "scaffold"])
+def test_round_trip(algorithm):
+    config = load(None, [f"algorithm={algorithm}", "data.partition={name: zipf, sigma: 0.5}"])
+    assert build(yaml.safe_load(config.dump())) == config
+
+
+def test_an_algorithms_defaults_give_way_to_the_user():
+    assert load(None, ["algorithm=fedavgm"]).server_optimizer.momentum == 0.9
+    mine = load(None, ["algorithm=fedavgm", "server_optimizer.lr=0.5"]).server_optimizer
+    assert (mine.lr, mine.momentum) == (0.5, 0.9)
+    assert load(None, ["algorithm=fedavgm", "server_optimizer.momentum=0.5"]).server_optimizer.momentum == 0.5
+    assert load(None, ["algorithm=synchronous"]).cohort_size == 30
+
+
+def test_cohort_as_number_and_as_fraction():
+    assert load(None, ["cohort=3"]).cohort_size == 3
+    assert load(None, ["cohort=0.5"]).cohort_size == 15
+    assert load(None, ["cohort=1"]).cohort_size == 1
+    assert load(None, ["cohort=1.0"]).cohort_size == 30
+
+
+KEYS = st.sampled_from([*Config.model_fields, "nonsense", "name"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["iid", "fedavg"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_anything_is_a_config_or_one_sentence(raw):
+    try:
+        config = build(raw)
+    except UserError as error:
+        message = str(error)
+    else:
+        message = None
+        assert build(yaml.safe_load(config.dump())) == config
+    assert message is None or (message.startswith("config: ") and "\n" not in message)

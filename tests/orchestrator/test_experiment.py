@@ -1,0 +1,165 @@
+"""Whole experiments in this process: bits, bytes, policies, metrics."""
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.algorithm import Algorithm
+from algorithms.draws import generator
+from orchestrator import checkpoint
+from orchestrator.errors import Diverged
+from orchestrator.experiment import Experiment
+from orchestrator.metrics import over_clients
+from tests.conftest import finish, small
+
+ALGORITHMS = sorted(Algorithm.registry)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_same_seed_same_bits(name):
+    a, b = (finish(small(f"algorithm={name}")) for _ in range(2))
+    assert a.state_sha256() == b.state_sha256()
+    assert a.state_sha256() != finish(small(f"algorithm={name}", "seed=1")).state_sha256()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_resumed_is_undisturbed(name, tmp_path):
+    config = small(f"algorithm={name}", "local.optimizer_state=keep")
+    whole = finish(config)
+    first = Experiment(config)
+    first.step()
+    checkpoint.save(tmp_path, first.t, first.state(), 1)
+    second = Experiment(config)
+    t, state, _ = checkpoint.load_latest(tmp_path)
+    second.restore(t, state)
+    while not second.finished:
+        second.step()
+    assert second.state_sha256() == whole.state_sha256()
+    assert [r["bytes_up"] for r in second.records] == [r["bytes_up"] for r in whole.records]
+    assert second.records[0]["test_loss"] == whole.records[0]["test_loss"]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_server_state_names_everything_that_changes(name):
+    """Attributes outside ``server_state`` stay as they were."""
+    experiment = Experiment(small(f"algorithm={name}"))
+    fixed = {k: id(v) for k, v in vars(experiment.algorithm).items() if k not in experiment.algorithm.server_state}
+    experiment.step()
+    assert {k: id(v) for k, v in vars(experiment.algorithm).items() if k in fixed} == fixed
+    assert set(vars(experiment.algorithm)) == set(fixed) | set(experiment.algorithm.server_state)
+
+
+def test_learning_happens():
+    experiment = finish(small("rounds=15", "local.steps=10", "data.limit=2000", "local.lr=0.02"))
+    assert experiment.records[-1]["test_accuracy"] > 0.6 > experiment.records[0]["test_accuracy"]
+
+
+def test_blocks_change_nothing_but_rounding():
+    a = finish(small("local.block=1", "local.execution=sequential"))
+    b = finish(small("local.block=4", "local.execution=sequential"))
+    c = finish(small("local.block=4", "local.execution=vectorized"))
+    torch.testing.assert_close(a.algorithm.w, b.algorithm.w, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(a.algorithm.w, c.algorithm.w, rtol=1e-3, atol=1e-5)
+
+
+def test_synchronous_sgd_is_large_batch_sgd():
+    """One local SGD step of every client on batches of equal size, averaged = one step on the union."""
+    config = small("algorithm=synchronous", "rounds=1", "model=linear", "local.batch_size=16", "data.partition=iid")
+    experiment = finish(config)
+    net = experiment.net
+    w = net.initial.clone()
+    net.bind(w, net.initial_buffers)
+    rows = np.concatenate([generator(0, "batches", 1, k).permutation(experiment.data.train[k])[:16] for k in range(6)])
+    x = (torch.tensor(experiment.data.samples.x[rows]).float() / 255 - 0.2860) / 0.3530
+    loss = torch.nn.functional.cross_entropy(net.module(x), torch.tensor(experiment.data.samples.y[rows]))
+    want = w - 0.05 * net.gradient(loss, torch.empty_like(w))
+    torch.testing.assert_close(experiment.algorithm.w, want, rtol=1e-4, atol=1e-6)
+
+
+def test_sample_weighted_mean():
+    skewed = ["data.partition={name: zipf, sigma: 1.0}", "cohort=6"]
+    a = finish(small(*skewed, "rounds=1"))
+    b = finish(small(*skewed, "rounds=1", "aggregator=weighted_mean"))
+    assert not torch.equal(a.algorithm.w, b.algorithm.w)
+
+
+@pytest.mark.parametrize(
+    ("name", "down", "up"), [("fedavg", 1, 1), ("fedadam", 1, 1), ("scaffold", 2, 2), ("local", 0, 0)]
+)
+def test_bytes(name, down, up):
+    record = Experiment(small(f"algorithm={name}")).step()
+    clients = 6 if name == "local" else 4
+    assert record["bytes_down"] == down * 4 * 7850 * clients
+    assert record["bytes_up"] == up * 4 * 7850 * clients
+
+
+@pytest.mark.parametrize(("policy", "extra"), [("aggregate", 1664), ("local", 0), ("exclude", 0)])
+def test_batch_norm_policies(policy, extra):
+    config = small("model=fedaa_resnet", f"buffers={policy}", "rounds=2", "local.steps=1", "data.limit=60", "cohort=6")
+    experiment = finish(config)
+    d, start = experiment.net.spec.size, experiment.net.initial_buffers
+    assert experiment.records[0]["bytes_up"] == experiment.records[0]["bytes_down"] == 4 * (d + extra) * 6
+    assert torch.equal(experiment.algorithm.buffers, start) == (policy == "exclude")
+    assert ("buffers" in experiment.federation.states.get(0, {})) == (policy != "aggregate")
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorized"])
+def test_a_diverging_client(execution, monkeypatch):
+    """A client with absurd inputs: named and fatal by default, left out or kept if asked."""
+    base = ["local.execution=" + execution, "cohort=6", "rounds=1", "evaluation.clients=false"]
+
+    def start(policy):
+        experiment = Experiment(small(*base, f"non_finite={policy}"))
+        fed = experiment.federation.plane.host.world
+        bad = set(experiment.data.train[3].tolist())
+        batch = fed.batch
+
+        def poisoned(rows):
+            x, y = batch(rows)
+            x[torch.from_numpy(np.isin(rows, list(bad)))] = float("nan")
+            return x, y
+
+        object.__setattr__(fed, "batch", poisoned)
+        return experiment
+
+    with pytest.raises(Diverged, match="round 1: the update of client 3 holds NaN"):
+        start("fail").step()
+    dropped = start("drop")
+    record = dropped.step()
+    assert record["dropped"] == 1
+    assert dropped.algorithm.w.isfinite().all()
+    kept = start("keep")
+    kept.step()
+    assert not kept.algorithm.w.isfinite().all()
+
+
+def test_personal_models_are_evaluated_on_every_client():
+    experiment = finish(small("algorithm=local", "rounds=4", "local.steps=20", "cohort=3"))
+    record, table = experiment.records[-1], experiment.client_rows[-1]
+    assert record["personal_accuracy_mean"] > record["client_accuracy_mean"]
+    assert np.isfinite(table["personal_accuracy"]).all()
+
+
+def test_held_out_metrics():
+    record = Experiment(small("data.heldout.per_class=5")).step()
+    assert 0 <= record["heldout_accuracy"] <= 1
+
+
+def test_metrics_over_clients_by_hand():
+    m = over_clients(np.array([5.0, 9.0, 0.0]), np.array([10.0, 10.0, 0.0]), "client")
+    assert m["client_accuracy_mean"] == pytest.approx(0.7)
+    assert m["client_accuracy_worst"] == m["client_accuracy_worst10"] == 0.5
+    assert m["client_accuracy_std"] == pytest.approx(0.2)
+    assert m["client_accuracy_weighted"] == pytest.approx(0.7)
+    assert over_clients(np.zeros(1), np.zeros(1), "client") == {}
+
+
+def test_client_accuracies_are_those_of_the_model():
+    experiment = Experiment(small())
+    experiment.step()
+    net, data = experiment.net, experiment.data
+    net.bind(experiment.algorithm.w, experiment.algorithm.buffers)
+    for k in range(6):
+        x = (torch.tensor(data.samples.x[data.test[k]]).float() / 255 - 0.2860) / 0.3530
+        want = (net.module(x).argmax(1).numpy() == data.samples.y[data.test[k]]).mean()
+        assert experiment.client_rows[0]["accuracy"][k] == pytest.approx(want)

@@ -1,0 +1,188 @@
+"""Ray client actors: the same bits as in-process, whatever their number, whoever dies."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.algorithm import Algorithm
+from algorithms.local import LocalRule
+from orchestrator.clients.actor import tensors_travel_as_arrays
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.server import ray_plane
+from tests.conftest import finish, small
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+def on_ray(config):
+    return Experiment(config, lambda world: ray_plane(world, config))
+
+
+def finish_on_ray(config):
+    experiment = on_ray(config)
+    try:
+        while not experiment.finished:
+            experiment.step()
+    finally:
+        experiment.close()
+    return experiment
+
+
+@pytest.mark.parametrize(
+    "actors",
+    ["resources.actors=1", "resources.actors=2", "resources.actors=5", "resources.clients_per_actor=1"],
+)
+def test_bits_do_not_depend_on_the_actors(actors):
+    fixed = ["local.block=1", "algorithm=scaffold", "local.execution=sequential"]
+    here = finish(small(*fixed))
+    there = finish_on_ray(small(*fixed, actors))
+    assert there.state_sha256() == here.state_sha256()
+    assert there.records[-1]["test_loss"] == here.records[-1]["test_loss"]
+    assert there.federation.ledger.up.tolist() == here.federation.ledger.up.tolist()
+    assert there.federation.plane.actors == int(actors[-1]) if "actors=" in actors else 6
+
+
+@pytest.mark.parametrize("name", sorted(Algorithm.registry))
+def test_every_algorithm_gives_the_same_bits_on_ray(name):
+    config = small(f"algorithm={name}", "resources.actors=2", "local.optimizer_state=keep", "rounds=2")
+    assert finish_on_ray(config).state_sha256() == finish(config).state_sha256()
+
+
+def kill(place):
+    os.kill(place.pid, signal.SIGKILL)
+
+
+class KillsOnce(LocalRule):
+    """Ends its own process at the first step of client 3, once."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def direction(self, gradient, work):
+        if 3 in work.clients and not os.path.exists(self.marker):
+            with open(self.marker, "w") as f:
+                f.write("dead")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return gradient
+
+
+def test_an_actor_that_dies_in_mid_training_is_replaced(tmp_path):
+    config = small("cohort=6", "resources.actors=2")
+    experiment = on_ray(config)
+    experiment.algorithm.rule = lambda: KillsOnce(str(tmp_path / "marker"))
+    while not experiment.finished:
+        experiment.step()
+    experiment.close()
+    assert (tmp_path / "marker").exists()
+    assert experiment.federation.plane.replaced == 1
+    assert experiment.state_sha256() == finish(config).state_sha256()
+
+
+def test_an_actor_killed_between_rounds_and_one_killed_twice():
+    config = small("algorithm=scaffold", "resources.actors=2", "rounds=4")
+    experiment = on_ray(config)
+    plane = experiment.federation.plane
+    experiment.step()
+    kill(plane.places[0])
+    experiment.step()
+    for _ in range(100):
+        if not plane.booting:
+            break
+        experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+        time.sleep(0.1)
+    kill(plane.places[0])
+    kill(plane.places[1])
+    while not experiment.finished:
+        experiment.step()
+    experiment.close()
+    assert plane.replaced >= 2
+    assert experiment.state_sha256() == finish(config).state_sha256()
+
+
+def test_a_block_lost_in_mid_session_is_replayed():
+    """Advance, lose every actor with the models on it, go on: the updates are the undisturbed ones."""
+    config = small("resources.actors=2", "local.steps=6")
+
+    def session(experiment, disturb):
+        algorithm, federation = experiment.algorithm, experiment.federation
+        federation.begin_round(1)
+        cohort = algorithm.draw(1)
+        from algorithms.local import ModelProbe
+
+        with federation.train(cohort, LocalRule(), algorithm.broadcast()) as training:
+            training.advance(2)
+            middle = training.query(ModelProbe(), np.full(len(cohort), 1 / len(cohort)))
+            if disturb:
+                for place in federation.plane.places:
+                    kill(place)
+            training.advance(4)
+            updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
+        return middle, updates.mean("delta")
+
+    experiment = on_ray(config)
+    there = session(experiment, disturb=True)
+    experiment.close()
+    here = session(Experiment(config), disturb=False)
+    assert torch.equal(there[0], here[0])
+    assert torch.equal(there[1], here[1])
+
+
+class AlwaysDies(LocalRule):
+    def direction(self, gradient, work):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_client_that_always_kills_its_actor_ends_the_run():
+    experiment = on_ray(small("resources.actors=1"))
+    experiment.algorithm.rule = AlwaysDies
+    with pytest.raises(UserError, match="died 4 times while training clients"):
+        experiment.step()
+    experiment.close()
+
+
+def test_fractions_of_logical_gpus():
+    config = small("resources.gpus_per_actor=0.5")
+    experiment = on_ray(config)
+    assert experiment.federation.plane.actors == 4
+    assert {p.device for p in experiment.federation.plane.places} == {"cuda" if torch.cuda.is_available() else "cpu"}
+    experiment.close()
+
+
+@pytest.mark.parametrize(
+    "wish", ["resources={actors: 9, gpus_per_actor: 0.5}", "resources={actors: 2, cpus_per_actor: 20}"]
+)
+def test_more_than_the_cluster_has(wish):
+    with pytest.raises(UserError, match="do not fit the cluster"):
+        on_ray(small(wish))
+
+
+def test_received_tensors_are_private_copies(ray_session):
+    """An in-place step in one actor must not reach the object store."""
+    tensors_travel_as_arrays()
+
+    @ray_session.remote(num_cpus=0.1)
+    class Stepper:
+        def step(self, tensors):
+            tensors["w"] += 1
+            return float(tensors["w"][0])
+
+    ref = ray_session.put({"w": torch.zeros(100_000)})
+    assert ray_session.get([Stepper.remote().step.remote(ref) for _ in range(2)]) == [1.0, 1.0]
+    assert ray_session.get(ref)["w"].abs().sum() == 0
+
+
+def test_an_exception_in_a_rule_names_the_clients():
+    class Broken(LocalRule):
+        def direction(self, gradient, work):
+            raise ZeroDivisionError("oops")
+
+    experiment = on_ray(small("resources.actors=1"))
+    experiment.algorithm.rule = Broken
+    with pytest.raises(RuntimeError, match="training clients"):
+        experiment.step()
+    experiment.close()

@@ -1,0 +1,31 @@
+"""Full Fashion-MNIST: the same bits whatever runs them, and learning."""
+
+import pytest
+
+from orchestrator.config import load
+from orchestrator.experiment import Experiment
+from orchestrator.server import ray_plane
+from tests.conftest import finish, needs_data
+
+pytestmark = needs_data
+BASE = ["data.dataset=fashion_mnist", "rounds=2", "local.steps=3", "evaluation.every=2", "local.epochs=null"]
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("model", ["lenet5", "mlp"])
+def test_actors_and_planes_agree(model):
+    settings = [*BASE, f"model={model}"]
+    reference = finish(load(None, settings)).weights_sha256()
+    for actors in (1, 2, 5):
+        config = load(None, [*settings, f"resources.actors={actors}"])
+        experiment = finish(config, plane=lambda world, c=config: ray_plane(world, c))
+        experiment.close()
+        assert experiment.weights_sha256() == reference
+
+
+def test_a_linear_model_learns_fashion_mnist():
+    config = load(None, [*BASE, "model=linear", "rounds=20", "local.steps=20", "local.lr=0.02", "evaluation.every=20"])
+    experiment = Experiment(config)
+    while not experiment.finished:
+        experiment.step()
+    assert experiment.records[-1]["test_accuracy"] > 0.65
