@@ -1,0 +1,1 @@
+"""Measurements: each compares with a bare PyTorch loop in the same run and prints ratios."""

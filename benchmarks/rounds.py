@@ -1,0 +1,151 @@
+"""Milliseconds a round: fedorch against a bare PyTorch loop that does the same mathematics on the same cores.
+
+20 of 30 clients, 10 steps of SGD on batches of 32 (Fashion-MNIST shapes), then the mean; and the floor: a round of 10
+clients with no local work. ``python -m benchmarks.rounds [--repeat N]``. The two sides are measured in turn, so that
+a machine whose speed drifts does not favour one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import ray
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+
+from algorithms.local import LocalRule
+from orchestrator.config import load
+from orchestrator.experiment import Experiment
+from orchestrator.server import ray_plane
+
+WORK = ["cohort=20", "local.steps=10", "local.batch_size=32", "rounds=100000", "evaluation.every=100000"]
+
+
+class BareLoop:
+    """What a researcher writes: one module, one client after the other, ``torch.optim.SGD``, a running mean."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.data = experiment.data
+        net = experiment.net
+        self.module = net.module
+        self.w = {n: p.detach().clone() for n, p in net.module.named_parameters()}
+        x = torch.from_numpy(self.data.samples.x.copy()).float()
+        self.x = (x / 255 - 0.2860) / 0.3530
+        self.y = torch.from_numpy(self.data.samples.y.copy())
+        self.rng = np.random.default_rng(0)
+
+    def step(self) -> None:
+        """One round."""
+        total = {n: torch.zeros_like(p) for n, p in self.w.items()}
+        for k in self.rng.choice(self.data.clients, 20, replace=False):
+            self._load(self.w)
+            optimizer = torch.optim.SGD(self.module.parameters(), lr=0.05)
+            rows = self.rng.permutation(self.data.train[k])
+            for s in range(10):
+                batch = torch.from_numpy(rows[32 * s % len(rows) :][:32])
+                optimizer.zero_grad()
+                F.cross_entropy(self.module(self.x[batch]), self.y[batch]).backward()
+                optimizer.step()
+            for n, p in self.module.named_parameters():
+                total[n] += p.detach() / 20
+        self.w = total
+
+    def _load(self, weights: dict[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for n, p in self.module.named_parameters():
+                p.copy_(weights[n])
+
+
+class EmptyRound:
+    """Broadcast and collection for 10 clients with no local work."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.t = 0
+
+    def step(self) -> None:
+        """One round."""
+        algorithm, federation = self.experiment.algorithm, self.experiment.federation
+        self.t += 1
+        federation.begin_round(self.t)
+        cohort = algorithm.draw(self.t)
+        with federation.train(cohort, LocalRule(), {"w": algorithm.w, "buffers": algorithm.buffers}) as training:
+            training.collect(np.full(len(cohort), 1 / len(cohort)))
+
+
+@dataclass
+class Contestant:
+    """A way to do a round, and its times in milliseconds."""
+
+    name: str
+    step: Callable[[], object]
+    times: list[float]
+
+
+def measure(contestants: list[Contestant], repeat: int) -> None:
+    """Time the contestants in turn, after one uncounted step of each."""
+    for c in contestants:
+        c.step()
+    for _ in range(repeat):
+        for c in contestants:
+            begun = time.perf_counter()
+            c.step()
+            c.times.append(1e3 * (time.perf_counter() - begun))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=15, help="counted rounds of each contestant")
+    repeat = parser.parse_args().repeat
+    torch.set_num_threads(1)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
+    for model in ("linear", "drdm_cnn"):
+        _add(table, model, _contest(model, repeat if model == "drdm_cnn" else 5 * repeat))
+    _add(table, "empty, 10 clients", _floor(5 * repeat))
+    Console().print(table)
+    ray.shutdown()
+
+
+def _contest(model: str, repeat: int) -> list[Contestant]:
+    here = Experiment(load(None, [*WORK, f"model={model}"]))
+    config = load(None, [*WORK, f"model={model}"])
+    there = Experiment(config, lambda world: ray_plane(world, config))
+    bare = BareLoop(Experiment(config))
+    contest = [
+        Contestant("bare PyTorch loop, one core", bare.step, []),
+        Contestant("fedorch in process, one core", here.step, []),
+        Contestant("fedorch on Ray, two actors", there.step, []),
+    ]
+    measure(contest, repeat)
+    there.close()
+    return contest
+
+
+def _floor(repeat: int) -> list[Contestant]:
+    config = load(None, ["model=linear", "cohort=10"])
+    experiment = Experiment(config, lambda world: ray_plane(world, config))
+    contest = [Contestant("fedorch on Ray, two actors", EmptyRound(experiment).step, [])]
+    measure(contest, repeat)
+    experiment.close()
+    return contest
+
+
+def _add(table: Table, title: str, contest: list[Contestant]) -> None:
+    base = statistics.median(contest[0].times)
+    for c in contest:
+        middle = statistics.median(c.times)
+        ratio = f"{middle / base:.2f}" if len(contest) > 1 else ""
+        table.add_row(title, c.name, f"{middle:.1f}", f"{min(c.times):.1f}", ratio)
+
+
+if __name__ == "__main__":
+    main()
