@@ -18,7 +18,7 @@ class LocalConfig(BaseModel):
     steps: int | None = Field(None, ge=1, description="mini-batch steps a round τ (either this or epochs)")
     epochs: int | None = Field(None, ge=1, description="passes over the client's data a round E")
     batch_size: int = Field(32, ge=1, description="mini-batch size b")
-    lr: float = Field(0.05, gt=0, description="local learning rate η")
+    lr: float = Field(0.1, gt=0, description="local learning rate η")
     lr_decay: float = Field(1.0, gt=0, le=1, description="the learning rate is multiplied by this after every round")
     optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
     optimizer_state: Literal["reset", "keep"] = Field(

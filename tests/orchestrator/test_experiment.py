@@ -72,7 +72,7 @@ def test_synchronous_sgd_is_large_batch_sgd():
     rows = np.concatenate([generator(0, "batches", 1, k).permutation(experiment.data.train[k])[:16] for k in range(6)])
     x = (torch.tensor(experiment.data.samples.x[rows]).float() / 255 - 0.2860) / 0.3530
     loss = torch.nn.functional.cross_entropy(net.module(x), torch.tensor(experiment.data.samples.y[rows]))
-    want = w - 0.05 * net.gradient(loss, torch.empty_like(w))
+    want = w - 0.1 * net.gradient(loss, torch.empty_like(w))
     torch.testing.assert_close(experiment.algorithm.w, want, rtol=1e-4, atol=1e-6)
 
 
