@@ -39,7 +39,10 @@ class Composition:
     server_optimizer: ServerOptimizer
     local_optimizer: Optimizer
     local_steps: int | None
-    """Local steps a round, or None if the work is given in epochs."""
+    """Local steps a round τ, or None if the work is given in epochs."""
+    local_lr: float
+    """Local learning rate η of the first round."""
+    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -123,12 +126,29 @@ class Clients(Protocol):
     """All that an algorithm may ask of the clients. In-process and Ray implementations give the same bits."""
 
     def train(
-        self, cohort: Cohort, rule: LocalRule, received: Tensors, known: Tensors | None = None
+        self,
+        cohort: Cohort,
+        rule: LocalRule,
+        received: Tensors,
+        known: Tensors | None = None,
+        own: Tensors | None = None,
     ) -> AbstractContextManager[Training]:
-        """Open a training session. ``received`` is transmitted to each client; ``known`` is not (shared seed)."""
+        """Open a training session.
 
-    def loss(self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None) -> Tensor:
-        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its data."""
+        ``received`` is transmitted to each client. ``known`` is not: clients have it already (from a shared seed, or
+        from an earlier message of the round). Nor is ``own``, whose row i [m, ...] is the cohort's i-th client's.
+        """
+
+    def loss(
+        self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None, known: bool = False
+    ) -> Tensor:
+        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its data.
+
+        ``known`` says that the clients already have the model, so that only the losses are transmitted.
+        """
+
+    def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
+        """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as much received."""
 
 
 class AlgorithmOptions(Part):
@@ -173,6 +193,19 @@ class Algorithm:
     @abstractmethod
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         """Run round ``t`` (from 1); returns scalars worth recording."""
+
+    def model(self) -> Tensor:
+        """The model [d] that is judged and saved."""
+        return self.w
+
+    def take_buffers(self, updates: Updates) -> None:
+        """The next batch-norm statistics, where the clients sent theirs."""
+        if "buffers" in updates.vectors:
+            self.buffers = self.aggregate(updates, "buffers")
+
+    def personal_models(self) -> Tensor | None:
+        """Models [N, d] of the clients, if the server keeps one for each (clusters, gossip)."""
+        return None
 
     def personal_rule(self) -> LocalRule | None:
         """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such models."""

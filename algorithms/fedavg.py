@@ -45,5 +45,4 @@ class FedAvg(Algorithm):
     def apply(self, updates: Updates) -> None:
         """The server step: w_{t+1} from the aggregated update."""
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, self.aggregate(updates, "delta"))
-        if "buffers" in updates.vectors:
-            self.buffers = self.aggregate(updates, "buffers")
+        self.take_buffers(updates)

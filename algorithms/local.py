@@ -33,6 +33,10 @@ class Work:
     """Local steps done in this round [C]."""
     lr: float
     """Local learning rate η of this round."""
+    own: Tensors = field(default_factory=dict)
+    """What each client has of its own in an algorithm whose server only stands in for a network, [C, ...]."""
+    loss: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """Mini-batch losses [C] of the step under way."""
     extras: Tensors = field(default_factory=dict)
     """Round-local tensors [C, ...] that hooks may keep for themselves."""
 
@@ -48,6 +52,7 @@ class Work:
             w=self.w[:rows],
             start=self.start[:rows],
             steps=self.steps[:rows],
+            own={k: v[:rows] for k, v in self.own.items()},
             extras={k: v[:rows] for k, v in self.extras.items()},
         )
 
@@ -57,6 +62,9 @@ class LocalRule:
 
     A rule is immutable and picklable, and must treat every row independently of the others.
     """
+
+    transmitted: bool = True
+    """Whether a deployment would send the uploads to a server, so that the ledger counts them."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         """One client's state before it has ever taken part: name -> tensor (no client axis)."""
@@ -70,9 +78,19 @@ class LocalRule:
         """The direction [C, d] that the local optimiser follows, from the mini-batch gradient [C, d]."""
         return gradient
 
+    def after_step(self, work: Work) -> None:
+        """Change ``work.w`` in place after a step of the local optimiser (a projection)."""
+
     def upload(self, work: Work) -> Tensors:
         """What each client sends: name -> [C, ...]; ``delta`` = w_k − w is the model update."""
         return {"delta": work.w - work.start}
+
+
+class GivenModel(LocalRule):
+    """Start from the client's own model, given as ``own["model"]``."""
+
+    def begin(self, work: Work) -> Tensor:
+        return work.own["model"]
 
 
 class Probe:

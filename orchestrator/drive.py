@@ -77,7 +77,7 @@ def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
 def _write(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
     result = _summary(experiment, "finished" if experiment.finished else "stopped")
     net = experiment.net
-    model = net.spec.tensors(experiment.algorithm.w) | net.buffer_spec.tensors(experiment.algorithm.buffers)
+    model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(experiment.algorithm.buffers)
     folder.write_model(model)
     folder.write_table("rounds.parquet", pd.DataFrame(experiment.records).astype({"round": int}))
     clients = [pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Algorithm, Cohort, Setting
+from algorithms.local import GivenModel
 from orchestrator.clients.federation import Federation
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.config import Config
@@ -138,7 +139,7 @@ class Experiment:
 
     def weights_sha256(self) -> str:
         """Digest of the server's model (and batch-norm statistics)."""
-        return digest({"w": self.algorithm.w, "buffers": self.algorithm.buffers})
+        return digest({"w": self.algorithm.model(), "buffers": self.algorithm.buffers})
 
     def state_sha256(self) -> str:
         """Digest of the whole server state and every client's state."""
@@ -166,7 +167,7 @@ class Experiment:
     def _evaluate(self, t: int) -> Record:
         """All accuracy metrics: each distinct row is evaluated once."""
         rows, clients, test, heldout = self._tests
-        loss, hit = self.federation.per_sample(self.algorithm.w, self.algorithm.buffers, rows)
+        loss, hit = self.federation.per_sample(self.algorithm.model(), self.algorithm.buffers, rows)
         losses, hits = loss.numpy(), hit.numpy()
         record = over_rows(losses[test], hits[test], "test") | over_rows(losses[heldout], hits[heldout], "heldout")
         table: dict[str, np.ndarray] = {}
@@ -183,11 +184,13 @@ class Experiment:
         return record
 
     def _evaluate_personal(self, table: dict[str, np.ndarray]) -> Record:
-        rule = self.algorithm.personal_rule() if self.config.evaluation.personal else None
-        if rule is not None:
+        models = self.algorithm.personal_models()
+        rule = self.algorithm.personal_rule() if models is None else GivenModel()
+        if rule is not None and self.config.evaluation.personal:
             known = {"w": self.algorithm.w, BUFFERS: self.algorithm.buffers}
             everyone = Cohort.of(np.arange(self.data.clients))
-            with self.federation.train(everyone, rule, received={}, known=known) as training:
+            own = {} if models is None else {"model": models}
+            with self.federation.train(everyone, rule, received={}, known=known, own=own) as training:
                 training.evaluate()
         personal = self.federation.log.personal
         if not personal:

@@ -33,11 +33,11 @@ class Ledger:
         self.down = np.zeros(self.clients, np.int64)
         self.up = np.zeros(self.clients, np.int64)
 
-    def sent(self, ids: np.ndarray, nbytes: int) -> None:
+    def sent(self, ids: np.ndarray, nbytes: int | np.ndarray) -> None:
         """The server sent ``nbytes`` to each of ``ids``."""
         self.down[ids] += nbytes
 
-    def received(self, ids: np.ndarray, nbytes: int) -> None:
+    def received(self, ids: np.ndarray, nbytes: int | np.ndarray) -> None:
         """The server received ``nbytes`` from each of ``ids``."""
         self.up[ids] += nbytes
 

@@ -15,7 +15,8 @@ from orchestrator import plots
 from orchestrator.run_folder import RunFolder
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}
-h1{font-size:1.6rem}h2{font-size:1.1rem;margin-top:2rem}figure{display:inline-block;width:47%;margin:0 1rem 1rem 0}img{width:100%}
+h1{font-size:1.6rem}h2{font-size:1.1rem;margin-top:2rem}
+figure{display:inline-block;width:47%;margin:0 1rem 1rem 0}img{width:100%}
 figcaption{color:#666;font-size:.9rem}table{border-collapse:collapse}td{padding:.15rem .8rem .15rem 0}
 td+td{font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1rem;overflow:auto}"""
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import variants
 from orchestrator.config import Config, load
 from orchestrator.experiment import Experiment
 
@@ -33,8 +35,10 @@ def ray_session():
 def small(*settings: str) -> Config:
     """A config that takes seconds: 400 images, 6 clients, a linear model."""
     base = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "local.block=2"]
-    synchronous = "algorithm=synchronous" in settings
-    work = ["cohort=1.0", "local.steps=1"] if synchronous else ["cohort=4", "local.steps=3"]
+    fixed = next(
+        (variants(AlgorithmOptions)[w[1]].defaults for s in settings if (w := s.split("="))[0] == "algorithm"), {}
+    )
+    work = [f"{k}={v}" for k, v in (("cohort", 4), ("local.steps", 3)) if k not in fixed]
     return load(None, [*base, *work, *settings])
 
 

@@ -68,7 +68,12 @@ class Federation:
 
     @contextmanager
     def train(
-        self, cohort: Cohort, rule: LocalRule, received: Tensors, known: Tensors | None = None
+        self,
+        cohort: Cohort,
+        rule: LocalRule,
+        received: Tensors,
+        known: Tensors | None = None,
+        own: Tensors | None = None,
     ) -> Iterator[Session]:
         """Open a training session (see :class:`algorithms.algorithm.Clients`)."""
         known = dict(known or {})
@@ -79,19 +84,27 @@ class Federation:
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
         self.log.transfer_seconds += time.perf_counter() - begun
-        session = Session(self, next(self._sessions), cohort, rule, handle)
+        session = Session(self, next(self._sessions), cohort, rule, handle, own or {})
         try:
             yield session
         finally:
             session.close()
 
-    def loss(self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None) -> Tensor:
-        """Training loss of each client at ``w``; transmits the model down and one float up per client."""
-        self.ledger.sent(ids, payload({"w": w, "buffers": buffers}))
+    def loss(
+        self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None, known: bool = False
+    ) -> Tensor:
+        """Training losses at ``w``; transmits the model down (unless known) and one float up per client."""
+        if not known:
+            self.ledger.sent(ids, payload({"w": w, "buffers": buffers}))
         self.ledger.received(ids, 4)
         rows = [self._loss_rows(int(k), batch_size) for k in ids]
         losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
         return torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
+
+    def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
+        """Book a message among clients."""
+        self.ledger.sent(ids, nbytes)
+        self.ledger.received(ids, nbytes)
 
     def _loss_rows(self, k: int, batch_size: int | None) -> np.ndarray:
         rows = self.data.train[k]

@@ -23,7 +23,6 @@ from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.world import World
 
-
 INLINE = 64 * 1024
 """Broadcasts up to this many bytes travel inside the calls, which is faster than the object store."""
 

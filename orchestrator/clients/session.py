@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Cohort, Updates
-from algorithms.local import LocalRule, Probe
+from algorithms.local import LocalRule, Probe, Tensors
 from orchestrator.clients.plane import Job
 from orchestrator.errors import Diverged
 from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
@@ -27,14 +27,23 @@ class Session:
     clients' state and replayed.
     """
 
-    def __init__(self, federation: Federation, number: int, cohort: Cohort, rule: LocalRule, received: Any) -> None:
+    def __init__(
+        self, federation: Federation, number: int, cohort: Cohort, rule: LocalRule, received: Any, own: Tensors
+    ) -> None:
         self.federation, self.number, self.cohort, self.received = federation, number, cohort, received
         size = federation.block
         self.slices = [slice(i, min(i + size, len(cohort))) for i in range(0, len(cohort), size)]
         states = federation.states
         self.specs = [
-            BlockSpec(ids, rule, {int(k): states[k] for k in ids if k in states}, federation.t, federation.vectorized)
-            for ids in (cohort.ids[s] for s in self.slices)
+            BlockSpec(
+                ids=cohort.ids[s],
+                rule=rule,
+                states={int(k): states[k] for k in cohort.ids[s] if k in states},
+                own={name: rows[s] for name, rows in own.items()},
+                t=federation.t,
+                vectorized=federation.vectorized,
+            )
+            for s in self.slices
         ]
         self.history: list[list[Command]] = [[] for _ in self.specs]
         self.waiting: list[list[Command]] = [[] for _ in self.specs]

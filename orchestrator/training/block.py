@@ -25,6 +25,8 @@ class BlockSpec:
     rule: LocalRule
     states: dict[int, Tensors]
     """State of the clients that have one."""
+    own: Tensors
+    """What each client has of its own, [C, ...]."""
     t: int
     vectorized: bool
 
@@ -84,8 +86,21 @@ class Block:
     def __init__(self, world: World, engine: Engine, spec: BlockSpec, received: Tensors) -> None:
         self.world = world
         self.spec = spec
-        groups = [spec.ids] if spec.vectorized else [spec.ids[i : i + 1] for i in range(len(spec.ids))]
-        self.lanes = [Lane(world, engine, spec.rule, g, received, spec.states, spec.t) for g in groups]
+        size = len(spec.ids)
+        groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
+        self.lanes = [
+            Lane(
+                world,
+                engine,
+                spec.rule,
+                spec.ids[g],
+                received,
+                spec.states,
+                {k: v[g] for k, v in spec.own.items()},
+                spec.t,
+            )
+            for g in groups
+        ]
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
 
@@ -120,7 +135,8 @@ class Block:
         for lane in self.lanes:
             states |= {k: {n: v.cpu() for n, v in s.items()} for k, s in lane.states().items()}
         free = set() if self.world.buffers == "aggregate" else {BUFFERS}
-        one = sum(v[0].numel() * v.element_size() for n, v in uploads.items() if n not in free)
+        sent = uploads if self.spec.rule.transmitted else {}
+        one = sum(v[0].numel() * v.element_size() for n, v in sent.items() if n not in free)
         return Collected({n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one)
 
     def _evaluate(self) -> Tensors:

@@ -26,7 +26,7 @@ class Lane:
 
     def __init__(
         self, world: World, engine: Engine, rule: LocalRule, ids: np.ndarray, received: Tensors,
-        states: dict[int, Tensors], t: int,
+        states: dict[int, Tensors], own: Tensors, t: int,
     ) -> None:  # fmt: skip
         self.world, self.engine, self.rule, self.t = world, engine, rule, t
         sizes = world.data.train.sizes[ids]
@@ -52,6 +52,7 @@ class Lane:
             start=torch.empty(0),
             steps=torch.zeros(len(ids), device=device),
             lr=world.local.rate(t),
+            own={k: v[torch.from_numpy(order)].to(device) for k, v in own.items()},
         )
         self.work.start = rule.begin(self.work)
         self.work.w = self.work.start.clone(memory_format=torch.contiguous_format)
@@ -100,9 +101,11 @@ class Lane:
         if local.clip is not None:
             norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
+        work.loss = losses
         g = self.rule.direction(g, work)
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         local.optimizer.step(state, work.w, g, work.lr)
+        self.rule.after_step(work)
         self.loss[:active] += losses
 
     @contextmanager

@@ -32,8 +32,14 @@ class Quadratics:
         return torch.einsum("kij,kj->ki", self.curvature[ids], w - self.centre[ids])
 
     def losses(self, w):
-        gap = w - self.centre
-        return 0.5 * torch.einsum("ki,kij,kj->k", gap, self.curvature, gap)
+        return self.losses_of(torch.arange(self.n), w)
+
+    def losses_of(self, ids, w):
+        gap = w - self.centre[ids]
+        return 0.5 * torch.einsum("ki,kij,kj->k", gap, self.curvature[ids], gap)
+
+    def exchange(self, ids, nbytes):
+        self.log.append(nbytes)
 
     def erm(self, weights=None):
         """argmin Σ p_k f_k."""
@@ -42,16 +48,16 @@ class Quadratics:
         right = torch.einsum("k,kij,kj->i", p, self.curvature, self.centre)
         return torch.linalg.solve(left, right)
 
-    def loss(self, ids, w, buffers, batch_size=None):
-        return self.losses(w)[torch.as_tensor(ids)]
+    def loss(self, ids, w, buffers, batch_size=None, known=False):
+        return self.losses_of(ids, w)
 
     @contextmanager
-    def train(self, cohort, rule, received, known=None):
-        yield QuadraticTraining(self, cohort, rule, {**(known or {}), **received})
+    def train(self, cohort, rule, received, known=None, own=None):
+        yield QuadraticTraining(self, cohort, rule, {**(known or {}), **received}, own or {})
 
 
 class QuadraticTraining:
-    def __init__(self, world, cohort, rule, received):
+    def __init__(self, world, cohort, rule, received, own):
         self.world, self.cohort, self.rule = world, cohort, rule
         spec = ParamSpec.of({"w": torch.zeros(world.d)})
         fresh = rule.state(received, spec)
@@ -62,14 +68,17 @@ class QuadraticTraining:
         self.work = Work(
             spec, ids, torch.ones(len(ids)), received, state, empty, empty, torch.zeros(len(ids)), world.lr
         )
+        self.work.own = own
         self.work.start = rule.begin(self.work)
         self.work.w = self.work.start.clone()
 
     def advance(self, steps=None):
         left = self.world.steps - int(self.work.steps[0]) if steps is None else steps
         for _ in range(left):
+            self.work.loss = self.world.losses_of(self.cohort.ids, self.work.w)
             g = self.rule.direction(self.world.gradient(self.cohort.ids, self.work.w), self.work)
             self.work.w -= self.world.lr * g
+            self.rule.after_step(self.work)
             self.work.steps += 1
 
     def query(self, probe, weights=None):
@@ -97,7 +106,9 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
     chosen = variants(AlgorithmOptions)[name](**options)
     server = chosen.defaults.get("server_optimizer", ServerSgd())
     local_steps = world.steps
-    parts = Composition(world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps)
+    parts = Composition(
+        world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps, world.lr, 32
+    )
     empty = ParamSpec.of({})
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
     setting = Setting(0, np.ones(world.n, np.int64), spec, empty, parts)

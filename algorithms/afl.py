@@ -1,0 +1,64 @@
+"""AFL — Mohri et al., "Agnostic Federated Learning" (ICML 2019), stochastic algorithm of §4.
+
+Simultaneous steps from (w, λ), losses at the old w:
+    w ← w − η_w Σ_i λ_i ∇f_i(w),        λ ← Π_simplex(λ + η_λ [f_i(w)]_i),
+and the average of the iterates w as the output. Every client takes part with one gradient step; η_w is ``local.lr``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.local import LocalRule
+from algorithms.part import option
+from algorithms.parts.simplex import project, spread
+
+
+class AFL(Algorithm):
+    """Agnostic federated learning."""
+
+    class Options(AlgorithmOptions):
+        """Simultaneous gradient descent on the model and ascent on the mixture of the clients."""
+
+        name: str = "afl"
+        dual_lr: float = option(0.1, "learning rate of the mixture", "η_λ", ge=0)
+        output: Literal["average", "last"] = option(
+            "average", "the model judged: running average of the iterates, or last"
+        )
+        full_loss: bool = option(False, "losses on all of a client's data instead of one mini-batch")
+        defaults = {"cohort": 1.0, "local.steps": 1}
+
+        def refuses(self, parts: Composition) -> str | None:
+            if parts.cohort != parts.clients:
+                return f"afl needs all {parts.clients} clients in every round, not {parts.cohort}"
+            if parts.local_steps != 1:
+                return "afl does one gradient step a round; leave local.steps at 1"
+            return None
+
+    options: Options
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "average", "rounds")
+
+    def start(self) -> None:
+        self.dual = np.full(self.setting.clients, 1 / self.setting.clients)
+        self.average, self.rounds = self.w, 0
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        cohort = self.draw(t)
+        with clients.train(cohort, LocalRule(), {"w": self.w, "buffers": self.buffers}) as training:
+            training.advance(1)
+            updates = training.collect(self.dual)
+        batch = None if self.options.full_loss else self.setting.parts.batch_size
+        losses = clients.loss(cohort.ids, self.w, self.buffers, batch, known=True).numpy()
+        self.w = self.w + updates.mean("delta")
+        self.take_buffers(updates)
+        self.dual = project(self.dual + self.options.dual_lr * losses)
+        self.rounds += 1
+        self.average = self.average + (self.w - self.average) / self.rounds
+        return spread(self.dual)
+
+    def model(self) -> Tensor:
+        return self.average if self.options.output == "average" else self.w

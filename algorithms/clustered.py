@@ -1,0 +1,83 @@
+"""Clustered FL — Sattler et al., "Clustered Federated Learning" (IEEE TNNLS 2021), Algorithms 2 and 3.
+
+Every cluster c of clients runs FedAvg on its own model. When a cluster is near a stationary point of its joint
+objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wants to move, max_i ‖Δθ_i‖ > ε₂, it is split in two so that the
+largest cosine similarity across the cut is smallest (Eq. 26); cutting the single-linkage tree of the similarities
+finds exactly that bipartition. Both halves start from the cluster's model.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy.cluster.hierarchy import fcluster, linkage
+from torch import Tensor
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition
+from algorithms.local import LocalRule
+from algorithms.part import option
+
+
+class Clustered(Algorithm):
+    """Recursive bipartition of the clients by the cosine similarity of their updates."""
+
+    class Options(AlgorithmOptions):
+        """FedAvg within clusters that are found on the way."""
+
+        name: str = "clustered"
+        eps1: float = option(0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0)
+        eps2: float = option(1.6, "and is split when some client's update is longer than this", "ε₂", gt=0)
+        least: int = option(2, "clients that a cluster needs to be split", ge=2)
+        defaults = {"cohort": 1.0}
+
+        def refuses(self, parts: Composition) -> str | None:
+            if parts.cohort != parts.clients:
+                return f"clustered needs all {parts.clients} clients in every round, not {parts.cohort}"
+            return None
+
+    options: Options
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models", "cluster")
+
+    def start(self) -> None:
+        self.models = self.w.unsqueeze(0)
+        self.cluster = np.zeros(self.setting.clients, np.int64)
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        models, cluster = self.models.clone(), self.cluster.copy()
+        for c in range(len(self.models)):
+            members = np.flatnonzero(self.cluster == c)
+            cohort = Cohort.of(members)
+            with clients.train(cohort, LocalRule(), {"w": self.models[c], "buffers": self.buffers}) as training:
+                self.setting.parts.round_end.run(training)
+                updates = training.collect(None)
+            rows = updates.rows("delta")
+            models[c] += rows.mean(0)
+            half = self.split(rows)
+            if half is not None:
+                cluster[members[half]] = len(models)
+                models = torch.cat([models, models[c : c + 1]])
+            self.take_buffers_of(updates.vectors.get("buffers"))
+        self.models, self.cluster = models, cluster
+        self.w = models[torch.from_numpy(cluster)].mean(0)
+        return {"clusters": float(len(models))}
+
+    def split(self, rows: Tensor) -> np.ndarray | None:
+        """Which of a cluster's clients leave it, given their updates [m, d]; None if it stays whole."""
+        norms = torch.linalg.vector_norm(rows, dim=1)
+        stationary = torch.linalg.vector_norm(rows.mean(0)) < self.options.eps1
+        if len(rows) < self.options.least or not stationary or norms.max() <= self.options.eps2:
+            return None
+        unit = (rows / norms.clamp_min(1e-12).unsqueeze(1)).double()
+        distance = (1 - unit @ unit.T).clamp_min(0).numpy()
+        upper = distance[np.triu_indices(len(rows), 1)]
+        return fcluster(linkage(upper, "single"), 2, "maxclust") == 2
+
+    def take_buffers_of(self, rows: Tensor | None) -> None:
+        """Batch-norm statistics are shared by all clusters: the mean of the last one's."""
+        if rows is not None:
+            self.buffers = rows.mean(0)
+
+    def personal_models(self) -> Tensor:
+        return self.models[torch.from_numpy(self.cluster)]

@@ -1,0 +1,79 @@
+"""DR-DSGD — Issaid et al., "DR-DSGD: A Distributionally Robust Decentralized Learning Algorithm over Graphs" (2022).
+
+KL-regularised robust objective  min_θ μ log (1/K Σ_i exp(f_i(θ)/μ)), without a server. Algorithm 1, every round:
+    θ_i ← Σ_j W_ij (θ_j − η (h_j/μ) g_j(θ_j)),      h_j = exp(ℓ_j(θ_j)/μ),
+with g_j and ℓ_j on the same mini-batch and W a doubly stochastic mixing matrix. μ → ∞ with ηh/μ fixed is DSGD, which
+``robust: false`` gives (steps η g_j). The server process stands in for the network: it holds the clients' models and
+applies W; the ledger books what neighbours send each other. The judged model is the mean over clients; each client's
+own model is judged as a personal one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.local import GivenModel, Work
+from algorithms.part import chosen_from, option
+from algorithms.parts.graphs import Graph, Ring
+
+
+@dataclass(frozen=True)
+class RobustStep(GivenModel):
+    """A step from the client's own model, scaled by h/μ."""
+
+    mu: float | None
+    transmitted = False
+
+    def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        if self.mu is None:
+            return gradient
+        return gradient.mul_((work.loss / self.mu).exp().div(self.mu).unsqueeze(1))
+
+
+class DRDSGD(Algorithm):
+    """Distributionally robust decentralised SGD."""
+
+    class Options(AlgorithmOptions):
+        """Gossip over a graph with local steps that weigh high losses exponentially."""
+
+        name: str = "drdsgd"
+        mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)
+        robust: bool = option(True, "scale steps by exp(ℓ/μ)/μ; false: plain decentralised SGD")
+        graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(Ring(), "who talks to whom", "W")
+        defaults = {"cohort": 1.0, "local.steps": 1}
+
+        def refuses(self, parts: Composition) -> str | None:
+            if parts.cohort != parts.clients:
+                return f"drdsgd needs all {parts.clients} clients in every round, not {parts.cohort}"
+            return None
+
+    options: Options
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models")
+
+    def start(self) -> None:
+        n = self.setting.clients
+        self.models = self.w.expand(n, -1).clone()
+        self.mixing = self.options.graph.mixing(n, self.setting.seed)
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        cohort = self.draw(t)
+        rule = RobustStep(self.options.mu if self.options.robust else None)
+        known = {"w": self.w, "buffers": self.buffers}
+        with clients.train(cohort, rule, {}, known, own={"model": self.models}) as training:
+            self.setting.parts.round_end.run(training)
+            moved = self.models + training.collect().rows("delta")
+        self.models = torch.from_numpy(self.mixing).to(moved) @ moved
+        neighbours = (self.mixing > 0).sum(1) - 1
+        clients.exchange(cohort.ids, neighbours * self.w.numel() * self.w.element_size())
+        self.w = self.models.mean(0)
+        gap = torch.linalg.vector_norm(self.models - self.w, dim=1).mean()
+        return {"consensus_gap": float(gap)}
+
+    def personal_models(self) -> Tensor:
+        return self.models

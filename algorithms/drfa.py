@@ -1,0 +1,96 @@
+"""DRFA — Deng et al., "Distributionally Robust Federated Averaging" (NeurIPS 2020), Algorithm 1.
+
+min_w max_{λ in the simplex} Σ λ_i f_i(w). In round s:
+    sample D of size m with probabilities λ;  draw t' uniformly from 1..τ;
+    w_i: τ local SGD steps from w;            w ← mean_D w_i,   w' ← mean_D w_i^{(t')};
+    sample U uniformly, |U| = m;              v_i = (N/m) f_i(w'; ξ_i) for i in U, else 0;
+    λ ← Π_simplex(λ + τ γ v).
+λ starts uniform. DRDM's line 5 and Algorithm 3 are the same sampling and dual update, so DRDM builds on this file.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, Training, uniform
+from algorithms.draws import generator
+from algorithms.local import LocalRule, ModelProbe
+from algorithms.part import option
+from algorithms.parts.round_ends import Fixed
+from algorithms.parts.samplers import Uniform, by_probability
+from algorithms.parts.simplex import project, spread
+
+
+class DRFA(Algorithm):
+    """Distributionally robust federated averaging."""
+
+    class Options(AlgorithmOptions):
+        """FedAvg against the worst mixture of the clients' distributions; the cohort is drawn by λ."""
+
+        name: str = "drfa"
+        gamma: float = option(1e-3, "step size of the dual variable, per local step", "γ", ge=0)
+        replace: bool = option(True, "draw the cohort with replacement, as the analysis assumes")
+        floor: float = option(
+            0.0, "draw from (1 − ε) λ + ε/N; needed without replacement, where λ may have too few positive entries",
+            "ε", ge=0, le=1,
+        )  # fmt: skip
+
+        def refuses(self, parts: Composition) -> str | None:
+            if not isinstance(parts.sampler, Uniform):
+                return f"{self.name} draws its cohort by the dual variable; leave sampler at uniform"
+            if not isinstance(parts.round_end, Fixed) or parts.local_steps is None:
+                return f"{self.name} draws a snapshot step from 1..τ; set local.steps (and leave round_end at fixed)"
+            if not self.replace and self.floor == 0:
+                return f"{self.name} without replacement needs algorithm.floor above 0"
+            return None
+
+    options: Options
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual")
+
+    def start(self) -> None:
+        self.dual = np.full(self.setting.clients, 1 / self.setting.clients)
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        cohort = self.draw_by_dual(t)
+        weights = uniform(cohort)
+        steps = self.setting.parts.local_steps or 1
+        snapshot_step = int(generator(self.setting.seed, "snapshot", t).integers(1, steps + 1))
+        with clients.train(cohort, self.rule(), {"w": self.w, "buffers": self.buffers}) as training:
+            training.advance(snapshot_step)
+            middle = self.ask_snapshot(training, weights)
+            training.advance()
+            snapshot = self.apply(training, weights, middle)
+        self.dual = self.dual_update(t, clients, snapshot)
+        return spread(self.dual)
+
+    def rule(self) -> LocalRule:
+        """The client side."""
+        return LocalRule()
+
+    def ask_snapshot(self, training: Training, weights: np.ndarray) -> Tensor:
+        """What the server needs of the local models at step t'."""
+        return training.query(ModelProbe(), weights)
+
+    def apply(self, training: Training, weights: np.ndarray, middle: Tensor) -> Tensor:
+        """Collect, make the next model, and return the global snapshot w' [d]."""
+        updates = training.collect(weights)
+        self.w = self.w + updates.mean("delta")
+        self.take_buffers(updates)
+        return middle
+
+    def draw_by_dual(self, t: int) -> Cohort:
+        """D^(s): m clients by λ."""
+        n, m, floor = self.setting.clients, self.setting.parts.cohort, self.options.floor
+        rng = generator(self.setting.seed, "cohort", t)
+        return Cohort.of(by_probability(rng, (1 - floor) * self.dual + floor / n, m, self.options.replace))
+
+    def dual_update(self, t: int, clients: Clients, snapshot: Tensor) -> np.ndarray:
+        """λ^(s+1) (DRDM Algorithm 3): ascent along the unbiased loss estimate v of a uniform cohort."""
+        n, m = self.setting.clients, self.setting.parts.cohort
+        chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
+        v = np.zeros(n)
+        v[chosen] = n / m * clients.loss(chosen, snapshot, self.buffers, self.setting.parts.batch_size).numpy()
+        return project(self.dual + (self.setting.parts.local_steps or 1) * self.options.gamma * v)

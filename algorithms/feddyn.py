@@ -1,0 +1,87 @@
+"""FedDyn — Acar et al., "Federated Learning Based on Dynamic Regularization" (ICLR 2021), Algorithm 1.
+
+Client k in P_t: θ_k ≈ argmin L_k(θ) − ⟨∇L_k(θ_k^{t−1}), θ⟩ + α/2 ‖θ − θ^{t−1}‖², by local steps along
+    g − g_k + α (θ − θ^{t−1});        then  g_k ← g_k − α (θ_k − θ^{t−1}).
+Server: h ← h − (α/m) Σ_{P_t} (θ_k − θ^{t−1});   θ^t = mean_{P_t} θ_k − h/α,   with m clients in all.
+g_k estimates client k's gradient at the solution and starts at 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from algorithms.algorithm import Composition, Updates
+from algorithms.fedavg import FedAvg
+from algorithms.flat import ParamSpec
+from algorithms.local import LocalRule, Tensors, Work, zeros
+from algorithms.part import option
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.server_optimizers import ServerSgd
+
+
+@dataclass(frozen=True)
+class DynamicRegularizer(LocalRule):
+    """The client side of FedDyn and DRDM: linear and quadratic penalty, and the stored local gradient g_k."""
+
+    mu: float
+    radius: float | None = None
+    """Project local models onto the L2 ball of this radius after every step; None: no projection."""
+
+    def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
+        return {"gradient": zeros(spec)}
+
+    def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        return gradient.sub_(work.state["gradient"]).add_(work.w - work.start, alpha=self.mu)
+
+    def after_step(self, work: Work) -> None:
+        if self.radius is not None:
+            norms = torch.linalg.vector_norm(work.w, dim=1, keepdim=True)
+            work.w.mul_((self.radius / norms.clamp_min(1e-12)).clamp_max(1.0))
+
+    def upload(self, work: Work) -> Tensors:
+        delta = work.w - work.start
+        work.state["gradient"] = work.state["gradient"] - self.mu * delta
+        return {"delta": delta}
+
+
+class FedDyn(FedAvg):
+    """Dynamic regularisation with the config's sampler."""
+
+    class Options(FedAvg.Options):
+        """FedAvg with a local penalty that makes the clients' optima agree with the global one."""
+
+        name: str = "feddyn"
+        mu: float = option(0.1, "weight of the dynamic regulariser", "α", gt=0)
+
+        def refuses(self, parts: Composition) -> str | None:
+            return plain_mean(self.name, parts)
+
+    options: Options
+    server_state = (*FedAvg.server_state, "control")
+
+    def start(self) -> None:
+        super().start()
+        self.control = zeros(self.setting.spec)
+
+    def rule(self) -> LocalRule:
+        return DynamicRegularizer(self.options.mu)
+
+    def apply(self, updates: Updates) -> None:
+        delta, mu = updates.mean("delta"), self.options.mu
+        self.control = self.control - mu * len(updates.clients) / self.setting.clients * delta
+        self.w = self.w + delta - self.control / mu
+        self.take_buffers(updates)
+
+
+def plain_mean(name: str, parts: Composition) -> str | None:
+    """Refusal of parts by algorithms that fix the server's step themselves; None if they fit."""
+    if not isinstance(parts.aggregator, Mean):
+        return f"{name} averages uniformly over the cohort; set aggregator to mean"
+    if parts.server_optimizer != ServerSgd():
+        return f"{name} has its own server step; leave server_optimizer at plain sgd"
+    if not parts.sampler.distinct:
+        return f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+    return None

@@ -1,0 +1,82 @@
+"""FedNova — Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (2020).
+
+Client i sends its normalised update d_i = (w − x_i) / a_i with a_i = ‖a_i‖₁ the accumulated local step weights (§4):
+plain SGD a_i = K_i; momentum ρ: a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ); proximal μ: a ← a (1 − ημ) + 1 a step.
+Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i. The local learning rate is inside d_i.
+p_i = n_i/n with ``aggregator: weighted_mean`` (the default here, as in the paper), 1/m with ``mean``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from algorithms.algorithm import Composition, Updates
+from algorithms.fedavg import FedAvg
+from algorithms.local import LocalRule, Tensors, Work
+from algorithms.part import option
+from algorithms.parts.aggregators import WeightedMean
+from algorithms.parts.optimizers import Optimizer, Sgd
+
+
+@dataclass(frozen=True)
+class Normalised(LocalRule):
+    """Updates divided by the weight of the local steps."""
+
+    momentum: float
+    mu: float
+
+    def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        return gradient.add_(work.w - work.start, alpha=self.mu) if self.mu else gradient
+
+    def upload(self, work: Work) -> Tensors:
+        steps = work.steps.clamp_min(1)
+        if self.mu:
+            keep = 1 - work.lr * self.mu
+            a = (1 - keep**steps) / (1 - keep)
+        elif self.momentum:
+            rho = self.momentum
+            a = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
+        else:
+            a = steps
+        return {"delta": (work.w - work.start) / a.unsqueeze(1), "weight": torch.as_tensor(a)}
+
+
+class FedNova(FedAvg):
+    """Normalised averaging: clients that do more steps do not count more."""
+
+    class Options(FedAvg.Options):
+        """FedAvg with updates normalised by each client's amount of local work."""
+
+        name: str = "fednova"
+        mu: float = option(0.0, "weight of a proximal term", "μ", ge=0)
+        defaults = {"aggregator": WeightedMean()}
+
+        def refuses(self, parts: Composition) -> str | None:
+            local = parts.local_optimizer
+            if not isinstance(local, Sgd) or local.nesterov or local.weight_decay:
+                return "fednova's normalisation is for sgd with or without momentum; change local.optimizer"
+            if self.mu and local.momentum:
+                return "fednova normalises momentum or a proximal term, not both; set algorithm.mu or the momentum to 0"
+            if parts.server_optimizer.name != "sgd":
+                return "fednova has its own server step; leave server_optimizer at sgd"
+            return None
+
+    options: Options
+
+    def rule(self) -> LocalRule:
+        return Normalised(_momentum(self.setting.parts.local_optimizer), self.options.mu)
+
+    def apply(self, updates: Updates) -> None:
+        if updates.weights is None:
+            raise TypeError("fednova sums weighted updates and takes no aggregator that needs the rows")
+        effective = float(updates.weights @ updates.scalars["weight"].to(updates.weights))
+        step = effective * updates.mean("delta")
+        self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)
+        self.take_buffers(updates)
+
+
+def _momentum(optimizer: Optimizer) -> float:
+    return optimizer.momentum if isinstance(optimizer, Sgd) else 0.0

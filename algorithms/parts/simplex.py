@@ -1,0 +1,25 @@
+"""The probability simplex: projection onto it, and the dual variable of distributionally robust methods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def project(v: np.ndarray) -> np.ndarray:
+    """The point of {x ≥ 0, Σ x = 1} nearest to ``v`` [N] in the Euclidean norm (Held et al. 1974; Duchi et al. 2008).
+
+    Raises ValueError if ``v`` is not finite.
+    """
+    v = np.asarray(v, np.float64)
+    if not np.isfinite(v).all():
+        raise ValueError("cannot project a vector with NaN or infinite entries onto the simplex")
+    u = np.sort(v)[::-1]
+    excess = (np.cumsum(u) - 1) / np.arange(1, len(v) + 1)
+    theta = excess[np.flatnonzero(u > excess)[-1]]
+    return np.maximum(v - theta, 0.0)
+
+
+def spread(dual: np.ndarray) -> dict[str, float]:
+    """How far a dual variable is from uniform: its largest entry, and exp(entropy), the effective number of clients."""
+    positive = dual[dual > 0]
+    return {"dual_max": float(dual.max()), "dual_effective": float(np.exp(-(positive * np.log(positive)).sum()))}

@@ -1,0 +1,56 @@
+"""q-FedAvg — Li et al., "Fair Resource Allocation in Federated Learning" (ICLR 2020), Algorithm 2 (q-FFL objective).
+
+min_w Σ p_k/(q+1) F_k(w)^{q+1}. With L the Lipschitz estimate and Δw_k = L (w^t − w̄_k) after local training from w^t:
+    Δ_k = F_k(w^t)^q Δw_k,    h_k = q F_k(w^t)^{q−1} ‖Δw_k‖² + L F_k(w^t)^q,
+    w^{t+1} = w^t − Σ_S Δ_k / Σ_S h_k.
+q = 0 is FedAvg. L = 1/η (the local learning rate) unless given, as the paper sets it. Clients by n_k in the paper:
+``sampler: weighted``.
+"""
+
+from __future__ import annotations
+
+from algorithms.algorithm import Clients, Composition
+from algorithms.fedavg import FedAvg
+from algorithms.feddyn import plain_mean
+from algorithms.local import LocalRule, Tensors, Work
+from algorithms.part import option
+
+
+class WithNorm(LocalRule):
+    """Plain local training that also tells the squared length of the update."""
+
+    def upload(self, work: Work) -> Tensors:
+        delta = work.w - work.start
+        return {"delta": delta, "square": (delta * delta).sum(1)}
+
+
+class QFedAvg(FedAvg):
+    """Fairer federated averaging: clients with a high loss count more."""
+
+    class Options(FedAvg.Options):
+        """FedAvg on the q-fair objective."""
+
+        name: str = "qfedavg"
+        q: float = option(1.0, "fairness; 0 is FedAvg", "q", ge=0)
+        lipschitz: float | None = option(None, "estimate of the losses' Lipschitz constant; unset: 1/local.lr", "L")
+
+        def refuses(self, parts: Composition) -> str | None:
+            if self.lipschitz is not None and self.lipschitz <= 0:
+                return f"algorithm.lipschitz must be positive, not {self.lipschitz}"
+            return plain_mean(self.name, parts)
+
+    options: Options
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        cohort, q = self.draw(t), self.options.q
+        lipschitz = self.options.lipschitz or 1 / self.setting.parts.local_lr
+        with clients.train(cohort, WithNorm(), self.broadcast()) as training:
+            losses = clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
+            self.setting.parts.round_end.run(training)
+            powers = losses**q
+            updates = training.collect((powers / powers.sum()).numpy())
+        squares = lipschitz**2 * updates.scalars["square"].double()
+        h = q * losses ** (q - 1) * squares + lipschitz * powers
+        self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * updates.mean("delta")
+        self.take_buffers(updates)
+        return {}
