@@ -158,11 +158,33 @@ def data_show(
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
     plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
+    metric: Annotated[str, typer.Option(help="column of rounds.parquet to plot")] = "test_accuracy",
 ) -> None:
     """Print runs side by side and overlay their curves."""
     from orchestrator.comparison import show_comparison
 
-    show_comparison([RunFolder.existing(r) for r in runs], plot)
+    show_comparison([RunFolder.existing(r) for r in runs], plot, metric)
+
+
+@app.command()
+def energy(
+    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs that differ in local.steps")],
+    target: Annotated[float, typer.Option(help="worst client accuracy to be reached")] = 0.8,
+    snr: Annotated[str, typer.Option(help="signal-to-noise ratios in dB")] = "0,5,10,15,20",
+    bandwidth: Annotated[str, typer.Option(help="bandwidths in Hz")] = "1e5,2e5,5e5,1e6,2e6",
+    plot: Annotated[Path | None, typer.Option(help="write the map to this PNG, and its data beside it as CSV")] = None,
+) -> None:
+    """The number of local steps that reaches a target at the lowest energy, by channel (DRDM, Figure 4)."""
+    from orchestrator.best_steps import show_best_steps
+
+    show_best_steps([RunFolder.existing(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError as error:
+        raise UserError(f"{text!r} is not a list of numbers separated by commas") from error
 
 
 @app.command()

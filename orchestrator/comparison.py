@@ -6,14 +6,15 @@ from pathlib import Path
 
 from rich.table import Table
 
+from algorithms.part import nearest
 from orchestrator import plots
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
 
 
-def show_comparison(folders: list[RunFolder], plot: Path | None) -> None:
-    """A table of the runs' last metrics, and (if asked for) their accuracy curves in one picture."""
+def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str) -> None:
+    """A table of the runs' last metrics, and (if asked for) the curves of one metric in one picture."""
     results = [f.result() for f in folders]
     failed = [f.path for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
     if failed:
@@ -30,9 +31,10 @@ def show_comparison(folders: list[RunFolder], plot: Path | None) -> None:
     console.print(table)
     if plot is not None:
         tables = {n: f.rounds() for n, f in zip(names, folders, strict=True)}
-        plots.curves(tables, {"test_accuracy": "", "personal_accuracy_mean": "(personal)"}, "accuracy").savefig(
-            plot, dpi=130
-        )
+        known = sorted(set.intersection(*({str(c) for c in t} for t in tables.values())))
+        if metric not in known:
+            raise UserError(f"the runs do not all report {metric!r}; {nearest(metric, known)}")
+        plots.curves(tables, {metric: ""}, metric.replace("_", " ")).savefig(plot, dpi=130)
         console.print(f"wrote {plot}", highlight=False)
 
 

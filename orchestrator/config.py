@@ -19,6 +19,7 @@ from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
 from orchestrator.data.federated import DataConfig
 from orchestrator.errors import UserError
+from orchestrator.ledger import Energy
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
 from orchestrator.training.local_config import LocalConfig
@@ -94,6 +95,7 @@ class Config(Section):
         "or kept by the clients while the server's stay as initialised",
     )
     non_finite: Literal["fail", "drop", "keep"] = Field("fail", description="what to do with a NaN or infinite update")
+    energy: Energy = Energy()
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     resources: ResourcesConfig = ResourcesConfig()
@@ -126,6 +128,9 @@ class Config(Section):
             raise ValueError(f"cohort as a fraction must be at most 1.0, not {self.cohort}")
         if self.cohort_size > self.data.clients:
             raise ValueError(f"cohort {self.cohort_size} is larger than the {self.data.clients} clients")
+        problem = self.energy.check(self.data.clients)
+        if problem:
+            raise ValueError(problem)
         refusal = self.algorithm.refuses(self.composition())
         if refusal:
             raise ValueError(refusal)

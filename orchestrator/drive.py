@@ -63,6 +63,7 @@ def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
         "metrics": {k: v for k, v in last.items() if not k.startswith(("seconds", "bytes")) and k != "round"},
         "bytes_up": int(ledger.up.sum()),
         "bytes_down": int(ledger.down.sum()),
+        "joules": float(experiment.config.energy.joules(ledger.steps, ledger.up).sum()),
         "seconds": sum(r["seconds"] for r in records),
         "seed": experiment.config.seed,
         "weights_sha256": experiment.weights_sha256(),

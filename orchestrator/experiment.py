@@ -179,7 +179,8 @@ class Experiment:
         ledger = self.federation.ledger
         self.client_rows.append(
             {"round": np.full(self.data.clients, t), "client": np.arange(self.data.clients), **table}
-            | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
+            | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy(), "steps": ledger.steps.copy()}
+            | {"joules": self.config.energy.joules(ledger.steps, ledger.up)}
         )
         return record
 

@@ -55,3 +55,18 @@ def traffic(rounds: pd.DataFrame) -> Figure:
     for way in ("down", "up"):
         table[way] = rounds[f"bytes_{way}"].cumsum() / 1e6
     return curves({"": table}, {"down": "server to clients", "up": "clients to server"}, "MB since the start")
+
+
+def steps_map(grid: pd.DataFrame) -> Figure:
+    """Best number of local steps: SNR in dB (index) by bandwidth in Hz (columns)."""
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(grid.to_numpy(float), aspect="auto", cmap="viridis")
+    axes.set_xticks(range(grid.shape[1]), [f"{b:g}" for b in grid.columns])
+    axes.set_yticks(range(grid.shape[0]), [f"{s:g}" for s in grid.index])
+    for (row, column), value in np.ndenumerate(grid.to_numpy(float)):
+        axes.text(column, row, f"{value:g}", ha="center", va="center", color="white")
+    figure.colorbar(image, label="local steps τ")
+    axes.set_xlabel("bandwidth (Hz)")
+    axes.set_ylabel("SNR (dB)")
+    return figure

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import variants
@@ -35,9 +36,9 @@ def ray_session():
 def small(*settings: str) -> Config:
     """A config that takes seconds: 400 images, 6 clients, a linear model."""
     base = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "local.block=2"]
-    fixed = next(
-        (variants(AlgorithmOptions)[w[1]].defaults for s in settings if (w := s.split("="))[0] == "algorithm"), {}
-    )
+    named = [yaml.safe_load(s.removeprefix("algorithm=")) for s in settings if s.startswith("algorithm=")]
+    names = [n["name"] if isinstance(n, dict) else n for n in named]
+    fixed = variants(AlgorithmOptions)[names[0]].defaults if names else {}
     work = [f"{k}={v}" for k, v in (("cohort", 4), ("local.steps", 3)) if k not in fixed]
     return load(None, [*base, *work, *settings])
 

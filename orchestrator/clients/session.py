@@ -136,6 +136,7 @@ class Session:
         """Book the upload, and take over the clients' new state."""
         federation = self.federation
         federation.ledger.received(self.cohort.ids, blocks[0].upload_bytes)
+        federation.ledger.worked(self.cohort.ids, diagnostics["steps"])
         dropped = set(self.cohort.ids[~kept.numpy()].tolist())
         for block in blocks:
             federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
