@@ -1,7 +1,7 @@
 """Datasets, partitions over clients, and the server's held-out and test sets."""
 
-from orchestrator.data import datasets, partitioners, text_datasets
+from orchestrator.data import datasets, features, partitioners, text_datasets
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import Dataset, Samples
 
-__all__ = ["Dataset", "FederatedData", "Samples", "datasets", "partitioners", "text_datasets"]
+__all__ = ["Dataset", "FederatedData", "Samples", "datasets", "features", "partitioners", "text_datasets"]

