@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, own_step
 from algorithms.local import LocalRule
 from algorithms.part import option
 from algorithms.parts.simplex import project, spread
@@ -32,12 +32,12 @@ class AFL(Algorithm):
         full_loss: bool = option(False, "losses on all of a client's data instead of one mini-batch")
         defaults = {"cohort": 1.0, "local.steps": 1}
 
+        needs_whole_cohort = True
+
         def refuses(self, parts: Composition) -> str | None:
-            if parts.cohort != parts.clients:
-                return f"afl needs all {parts.clients} clients in every round, not {parts.cohort}"
             if parts.local_steps != 1:
                 return "afl does one gradient step a round; leave local.steps at 1"
-            return None
+            return everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "average", "rounds")

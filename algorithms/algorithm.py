@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.part import Part, part_name
-from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Draw, Sampler
-from algorithms.parts.server_optimizers import ServerOptimizer
+from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,8 @@ class AlgorithmOptions(Part):
 
     defaults: ClassVar[dict[str, Any]] = {}
     """Config values that replace the general defaults where the config leaves them unset (dotted paths)."""
+    needs_whole_cohort: ClassVar[bool] = False
+    """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
     def refuses(self, parts: Composition) -> str | None:
         """Why this combination makes no sense, in one sentence; None if it does."""
@@ -224,7 +227,10 @@ class Algorithm:
         """The aggregate [d] of the uploads ``name`` by the config's aggregator."""
         if updates.weights is not None:
             return updates.mean(name)
-        return self.setting.parts.aggregator.combine(updates.rows(name), updates.samples)
+        weights = self.setting.parts.aggregator.weights(updates.samples, np.ones(len(updates.clients)))
+        if weights is None:
+            return self.setting.parts.aggregator.combine(updates.rows(name), updates.samples)
+        return torch.from_numpy(weights).to(updates.rows(name)) @ updates.rows(name)
 
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold of the server side."""
@@ -234,6 +240,24 @@ class Algorithm:
         """The inverse of :meth:`state`."""
         for name in self.server_state:
             setattr(self, name, state[name])
+
+
+def own_step(name: str, parts: Composition) -> str | None:
+    """Refusal of parts by algorithms that average uniformly and step by themselves; None if the parts fit."""
+    if not isinstance(parts.aggregator, Mean):
+        return f"{name} averages in its own way; leave aggregator at mean"
+    if parts.server_optimizer != ServerSgd():
+        return f"{name} has its own server step; leave server_optimizer at plain sgd"
+    if not parts.sampler.distinct:
+        return f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+    return None
+
+
+def everyone(name: str, parts: Composition) -> str | None:
+    """Refusal of partial cohorts by algorithms that need all clients in every round; None if the parts fit."""
+    if parts.cohort != parts.clients:
+        return f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}"
+    return None
 
 
 def uniform(cohort: Cohort) -> np.ndarray:

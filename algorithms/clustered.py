@@ -3,7 +3,8 @@
 Every cluster c of clients runs FedAvg on its own model. When a cluster is near a stationary point of its joint
 objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wants to move, max_i ‖Δθ_i‖ > ε₂, it is split in two so that the
 largest cosine similarity across the cut is smallest (Eq. 26); cutting the single-linkage tree of the similarities
-finds exactly that bipartition. Both halves start from the cluster's model.
+finds exactly that bipartition. Both halves start from the cluster's model. Means are unweighted (the paper weights by
+|D_i|); batch-norm statistics, if any, are shared by all clusters.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import cut_tree, linkage
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, everyone, own_step
 from algorithms.local import LocalRule
 from algorithms.part import option
 
@@ -32,10 +33,10 @@ class Clustered(Algorithm):
         least: int = option(2, "clients that a cluster needs to be split", ge=2)
         defaults = {"cohort": 1.0}
 
+        needs_whole_cohort = True
+
         def refuses(self, parts: Composition) -> str | None:
-            if parts.cohort != parts.clients:
-                return f"clustered needs all {parts.clients} clients in every round, not {parts.cohort}"
-            return None
+            return everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models", "cluster")
@@ -46,6 +47,7 @@ class Clustered(Algorithm):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         models, cluster = self.models.clone(), self.cluster.copy()
+        statistics = []
         for c in range(len(self.models)):
             members = np.flatnonzero(self.cluster == c)
             cohort = Cohort.of(members)
@@ -58,8 +60,9 @@ class Clustered(Algorithm):
             if half is not None:
                 cluster[members[half]] = len(models)
                 models = torch.cat([models, models[c : c + 1]])
-            self.take_buffers_of(updates.vectors.get("buffers"))
+            statistics.append(updates.vectors.get("buffers", self.buffers.expand(len(members), -1)))
         self.models, self.cluster = models, cluster
+        self.buffers = torch.cat(statistics).mean(0)
         self.w = models[torch.from_numpy(cluster)].mean(0)
         return {"clusters": float(len(models))}
 
@@ -72,12 +75,7 @@ class Clustered(Algorithm):
         unit = (rows / norms.clamp_min(1e-12).unsqueeze(1)).double()
         distance = (1 - unit @ unit.T).clamp_min(0).numpy()
         upper = distance[np.triu_indices(len(rows), 1)]
-        return fcluster(linkage(upper, "single"), 2, "maxclust") == 2
-
-    def take_buffers_of(self, rows: Tensor | None) -> None:
-        """Batch-norm statistics are shared by all clusters: the mean of the last one's."""
-        if rows is not None:
-            self.buffers = rows.mean(0)
+        return cut_tree(linkage(upper, "single"), 2).ravel() == 1
 
     def personal_models(self) -> Tensor:
         return self.models[torch.from_numpy(self.cluster)]

@@ -95,4 +95,5 @@ class DRDM(DRFA):
         self.gradients = self.gradients.index_add(0, ids, ends, alpha=-mu)
         self.control = dual @ self.gradients
         self.w = self.w + p @ ends - self.control / mu
+        self.take_buffers(updates)
         return snapshot

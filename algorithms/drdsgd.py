@@ -17,7 +17,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, own_step
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
@@ -46,12 +46,11 @@ class DRDSGD(Algorithm):
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)
         robust: bool = option(True, "scale steps by exp(ℓ/μ)/μ; false: plain decentralised SGD")
         graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(Ring(), "who talks to whom", "W")
-        defaults = {"cohort": 1.0, "local.steps": 1}
+        defaults = {"cohort": 1.0, "local.steps": 1, "buffers": "local"}
+        needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.cohort != parts.clients:
-                return f"drdsgd needs all {parts.clients} clients in every round, not {parts.cohort}"
-            return None
+            return everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models")
@@ -67,7 +66,9 @@ class DRDSGD(Algorithm):
         known = {"w": self.w, "buffers": self.buffers}
         with clients.train(cohort, rule, {}, known, own={"model": self.models}) as training:
             self.setting.parts.round_end.run(training)
-            moved = self.models + training.collect().rows("delta")
+            updates = training.collect()
+        moved = self.models + updates.rows("delta")
+        self.take_buffers(updates)
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved
         neighbours = (self.mixing > 0).sum(1) - 1
         clients.exchange(cohort.ids, neighbours * self.w.numel() * self.w.element_size())

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, Training, uniform
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, Training, own_step, uniform
 from algorithms.draws import generator
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
@@ -38,6 +38,8 @@ class DRFA(Algorithm):
             "ε", ge=0, le=1,
         )  # fmt: skip
 
+        needs_whole_cohort = True
+
         def refuses(self, parts: Composition) -> str | None:
             if not isinstance(parts.sampler, Uniform):
                 return f"{self.name} draws its cohort by the dual variable; leave sampler at uniform"
@@ -45,7 +47,7 @@ class DRFA(Algorithm):
                 return f"{self.name} draws a snapshot step from 1..τ; set local.steps (and leave round_end at fixed)"
             if not self.replace and self.floor == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"
-            return None
+            return own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual")

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Composition, Updates
+from algorithms.algorithm import Composition, Updates, own_step
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
 from algorithms.part import option
-from algorithms.parts.aggregators import Mean
-from algorithms.parts.server_optimizers import ServerSgd
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class FedDyn(FedAvg):
         mu: float = option(0.1, "weight of the dynamic regulariser", "α", gt=0)
 
         def refuses(self, parts: Composition) -> str | None:
-            return plain_mean(self.name, parts)
+            return own_step(self.name, parts)
 
     options: Options
     server_state = (*FedAvg.server_state, "control")
@@ -74,14 +72,3 @@ class FedDyn(FedAvg):
         self.control = self.control - mu * len(updates.clients) / self.setting.clients * delta
         self.w = self.w + delta - self.control / mu
         self.take_buffers(updates)
-
-
-def plain_mean(name: str, parts: Composition) -> str | None:
-    """Refusal of parts by algorithms that fix the server's step themselves; None if they fit."""
-    if not isinstance(parts.aggregator, Mean):
-        return f"{name} averages uniformly over the cohort; set aggregator to mean"
-    if parts.server_optimizer != ServerSgd():
-        return f"{name} has its own server step; leave server_optimizer at plain sgd"
-    if not parts.sampler.distinct:
-        return f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
-    return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from algorithms.algorithm import Composition, Updates
@@ -41,7 +40,7 @@ class Normalised(LocalRule):
             a = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
         else:
             a = steps
-        return {"delta": (work.w - work.start) / a.unsqueeze(1), "weight": torch.as_tensor(a)}
+        return {"delta": (work.w - work.start) / a.unsqueeze(1), "weight": a * (work.steps > 0)}
 
 
 class FedNova(FedAvg):

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, uniform
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, own_step, uniform
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 
 
 class OwnModel(LocalRule):
     """Train the client's own model, which never leaves it."""
+
+    transmitted = False
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"model": received["w"]}
@@ -33,15 +35,18 @@ class Local(Algorithm):
         """Each client trains alone on its own data."""
 
         name: str = "local"
-        defaults = {"cohort": 1.0}
+        defaults = {"cohort": 1.0, "buffers": "local"}
+
+        def refuses(self, parts: Composition) -> str | None:
+            return own_step(self.name, parts)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
         known = {"w": self.w, "buffers": self.buffers}
         with clients.train(cohort, OwnModel(), received={}, known=known) as training:
-            training.advance()
+            report = self.setting.parts.round_end.run(training)
             training.collect(uniform(cohort))
-        return {}
+        return report
 
     def personal_rule(self) -> LocalRule:
         return OwnModel()

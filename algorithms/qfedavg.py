@@ -9,9 +9,8 @@ q = 0 is FedAvg. L = 1/η (the local learning rate) unless given, as the paper s
 
 from __future__ import annotations
 
-from algorithms.algorithm import Clients, Composition
+from algorithms.algorithm import Clients, Composition, own_step
 from algorithms.fedavg import FedAvg
-from algorithms.feddyn import plain_mean
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
 
@@ -32,12 +31,15 @@ class QFedAvg(FedAvg):
 
         name: str = "qfedavg"
         q: float = option(1.0, "fairness; 0 is FedAvg", "q", ge=0)
-        lipschitz: float | None = option(None, "estimate of the losses' Lipschitz constant; unset: 1/local.lr", "L")
+        needs_whole_cohort = True
+        lipschitz: float | None = option(
+            None, "estimate of the losses' Lipschitz constant; unset: 1/local.lr of the first round", "L"
+        )
 
         def refuses(self, parts: Composition) -> str | None:
             if self.lipschitz is not None and self.lipschitz <= 0:
                 return f"algorithm.lipschitz must be positive, not {self.lipschitz}"
-            return plain_mean(self.name, parts)
+            return own_step(self.name, parts)
 
     options: Options
 

@@ -7,7 +7,7 @@ min_x max_{λ in the simplex} Σ λ_i f_i(x) − ψ(λ), ψ(λ) = ρ/(2N) Σ (N 
         x^{r+1} = x^r − τ Σ λ_i (x^r − u_i)/(η J),   with the server step τ = ηJ unless ``server_scale`` is not 1.
 Reconstructed from the paper's public reviews and reported parameters; the normalisation of ψ is from memory. The paper
 needs all clients; with a smaller cohort the sums run over it with λ renormalised there, and absent clients keep their
-last L_i, which is fedorch's reading.
+last L_i (the cohort's mean loss before their first round), which is fedorch's reading.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, own_step
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
 from algorithms.part import option
@@ -70,13 +70,13 @@ class ScaffPD(Algorithm):
         full_loss: bool = option(False, "losses on all of a client's data instead of one mini-batch")
         server_scale: float = option(1.0, "server step τ as a multiple of ηJ", "τ", gt=0)
 
+        needs_whole_cohort = True
+
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local_optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return "scaffpd corrects gradients of plain SGD; set local.optimizer to sgd"
-            if not parts.sampler.distinct:
-                return f"scaffpd needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
-            return None
+            return own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses")
@@ -109,9 +109,8 @@ class ScaffPD(Algorithm):
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
         rho, theta, sigma, n = self.options.rho, self.options.theta, self.options.dual_lr, self.setting.clients
         before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
-        known = np.where(np.isnan(self.losses), losses.mean(), self.losses)
-        slope = known.copy()
+        slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
         slope[ids] = (1 + theta) * losses - theta * before
-        self.losses = known
+        self.losses = self.losses.copy()
         self.losses[ids] = losses
         self.dual = project((self.dual + sigma * slope + sigma * rho) / (1 + sigma * rho * n))

@@ -6,7 +6,7 @@ optimiser state stays with them. With plain SGD this is large-batch SGD over the
 
 from __future__ import annotations
 
-from algorithms.algorithm import Composition
+from algorithms.algorithm import Composition, everyone
 from algorithms.fedavg import FedAvg
 
 
@@ -20,8 +20,6 @@ class Synchronous(FedAvg):
         defaults = {"cohort": 1.0, "local.steps": 1, "local.optimizer_state": "keep"}
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.cohort != parts.clients:
-                return f"synchronous training needs all {parts.clients} clients in every round, not {parts.cohort}"
             if parts.local_steps != 1:
                 return "synchronous training averages after every step; leave local.steps at 1"
-            return None
+            return everyone(self.name, parts)

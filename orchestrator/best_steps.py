@@ -47,6 +47,8 @@ def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame 
         if steps is None or steps in found:
             raise UserError(f"{folder.path}: each run needs its own number of local.steps, and this one has {steps}")
         clients = folder.clients()
+        if "accuracy" not in clients:
+            raise UserError(f"{folder.path}: the run did not evaluate its clients (evaluation.clients)")
         worst = clients.groupby("round")["accuracy"].min()
         hits = worst.index[worst >= target]
         found[steps] = clients[clients["round"] == hits[0]] if len(hits) else None
@@ -63,7 +65,9 @@ def _energies(
     rows = []
     for snr in snrs:
         for bandwidth in bandwidths:
-            channel = model.model_validate({**model.model_dump(), "snr_db": snr, "bandwidth_hz": bandwidth})
+            if bandwidth <= 0:
+                raise UserError(f"--bandwidth: must be positive, not {bandwidth:g}")
+            channel = model.model_copy(update={"snr_db": snr, "bandwidth_hz": bandwidth})
             for steps, at in reached.items():
                 if at is not None:
                     joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()

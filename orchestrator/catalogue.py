@@ -13,6 +13,7 @@ from rich.table import Table
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import Part, nearest, variants
 from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.graphs import Graph
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
@@ -34,6 +35,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
     "aggregators": ("aggregator", Aggregator),
+    "graphs": ("algorithm.graph", Graph),
     "server-optimizers": ("server_optimizer", ServerOptimizer),
 }
 

@@ -55,7 +55,7 @@ def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:
         try:
             t, state = _load(path)
             return t, state, notes
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             notes.append(f"checkpoint {path} is damaged: {' '.join(str(error).split())[:120]}")
     raise UserError(notes[0])
 

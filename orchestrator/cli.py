@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
-from orchestrator.terminal import RoundProgress, errors, show_plan, show_result
+from orchestrator.terminal import RoundProgress, console, errors, show_plan, show_result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray.")
 data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
@@ -30,7 +31,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        errors.print(f"[red]fedorch:[/] {error}", highlight=False, soft_wrap=True, markup=True)
+        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
 
 
@@ -43,15 +44,20 @@ def run(
     address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
     num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
     num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,
+    detach: Annotated[bool, typer.Option(help="return at once; the server actor goes on, on the cluster")] = False,
     in_process: Annotated[bool, typer.Option(help="run everything in this process, without Ray")] = False,
 ) -> None:
     """Run an experiment."""
     folder, chosen = _folder(config, settings or [], out, resume)
+    result: dict[str, Any] | None
+    if detach and (in_process or address == "local"):
+        raise UserError("--detach needs a cluster that outlives this command; name one with --address")
     if in_process:
         result = _run_here(chosen, folder, resume is not None)
     else:
-        result = _run_on_ray(chosen, folder, resume is not None, address, num_cpus, num_gpus)
-    show_result(result, folder.path)
+        result = _run_on_ray(chosen, folder, resume is not None, address, num_cpus, num_gpus, detach)
+    if result is not None:
+        show_result(result, folder.path)
 
 
 def _folder(
@@ -83,16 +89,25 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, An
 
 
 def _run_on_ray(
-    config: Config, folder: RunFolder, resuming: bool, address: str, num_cpus: int | None, num_gpus: float | None
-) -> dict[str, Any]:
+    config: Config,
+    folder: RunFolder,
+    resuming: bool,
+    address: str,
+    num_cpus: int | None,
+    num_gpus: float | None,
+    detach: bool,
+) -> dict[str, Any] | None:
     from orchestrator.cluster import connected
     from orchestrator.server import answer, launch
 
     with connected(address, num_cpus, num_gpus):
-        server = launch(config, folder.path, resuming)
+        server = launch(config, folder.path, resuming, detach)
         facts = answer(server.prepare.remote())
         show_plan(facts)
         ending = server.run.remote()
+        if detach:
+            console.print(f"detached; results will be in {folder.path}", highlight=False, soft_wrap=True)
+            return None
         seen = facts["done"]
         with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):
             while True:

@@ -49,7 +49,10 @@ class CheckpointConfig(Section):
 
 
 class ResourcesConfig(Section):
-    """Section ``resources``: what runs where. Nothing here but ``threads`` changes a bit of the result."""
+    """Section ``resources``: what runs where.
+
+    The result depends on ``threads``, and on whether ``clients_per_actor`` is set (blocks are then one client each).
+    """
 
     actors: int | None = Field(None, ge=1, description="client actors; unset: as many as the cluster allows")
     clients_per_actor: int | None = Field(
@@ -131,6 +134,10 @@ class Config(Section):
         problem = self.energy.check(self.data.clients)
         if problem:
             raise ValueError(problem)
+        if self.non_finite == "drop" and self.algorithm.needs_whole_cohort:
+            raise ValueError(
+                f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to fail or keep"
+            )
         refusal = self.algorithm.refuses(self.composition())
         if refusal:
             raise ValueError(refusal)

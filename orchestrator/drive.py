@@ -18,8 +18,18 @@ from orchestrator.tensorboard import Board
 
 
 def resume(experiment: Experiment, folder: RunFolder) -> list[str]:
-    """Continue from the newest readable checkpoint; returns notes on damaged ones."""
+    """Continue from the newest readable checkpoint, or from the start if none was written; returns notes for the user.
+
+    Raises UserError if the checkpoints are damaged or belong to another config.
+    """
+    if not list(folder.checkpoints.glob("round-*")):
+        return ["no checkpoint had been written yet; starting from the first round"]
     t, state, notes = load_latest(folder.checkpoints)
+    if state["science"] != experiment.science():
+        raise UserError(
+            f"{folder.path}: config.yaml was changed since the checkpoint; only rounds, evaluation, "
+            "checkpoint and resources may differ on --resume"
+        )
     experiment.restore(t, state)
     return notes
 
@@ -80,6 +90,9 @@ def _write(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
     net = experiment.net
     model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(experiment.algorithm.buffers)
     folder.write_model(model)
+    if not experiment.records:
+        folder.write_text("result.json", json.dumps(result, indent=2))
+        return result
     folder.write_table("rounds.parquet", pd.DataFrame(experiment.records).astype({"round": int}))
     clients = [pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows]
     folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())

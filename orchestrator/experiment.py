@@ -97,7 +97,7 @@ class Experiment:
         extra = self.algorithm.round(t, federation)
         done = time.perf_counter() - begun
         log = federation.log
-        aggregate = done - log.train_seconds - log.transfer_seconds - log.evaluate_seconds
+        train, transfer, asked = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
         record: Record = {"round": t, **self._training_metrics(), **extra}
         evaluating = time.perf_counter()
         if t % self.config.evaluation.every == 0 or t == self.config.rounds:
@@ -106,10 +106,10 @@ class Experiment:
             "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
             "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
             "seconds": time.perf_counter() - begun,
-            "seconds_train": log.train_seconds,
-            "seconds_transfer": log.transfer_seconds,
-            "seconds_aggregate": max(0.0, aggregate),
-            "seconds_evaluate": time.perf_counter() - evaluating,
+            "seconds_train": train,
+            "seconds_transfer": transfer,
+            "seconds_aggregate": max(0.0, done - train - transfer - asked),
+            "seconds_evaluate": asked + time.perf_counter() - evaluating,
         }
         self.t = t
         self.records.append(record)
@@ -122,12 +122,18 @@ class Experiment:
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold."""
         return {
+            "science": self.science(),
             "algorithm": self.algorithm.state(),
             "clients": self.federation.states,
             "ledger": self.federation.ledger.state(),
             "records": self.records,
             "client_rows": self.client_rows,
         }
+
+    def science(self) -> str:
+        """Digest of the part of the config that decides what a round computes."""
+        free = {"name", "rounds", "evaluation", "checkpoint", "resources", "energy"}
+        return digest(self.config.model_dump(mode="json", exclude=free))
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""
@@ -149,7 +155,10 @@ class Experiment:
         config, net = self.config, self.net
         setting = Setting(config.seed, self.data.train.sizes, net.spec, net.buffer_spec, config.composition())
         kind = Algorithm.registry[config.algorithm.name]
-        return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())
+        try:
+            return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())
+        except ValueError as error:
+            raise UserError(f"config: algorithm: {error}") from error
 
     def _training_metrics(self) -> Record:
         log = self.federation.log

@@ -35,7 +35,8 @@ class Progress:
 class Server:
     """Driver actor of one run. ``watch`` may be called while ``run`` is under way."""
 
-    def __init__(self, config: Config, out: str, resuming: bool) -> None:
+    def __init__(self, config: Config, out: str, resuming: bool, detached: bool) -> None:
+        self.detached = detached
         self.config, self.folder, self.resuming = config, RunFolder(Path(out)), resuming
         self.changed = threading.Condition()
         self.records: list[Record] = []
@@ -63,6 +64,8 @@ class Server:
                 self.ended = True
                 self.changed.notify_all()
             self.experiment.close()
+            if self.detached:  # nobody owns this actor, so it ends itself; the results are on disk
+                ray.kill(ray.get_runtime_context().current_actor)
 
     @ray.method(concurrency_group="watch")
     def watch(self, seen: int) -> Progress:
@@ -133,7 +136,7 @@ def launch(config: Config, out: Path, resuming: bool, detached: bool = False) ->
             namespace=NAMESPACE,
             scheduling_strategy=here,
             lifetime="detached" if detached else None,
-        ).remote(config, str(out), resuming)
+        ).remote(config, str(out), resuming, detached)
     except ValueError as error:
         raise UserError(f"a run with folder {out} is already under way on this cluster") from error
 

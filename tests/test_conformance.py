@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save
 
 from algorithms.algorithm import Algorithm
+from algorithms.local import LocalRule
 from orchestrator.experiment import Experiment
 from orchestrator.server import ray_plane
 from tests.conftest import finish, small
@@ -41,7 +42,7 @@ DEGENERATE = [
     ("synchronous", "algorithm=synchronous", ALL_ONE_STEP),
     ("afl", "algorithm={name: afl, dual_lr: 0, output: last}", ALL_ONE_STEP),
     ("drdsgd", "algorithm={name: drdsgd, robust: false, graph: complete}", ALL_ONE_STEP),
-    ("scaffpd", "algorithm={name: scaffpd, dual_lr: 0}", ALL_ONE_STEP),
+    ("scaffpd", "algorithm={name: scaffpd, dual_lr: 0}", [*ALL_ONE_STEP, "local.batch_size=1000"]),
     ("drfa", "algorithm={name: drfa, gamma: 0, replace: false, floor: 1.0}", ["cohort=1.0"]),
 ]
 WITHOUT = {
@@ -128,7 +129,7 @@ def test_the_ledger_is_the_size_of_what_would_be_serialised(name, monkeypatch):
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_actor_killed_in_mid_round(name):
-    """Every actor is killed under the first round's work; the result is the undisturbed one."""
+    """An actor is killed as the first broadcast goes out; the result is the undisturbed one."""
     config = small(f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2")
     experiment = Experiment(config, lambda world: ray_plane(world, config))
     plane = experiment.federation.plane
@@ -145,4 +146,52 @@ def test_an_actor_killed_in_mid_round(name):
         experiment.step()
     experiment.close()
     assert plane.replaced == 1
+    assert experiment.state_sha256() == finish(config).state_sha256()
+
+
+class DiesAtTheEnd(LocalRule):
+    """Wraps a rule and kills its own process once, after local training, before anything was sent."""
+
+    def __init__(self, rule, marker):
+        self.rule, self.marker, self.transmitted = rule, marker, rule.transmitted
+
+    def __getattribute__(self, name):
+        if name in (
+            "rule",
+            "marker",
+            "transmitted",
+            "upload",
+            "__class__",
+            "__dict__",
+            "__reduce_ex__",
+            "__getstate__",
+        ):
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "rule"), name)
+
+    def upload(self, work):
+        if not os.path.exists(self.marker):
+            with open(self.marker, "w") as f:
+                f.write("dead")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.rule.upload(work)
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", ["scaffold", "drfa", "drdm", "scaffpd", "drdsgd"])
+def test_an_actor_that_dies_late_in_a_session(name, tmp_path):
+    """The snapshot has been asked, the models are trained: all of it is replayed elsewhere."""
+    config = small(f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2")
+    experiment = Experiment(config, lambda world: ray_plane(world, config))
+    federation, train = experiment.federation, experiment.federation.train
+
+    def deadly(cohort, rule, *args, **kwargs):
+        return train(cohort, DiesAtTheEnd(rule, str(tmp_path / "marker")), *args, **kwargs)
+
+    federation.train = deadly
+    while not experiment.finished:
+        experiment.step()
+    experiment.close()
+    assert (tmp_path / "marker").exists()
+    assert federation.plane.replaced == 1
     assert experiment.state_sha256() == finish(config).state_sha256()

@@ -13,6 +13,7 @@ def project(v: np.ndarray) -> np.ndarray:
     v = np.asarray(v, np.float64)
     if not np.isfinite(v).all():
         raise ValueError("cannot project a vector with NaN or infinite entries onto the simplex")
+    v = v - v.max()  # the projection is invariant, and huge entries would swallow the 1
     u = np.sort(v)[::-1]
     excess = (np.cumsum(u) - 1) / np.arange(1, len(v) + 1)
     theta = excess[np.flatnonzero(u > excess)[-1]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import OwnerDiedError, RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from orchestrator.errors import UserError
 
@@ -54,11 +54,14 @@ class Dispatch:
         """Run all tasks; results in their order. Raises UserError if a task keeps losing its actor."""
         while len(self.results) < len(self.tasks):
             self._hand_out()
-            (ref,), _ = ray.wait([*self.running, *self.pool.booting], num_returns=1)
-            if ref in self.pool.booting:
-                self.pool.finish_boot(ref)
+            patience = None if self.running else self.pool.resources.boot_timeout
+            done, _ = ray.wait([*self.running, *self.pool.booting], num_returns=1, timeout=patience)
+            if not done:
+                raise UserError(f"no client actor came back within {patience:.0f} s; is the cluster out of resources?")
+            if done[0] in self.pool.booting:
+                self.pool.finish_boot(done[0])
             else:
-                self._take(ref, self.running.pop(ref))
+                self._take(done[0], self.running.pop(done[0]))
         return [self.results[i] for i in range(len(self.tasks))]
 
     def _hand_out(self) -> None:
@@ -89,10 +92,10 @@ class Dispatch:
         except RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise error.cause from error
-            if not isinstance(error.cause, RayActorError | OwnerDiedError):
+            if not isinstance(error.cause, RayActorError | ObjectLostError):
                 raise RuntimeError(f"{self.tasks[call.task].what} failed: {error}") from error
             self._again(call)
-        except (RayActorError, OwnerDiedError):
+        except (RayActorError, ObjectLostError):
             self._again(call)
 
     def _again(self, call: InFlight) -> None:

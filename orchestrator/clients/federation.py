@@ -19,6 +19,7 @@ from algorithms.local import LocalRule, Tensors
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.session import Session
 from orchestrator.data.federated import FederatedData
+from orchestrator.errors import Diverged
 from orchestrator.ledger import Ledger, payload
 from orchestrator.training.lane import BUFFERS
 from orchestrator.training.local_config import LocalConfig
@@ -44,6 +45,14 @@ class RoundLog:
     transfer_seconds: float = 0.0
     evaluate_seconds: float = 0.0
 
+    def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
+        """Note a session: beside earlier ones of other clients (clusters), in place of one of the same clients."""
+        if np.isin(ids, self.cohort).any() or not len(self.cohort):
+            self.cohort, self.diagnostics = ids, diagnostics
+        else:
+            self.cohort = np.concatenate([self.cohort, ids])
+            self.diagnostics = {n: np.concatenate([self.diagnostics[n], v]) for n, v in diagnostics.items()}
+
 
 class Federation:
     """All clients of a run: their state, their messages, and the plane that computes for them."""
@@ -60,11 +69,13 @@ class Federation:
         self.t = 0
         self.log = RoundLog()
         self._sessions = itertools.count()
+        self._opened = 0
 
     def begin_round(self, t: int) -> None:
         """Start a new round log."""
         self.t = t
         self.log = RoundLog()
+        self._opened = 0
 
     @contextmanager
     def train(
@@ -84,7 +95,8 @@ class Federation:
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
         self.log.transfer_seconds += time.perf_counter() - begun
-        session = Session(self, next(self._sessions), cohort, rule, handle, own or {})
+        session = Session(self, next(self._sessions), self._opened, cohort, rule, handle, own or {})
+        self._opened += 1
         try:
             yield session
         finally:
@@ -95,11 +107,15 @@ class Federation:
     ) -> Tensor:
         """Training losses at ``w``; transmits the model down (unless known) and one float up per client."""
         if not known:
-            self.ledger.sent(ids, payload({"w": w, "buffers": buffers}))
+            self.ledger.sent(ids, payload({"w": w, BUFFERS: buffers} if self.buffers == "aggregate" else {"w": w}))
         self.ledger.received(ids, 4)
         rows = [self._loss_rows(int(k), batch_size) for k in ids]
         losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
-        return torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
+        means = torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
+        if not means.isfinite().all():
+            bad = int(ids[int((~means.isfinite()).nonzero()[0])])
+            raise Diverged(f"round {self.t}: the loss of client {bad} is not finite; lower local.lr or set local.clip")
+        return means
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book a message among clients."""

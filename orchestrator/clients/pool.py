@@ -16,7 +16,7 @@ from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.actor import ClientActor, Place, tensors_travel_as_arrays
-from orchestrator.clients.dispatch import Dispatch, Task
+from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
 from orchestrator.clients.plane import Job, Plane
 from orchestrator.errors import UserError
 from orchestrator.ledger import payload
@@ -48,8 +48,9 @@ class RayPool(Plane):
         self.actors = resources.actors
         self.world = ray.put(world)
         self.group = self._reserve()
-        self.handles = [self._create(i) for i in range(self.actors)]
         self.incarnations = [0] * self.actors
+        self.handles = [self._create(i) for i in range(self.actors)]
+        self.failed_boots = 0
         self.booting: dict[Any, int] = {}
         """Reference to a replacement's first sign of life -> its number."""
         self.resident: dict[Key, int] = {}
@@ -93,12 +94,16 @@ class RayPool(Plane):
         self.booting[self.handles[index].ready.remote()] = index
 
     def finish_boot(self, ref: Any) -> None:
-        """Take a replacement into service; raises UserError if it could not start."""
+        """Take a replacement into service, or try another; raises UserError if none will start."""
         index = self.booting.pop(ref)
         try:
             self.places[index] = ray.get(ref)
+            self.failed_boots = 0
         except RayActorError as error:
-            raise UserError(f"client actor {index} cannot be restarted: {_last_line(error)}") from error
+            self.failed_boots += 1
+            if self.failed_boots >= ATTEMPTS:
+                raise UserError(f"client actor {index} cannot be restarted: {_last_line(error)}") from error
+            self.replace(index)
 
     def close(self) -> None:
         for handle in self.handles:
@@ -134,6 +139,7 @@ class RayPool(Plane):
         r = self.resources
         place = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=index)
         options: dict[str, Any] = {
+            "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.group.id.hex()[-6:]})",
             "num_cpus": r.cpus_per_actor,
             "num_gpus": r.gpus_per_actor,
             "scheduling_strategy": place,

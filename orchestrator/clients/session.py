@@ -28,7 +28,14 @@ class Session:
     """
 
     def __init__(
-        self, federation: Federation, number: int, cohort: Cohort, rule: LocalRule, received: Any, own: Tensors
+        self,
+        federation: Federation,
+        number: int,
+        within: int,
+        cohort: Cohort,
+        rule: LocalRule,
+        received: Any,
+        own: Tensors,
     ) -> None:
         self.federation, self.number, self.cohort, self.received = federation, number, cohort, received
         size = federation.block
@@ -41,6 +48,7 @@ class Session:
                 states={int(k): states[k] for k in cohort.ids[s] if k in states},
                 own={name: rows[s] for name, rows in own.items()},
                 t=federation.t,
+                session=within,
                 vectorized=federation.vectorized,
             )
             for s in self.slices
@@ -140,8 +148,7 @@ class Session:
         dropped = set(self.cohort.ids[~kept.numpy()].tolist())
         for block in blocks:
             federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
-        federation.log.cohort = self.cohort.ids
-        federation.log.diagnostics = diagnostics
+        federation.log.add(self.cohort.ids, diagnostics)
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""A client's stream of mini-batches in one round: a function of (seed, round, client) alone."""
+"""A client's stream of mini-batches: a function of (seed, round, client) and the session within the round."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from orchestrator.training.local_config import LocalConfig
 class Batches:
     """Row numbers of successive mini-batches."""
 
-    def __init__(self, rows: np.ndarray, local: LocalConfig, seed: int, t: int, client: int) -> None:
+    def __init__(self, rows: np.ndarray, local: LocalConfig, seed: int, t: int, client: int, session: int = 0) -> None:
         self.rows = rows
         self.local = local
-        self.rng = generator(seed, "batches", t, client)
+        self.rng = generator(seed, "batches", t, client, *([session] if session else []))
         self.order = np.empty(0, np.int64)
 
     def take(self, steps: int, out: np.ndarray) -> np.ndarray:

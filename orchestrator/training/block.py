@@ -28,6 +28,8 @@ class BlockSpec:
     own: Tensors
     """What each client has of its own, [C, ...]."""
     t: int
+    session: int
+    """Number of the session within round ``t``, from 0."""
     vectorized: bool
 
 
@@ -89,17 +91,7 @@ class Block:
         size = len(spec.ids)
         groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
         self.lanes = [
-            Lane(
-                world,
-                engine,
-                spec.rule,
-                spec.ids[g],
-                received,
-                spec.states,
-                {k: v[g] for k, v in spec.own.items()},
-                spec.t,
-            )
-            for g in groups
+            Lane(world, engine, spec, spec.ids[g], received, {k: v[g] for k, v in spec.own.items()}) for g in groups
         ]
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))

@@ -33,6 +33,8 @@ class BlockHost:
 
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world
         self.engines = engines(world)
         self.blocks: dict[Key, Block] = {}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from algorithms.draws import torch_seed
-from algorithms.local import LocalRule, Tensors, Work
+from algorithms.local import Tensors, Work
 from orchestrator.training.batches import Batches
 from orchestrator.training.engines import Engine
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from orchestrator.training.block import BlockSpec
 
 OPTIMIZER = "optimizer/"
 BUFFERS = "buffers"
@@ -25,25 +29,26 @@ class Lane:
     """
 
     def __init__(
-        self, world: World, engine: Engine, rule: LocalRule, ids: np.ndarray, received: Tensors,
-        states: dict[int, Tensors], own: Tensors, t: int,
-    ) -> None:  # fmt: skip
-        self.world, self.engine, self.rule, self.t = world, engine, rule, t
+        self, world: World, engine: Engine, spec: BlockSpec, ids: np.ndarray, received: Tensors, own: Tensors
+    ) -> None:
+        self.world, self.engine, self.rule, self.t = world, engine, spec.rule, spec.t
+        rule, states = spec.rule, spec.states
         sizes = world.data.train.sizes[ids]
         planned = np.array([world.local.planned(int(n)) for n in sizes])
         order = np.argsort(-planned, kind="stable")
         self.ids, self.planned = ids[order], planned[order]
         self.trains = np.array([world.local.steps_per_epoch(int(n)) > 0 for n in sizes[order]])
         self.done = np.zeros(len(ids), np.int64)
-        self.streams = [Batches(world.data.train[k], world.local, world.seed, t, int(k)) for k in self.ids]
+        self.streams = [
+            Batches(world.data.train[k], world.local, world.seed, self.t, int(k), spec.session) for k in self.ids
+        ]
         device = torch.device(world.device)
-        spec = engine.net.spec
         fresh = self._fresh_state(received)
         state = _stack([states.get(int(k), fresh) for k in self.ids], device)
         kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
         self.buffers = state.pop(BUFFERS, received[BUFFERS].expand(len(ids), -1)).clone()
         self.work = Work(
-            spec=spec,
+            spec=engine.net.spec,
             clients=torch.from_numpy(self.ids).to(device),
             samples=torch.from_numpy(sizes[order]).to(device),
             received=received,
@@ -51,7 +56,7 @@ class Lane:
             w=torch.empty(0),
             start=torch.empty(0),
             steps=torch.zeros(len(ids), device=device),
-            lr=world.local.rate(t),
+            lr=world.local.rate(self.t),
             own={k: v[torch.from_numpy(order)].to(device) for k, v in own.items()},
         )
         self.work.start = rule.begin(self.work)

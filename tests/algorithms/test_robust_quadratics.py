@@ -61,8 +61,8 @@ def test_feddyn_reaches_the_erm_optimum(cohort):
 
 def test_drdm_as_published_reaches_the_erm_optimum_whatever_lambda_is():
     world = Quadratics(steps=20)
-    drdm = run("drdm", world, 4000, cohort=4, mu=0.5, gamma=1e-3, floor=0.05)
-    assert gap(world, drdm.w) < 1e-4
+    drdm = run("drdm", world, 6000, cohort=4, mu=0.5, gamma=1e-3, floor=0.2)
+    assert gap(world, drdm.w) < 1e-6
     assert drdm.dual.max() > 0.5
     assert (minimax(world) - drdm.w).norm() > 0.3
 
@@ -272,6 +272,13 @@ def test_bipartition_by_brute_force():
     assert crossing(half) == pytest.approx(min(map(crossing, masks)))
 
 
+def test_ties_split_into_two_halves():
+    alg = algorithm("clustered", Quadratics(), eps1=1e9, eps2=1e-9)
+    for rows in (torch.eye(3), torch.zeros(2, 3) + 1e-3, torch.cat([torch.eye(2), torch.zeros(1, 2)])):
+        half = alg.split(rows)
+        assert 0 < half.sum() < len(rows)
+
+
 def test_projection_onto_the_simplex_is_the_nearest_point():
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -283,6 +290,7 @@ def test_projection_onto_the_simplex_is_the_nearest_point():
         assert ((v - x) ** 2).sum() <= ((v - others) ** 2).sum(1).min() + 1e-12
     np.testing.assert_allclose(project(np.array([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5])
     assert project(np.array([5.0, 0.0])).tolist() == [1.0, 0.0]
+    assert project(np.array([1e30, -1e30, 1e30])).tolist() == [0.5, 0.0, 0.5]
     with pytest.raises(ValueError, match="NaN"):
         project(np.array([np.nan, 0.0]))
 

@@ -169,6 +169,26 @@ def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
     assert a["metrics"] == b["metrics"]
 
 
+def test_resumed_before_the_first_checkpoint_and_with_another_config(tmp_path):
+    out = tmp_path / "x"
+    out.mkdir()
+    (out / "config.yaml").write_text(
+        "rounds: 2\nmodel: linear\nname: fresh\ndata: {limit: 400}\ncheckpoint: {every: 1}\n"
+    )
+    code, text = here("run", "--resume", out, "--in-process")
+    assert code == 0
+    assert "no checkpoint had been written yet" in text
+    changed = (out / "config.yaml").read_text() + "seed: 5\n"
+    (out / "config.yaml").write_text(changed)
+    code, text = here("run", "--resume", out, "--in-process")
+    assert code == 2
+    assert "was changed since the checkpoint" in text
+
+
+def test_detach_needs_a_cluster():
+    assert here("run", "--detach")[0] == 2
+
+
 def test_interrupted_is_stopped_with_a_checkpoint(tmp_path):
     out = tmp_path / "x"
     command = [

@@ -7,7 +7,7 @@ import torch
 from algorithms.algorithm import Algorithm
 from algorithms.draws import generator
 from orchestrator import checkpoint
-from orchestrator.errors import Diverged
+from orchestrator.errors import Diverged, UserError
 from orchestrator.experiment import Experiment
 from orchestrator.metrics import over_clients
 from tests.conftest import finish, small
@@ -163,3 +163,32 @@ def test_client_accuracies_are_those_of_the_model():
         x = (torch.tensor(data.samples.x[data.test[k]]).float() / 255 - 0.2860) / 0.3530
         want = (net.module(x).argmax(1).numpy() == data.samples.y[data.test[k]]).mean()
         assert experiment.client_rows[0]["accuracy"][k] == pytest.approx(want)
+
+
+def test_local_training_transmits_nothing_even_with_batch_norm():
+    record = Experiment(small("algorithm=local", "model=fedaa_resnet", "local.steps=1", "data.limit=60")).step()
+    assert record["bytes_up"] == record["bytes_down"] == 0
+
+
+def test_a_client_without_a_batch_sends_no_control_variate():
+    config = small("algorithm=scaffold", "local.drop_last=true", "local.batch_size=1000", "rounds=2")
+    experiment = finish(config)
+    assert experiment.algorithm.control.abs().max() == 0
+    assert all(s["control"].abs().max() == 0 for s in experiment.federation.states.values())
+
+
+def test_clusters_report_the_whole_cohort():
+    experiment = finish(small("algorithm={name: clustered, eps1: 1000, eps2: 0.0001}", "rounds=3"))
+    assert experiment.records[-1]["clusters"] > 1
+    assert experiment.records[-1]["cohort"] == 6
+
+
+def test_time_is_accounted_once():
+    record = Experiment(small("algorithm=local", "local.steps=20")).step()
+    parts = sum(record[f"seconds_{p}"] for p in ("train", "transfer", "aggregate", "evaluate"))
+    assert parts <= record["seconds"] * 1.02
+
+
+def test_a_graph_that_cannot_be_connected():
+    with pytest.raises(UserError, match="no connected"):
+        Experiment(small("algorithm={name: drdsgd, graph: {name: erdos_renyi, p: 0.0001}}"))

@@ -186,3 +186,23 @@ def test_an_exception_in_a_rule_names_the_clients():
     with pytest.raises(RuntimeError, match="training clients"):
         experiment.step()
     experiment.close()
+
+
+def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
+    from orchestrator.server import NAMESPACE, answer, launch
+
+    config = small("rounds=5", "resources.actors=1")
+    server = launch(config, tmp_path / "x", resuming=False, detached=True)
+    answer(server.prepare.remote())
+    server.run.remote()
+    with pytest.raises(UserError, match="already under way"):
+        launch(config, tmp_path / "x", resuming=False)
+    for _ in range(300):
+        try:
+            ray_session.get_actor(f"{config.name} @ {tmp_path / 'x'}", NAMESPACE)
+        except ValueError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the server is still there")
+    assert (tmp_path / "x" / "result.json").exists()

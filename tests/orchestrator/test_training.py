@@ -28,7 +28,7 @@ def train(w, ids, vectorized, t=1, rule=None, states=None):
     net = e[False].net
     received = {"w": net.initial, "buffers": net.initial_buffers}
     block = Block(
-        w, e[vectorized], BlockSpec(np.array(ids), rule or LocalRule(), states or {}, {}, t, vectorized), received
+        w, e[vectorized], BlockSpec(np.array(ids), rule or LocalRule(), states or {}, {}, t, 0, vectorized), received
     )
     block.run(Advance(None))
     collected = block.run(Collect(None, False))
