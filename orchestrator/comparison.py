@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 from rich.table import Table
 
 from algorithms.part import nearest
@@ -14,7 +15,7 @@ from orchestrator.terminal import HEADLINES, console
 
 
 def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str) -> None:
-    """A table of the runs' last metrics, and (if asked for) the curves of one metric in one picture."""
+    """A table of the runs' last metrics, and (if asked for) the curves of one metric: a picture and its data."""
     results = [f.result() for f in folders]
     failed = [f.path for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
     if failed:
@@ -35,7 +36,9 @@ def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str) ->
         if metric not in known:
             raise UserError(f"the runs do not all report {metric!r}; {nearest(metric, known)}")
         plots.curves(tables, {metric: ""}, metric.replace("_", " ")).savefig(plot, dpi=130)
-        console.print(f"wrote {plot}", highlight=False)
+        data = pd.concat([t[["round", metric]].dropna().assign(run=name) for name, t in tables.items()])
+        data.to_csv(plot.with_suffix(".csv"), index=False)
+        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
 
 
 def _labels(folders: list[RunFolder], names: list[str]) -> list[str]:

@@ -245,6 +245,7 @@ def test_compare(finished, tmp_path):
     assert "quickstart" in text
     assert "prox" in text
     assert (tmp_path / "c.png").exists()
+    assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"quickstart", "prox"}
     assert here("compare", tmp_path)[0] == 2
 
 
