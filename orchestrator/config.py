@@ -262,7 +262,7 @@ def _deep_copy(value: Any) -> Any:
 def sentence(error: ValidationError, raw: Mapping[str, Any]) -> str:
     """The first problem of a config in one sentence: key, problem, value."""
     first = error.errors()[0]
-    where = ".".join(str(p) for p in first["loc"])
+    where = ".".join(str(p) if str(p).isprintable() else repr(p) for p in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = f"there is no such key; {nearest(str(first['loc'][-1]), _keys_beside(first['loc'], raw))}"
@@ -288,7 +288,7 @@ def _keys_beside(loc: tuple[int | str, ...], raw: Mapping[str, Any]) -> list[str
         if family is None:
             return []
         name = here.get("name") if isinstance(here, Mapping) else None
-        model = variants(family).get(str(name), family) if hasattr(family, "name") or name else family
+        model = variants(family).get(str(name), family) if issubclass(family, Part) else family
     return list(model.model_fields)
 
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 import yaml
@@ -13,6 +14,9 @@ from orchestrator.config import Config, load
 from orchestrator.experiment import Experiment
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 
 def data_folder() -> Path | None:

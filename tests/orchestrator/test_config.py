@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config import Config, build, load
@@ -105,6 +105,8 @@ VALUES = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
+@example({"data": {"name": True}})
+@example({"model": {"name": []}})
 def test_anything_is_a_config_or_one_sentence(raw):
     try:
         config = build(raw)
