@@ -54,7 +54,6 @@ class Setting:
     samples: np.ndarray
     """Training samples of each client, n_k [N]."""
     spec: ParamSpec
-    buffer_spec: ParamSpec
     parts: Composition
 
     @property

@@ -74,18 +74,14 @@ def _folder(
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
-    from orchestrator import drive
+    from orchestrator.drive import begin, drive
     from orchestrator.experiment import Experiment
-    from orchestrator.server import plan
 
     experiment = Experiment(config)
-    notes = drive.resume(experiment, folder) if resuming else []
-    if not resuming:
-        folder.open(experiment.config)
-    show_plan(plan(experiment) | {"notes": notes})
+    show_plan(begin(experiment, folder, resuming))
     interrupts: list[int] = []
     with RoundProgress(config.rounds, experiment.t) as progress, _on_interrupt(lambda: interrupts.append(1)):
-        return drive.drive(experiment, folder, progress.show, lambda: bool(interrupts))
+        return drive(experiment, folder, progress.show, lambda: bool(interrupts))
 
 
 def _run_on_ray(

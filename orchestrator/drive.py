@@ -17,7 +17,28 @@ from orchestrator.run_folder import RunFolder, git_commit, versions
 from orchestrator.tensorboard import Board
 
 
-def resume(experiment: Experiment, folder: RunFolder) -> list[str]:
+def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+    """Open the run's folder, or continue from its checkpoint; returns facts about the run for the terminal.
+
+    Raises UserError if the folder cannot be made, or the checkpoints are damaged or belong to another config.
+    """
+    notes: list[str] = []
+    if resuming:
+        notes = _resume(experiment, folder)
+    else:
+        folder.open(experiment.config)
+    sizes = experiment.data.train.sizes
+    return {
+        "config": experiment.config,
+        "parameters": experiment.net.spec.size,
+        "samples": (int(sizes.min()), int(sizes.max())),
+        "actors": experiment.federation.plane.actors,
+        "done": experiment.t,
+        "notes": notes,
+    }
+
+
+def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     """Continue from the newest readable checkpoint, or from the start if none was written; returns notes for the user.
 
     Raises UserError if the checkpoints are damaged or belong to another config.

@@ -153,7 +153,7 @@ class Experiment:
 
     def _algorithm(self) -> Algorithm:
         config, net = self.config, self.net
-        setting = Setting(config.seed, self.data.train.sizes, net.spec, net.buffer_spec, config.composition())
+        setting = Setting(config.seed, self.data.train.sizes, net.spec, config.composition())
         kind = Algorithm.registry[config.algorithm.name]
         try:
             return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())

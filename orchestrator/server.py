@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.pool import RayPool, Resources
 from orchestrator.config import Config, ResourcesConfig
-from orchestrator.drive import drive, resume
+from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment, Record
 from orchestrator.run_folder import RunFolder
@@ -49,11 +49,9 @@ class Server:
     def prepare(self) -> dict[str, Any]:
         """Build the experiment and start the client actors; returns facts about the plan."""
         self.experiment = Experiment(self.config, lambda world: ray_plane(world, self.config))
-        notes = resume(self.experiment, self.folder) if self.resuming else []
-        if not self.resuming:
-            self.folder.open(self.experiment.config)
+        facts = begin(self.experiment, self.folder, self.resuming)
         self.records = list(self.experiment.records)
-        return plan(self.experiment) | {"notes": notes}
+        return facts
 
     def run(self) -> dict[str, Any]:
         """The round loop; returns the result."""
@@ -111,18 +109,6 @@ def _actors(r: ResourcesConfig, clients: int) -> int:
             f"{total.get(kind, 0):g} {kind}"
         )
     return wanted
-
-
-def plan(experiment: Experiment) -> dict[str, Any]:
-    """Facts about a prepared run, for the terminal."""
-    config, sizes = experiment.config, experiment.data.train.sizes
-    return {
-        "config": config,
-        "parameters": experiment.net.spec.size,
-        "samples": (int(sizes.min()), int(sizes.max())),
-        "actors": experiment.federation.plane.actors,
-        "done": experiment.t,
-    }
 
 
 def launch(config: Config, out: Path, resuming: bool, detached: bool = False) -> ActorHandle:

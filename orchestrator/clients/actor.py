@@ -41,7 +41,6 @@ class Place:
 
     actor: int
     pid: int
-    node: str
     device: str
 
 
@@ -61,7 +60,7 @@ class ClientActor:
 
     def ready(self) -> Place:
         """Answers once the actor can work."""
-        return Place(self.index, os.getpid(), ray.get_runtime_context().get_node_id(), self.host.world.device)
+        return Place(self.index, os.getpid(), self.host.world.device)
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],

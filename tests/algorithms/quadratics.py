@@ -109,9 +109,8 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
     parts = Composition(
         world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps, world.lr, 32
     )
-    empty = ParamSpec.of({})
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
-    setting = Setting(0, np.ones(world.n, np.int64), spec, empty, parts)
+    setting = Setting(0, np.ones(world.n, np.int64), spec, parts)
     start = torch.zeros(world.d, dtype=torch.float64)
     return Algorithm.registry[name](chosen, setting, start, torch.zeros(0, dtype=torch.float64))
 
