@@ -21,7 +21,7 @@ from torch import Tensor
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.part import Part, part_name
-from algorithms.parts.aggregators import Aggregator, Mean
+from algorithms.parts.aggregators import Aggregator, Mean, Rows
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Draw, Sampler
@@ -55,11 +55,22 @@ class Setting:
     """Training samples of each client, n_k [N]."""
     spec: ParamSpec
     parts: Composition
+    heldout: int = 0
+    """Rows held out at the server."""
 
     @property
     def clients(self) -> int:
         """N."""
         return len(self.samples)
+
+    @property
+    def server(self) -> int:
+        """The id under which the server itself trains, on its held-out rows."""
+        return len(self.samples)
+
+    def sizes(self, ids: np.ndarray) -> np.ndarray:
+        """Training samples of ``ids``, of which one may be the server."""
+        return np.append(self.samples, self.heldout)[ids]
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,29 @@ class Updates:
         if self.weights is not None:
             raise TypeError("these updates were collected as weighted sums; collect without weights to get rows")
         return self.vectors[name]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """How much each client's upload counted in an aggregate."""
+
+    clients: np.ndarray
+    """Client ids [m]."""
+    weights: np.ndarray
+    """Weights [m] of their uploads."""
+
+    @classmethod
+    def of(cls, clients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> Influence:
+        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are zero); 0 elsewhere."""
+        total = weights.sum()
+        full = np.zeros(len(clients))
+        full[rows] = weights / total if total > 0 else 1 / len(rows)
+        return cls(clients, full)
+
+    def combine(self, rows: Tensor) -> Tensor:
+        """Σ_k p_k rows_k [d]; a row of weight 0 does not count, whatever it holds."""
+        used = torch.from_numpy(self.weights != 0)
+        return torch.from_numpy(self.weights)[used].to(rows) @ rows[used]
 
 
 class Training(Protocol):
@@ -147,6 +181,9 @@ class Clients(Protocol):
         ``known`` says that the clients already have the model, so that only the losses are transmitted.
         """
 
+    def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
+        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out rows."""
+
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as much received."""
 
@@ -156,6 +193,8 @@ class AlgorithmOptions(Part):
 
     defaults: ClassVar[dict[str, Any]] = {}
     """Config values that replace the general defaults where the config leaves them unset (dotted paths)."""
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    """More such values for each value of the option ``preset``."""
     needs_whole_cohort: ClassVar[bool] = False
     """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
@@ -187,6 +226,13 @@ class Algorithm:
         self.setting = setting
         self.w = w
         self.buffers = buffers
+        self.influence: Influence | None = None
+        """Who counted how much in the last aggregate; None where coordinates were chosen one by one."""
+        self.memory: Tensors = {}
+        """What the aggregator remembers."""
+        aggregator = setting.parts.aggregator
+        if aggregator.needs_reference and not setting.heldout:
+            raise ValueError(f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class")
         self.start()
 
     def start(self) -> None:
@@ -201,9 +247,20 @@ class Algorithm:
         return self.w
 
     def take_buffers(self, updates: Updates) -> None:
-        """The next batch-norm statistics, where the clients sent theirs."""
-        if "buffers" in updates.vectors:
-            self.buffers = self.aggregate(updates, "buffers")
+        """The next batch-norm statistics, where the clients sent theirs: weighted as their updates were.
+
+        Where an aggregator chose coordinates one by one, they are the coordinate-wise median.
+        """
+        if "buffers" not in updates.vectors:
+            return
+        if updates.weights is not None:
+            self.buffers = updates.mean("buffers")
+        elif self.influence is None:
+            self.buffers = updates.rows("buffers").quantile(0.5, dim=0)
+        elif self.influence.weights.any():
+            weights = self.influence.weights
+            shares = Influence.of(updates.clients, np.arange(len(weights)), weights)
+            self.buffers = shares.combine(updates.rows("buffers"))
 
     def personal_models(self) -> Tensor | None:
         """Models [N, d] of the clients, if the server keeps one for each (clusters, gossip)."""
@@ -214,30 +271,40 @@ class Algorithm:
         return None
 
     def draw(self, t: int) -> Cohort:
-        """The cohort S_t from the config's sampler."""
+        """The cohort S_t from the config's sampler, and the server itself where the aggregator asks for its update."""
         parts = self.setting.parts
-        return Cohort.of(parts.sampler.sample(Draw(self.setting.seed, t, self.setting.samples), parts.cohort))
+        drawn = parts.sampler.sample(Draw(self.setting.seed, t, self.setting.samples), parts.cohort)
+        return Cohort.of(np.append(drawn, self.setting.server) if parts.aggregator.needs_reference else drawn)
 
     def weights(self, cohort: Cohort) -> np.ndarray | None:
         """The aggregator's weights for ``cohort`` [m], or None if it needs the rows."""
-        return self.setting.parts.aggregator.weights(self.setting.samples[cohort.ids], cohort.counts)
+        return self.setting.parts.aggregator.weights(self.setting.sizes(cohort.ids), cohort.counts)
 
     def aggregate(self, updates: Updates, name: str) -> Tensor:
-        """The aggregate [d] of the uploads ``name`` by the config's aggregator."""
+        """The aggregate [d] of the uploads ``name`` by the config's aggregator; notes who counted how much."""
         if updates.weights is not None:
+            self.influence = Influence(updates.clients, updates.weights.numpy())
             return updates.mean(name)
-        weights = self.setting.parts.aggregator.weights(updates.samples, np.ones(len(updates.clients)))
-        if weights is None:
-            return self.setting.parts.aggregator.combine(updates.rows(name), updates.samples)
-        return torch.from_numpy(weights).to(updates.rows(name)) @ updates.rows(name)
+        rows, own = updates.rows(name), torch.from_numpy(updates.clients == self.setting.server)
+        reference = rows[own][0] if own.any() else None
+        others = rows[~own] if own.any() else rows
+        combined = self.setting.parts.aggregator.combine(
+            Rows(others, updates.samples[~own.numpy()], reference, self.memory)
+        )
+        self.influence = None
+        if combined.weights is not None:
+            full = torch.zeros(len(rows), dtype=torch.float64)
+            full[~own] = combined.weights
+            self.influence = Influence(updates.clients, full.numpy())
+        return combined.vector
 
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold of the server side."""
-        return {name: getattr(self, name) for name in self.server_state}
+        return {name: getattr(self, name) for name in self.server_state} | {"memory": self.memory}
 
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of :meth:`state`."""
-        for name in self.server_state:
+        for name in (*self.server_state, "memory"):
             setattr(self, name, state[name])
 
 

@@ -13,11 +13,13 @@ from rich.table import Table
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import Part, nearest, variants
 from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.attacks import Attack
 from algorithms.parts.graphs import Graph
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer
+from algorithms.parts.weighers import Weigher
 from orchestrator import plots
 from orchestrator.config import Config
 from orchestrator.data import Dataset, FederatedData
@@ -35,6 +37,8 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
     "aggregators": ("aggregator", Aggregator),
+    "attacks": ("attack", Attack),
+    "weighers": ("algorithm.agent", Weigher),
     "graphs": ("algorithm.graph", Graph),
     "server-optimizers": ("server_optimizer", ServerOptimizer),
 }

@@ -21,6 +21,8 @@ from orchestrator.terminal import RoundProgress, console, errors, show_plan, sho
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray.")
 data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
 app.add_typer(data_app, name="data")
+agent_app = typer.Typer(no_args_is_help=True, help="FedAA's reinforcement-learning agents.")
+app.add_typer(agent_app, name="agent")
 
 ConfigArgument = Annotated[Path | None, typer.Argument(help="YAML config; without one, the quick start")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")]
@@ -196,6 +198,23 @@ def _numbers(text: str) -> list[float]:
         return [float(word) for word in text.split(",")]
     except ValueError as error:
         raise UserError(f"{text!r} is not a list of numbers separated by commas") from error
+
+
+@agent_app.command("pretrain")
+def agent_pretrain(
+    out: Annotated[Path, typer.Argument(help="folder for the policy; start from it with algorithm.agent.policy")],
+    agent: Annotated[str, typer.Option(help="ddpg or td3, with options in YAML")] = "{name: td3, preset: robust}",
+    slots: Annotated[int, typer.Option(help="clients that get a weight, K")] = 10,
+    participants: Annotated[int, typer.Option(help="clients that K are selected from")] = 10,
+    attackers: Annotated[int, typer.Option(help="largest number of malicious clients in an episode")] = 3,
+    rounds: Annotated[int, typer.Option(help="simulated rounds")] = 2000,
+    seed: Annotated[int, typer.Option(help="of the agent and the simulation")] = 0,
+) -> None:
+    """Train an agent in a simulated federation with RLlib's own loop."""
+    from orchestrator.pretraining import pretrain_agent
+
+    options = {"participants": participants, "slots": slots, "attackers": attackers}
+    pretrain_agent(agent, options, rounds, seed, out)
 
 
 @app.command()

@@ -10,10 +10,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
 import algorithms
+import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config can name
 from algorithms.algorithm import AlgorithmOptions, Composition
 from algorithms.fedavg import FedAvg
 from algorithms.part import Part, chosen_from, nearest, variants
 from algorithms.parts.aggregators import Aggregator, Mean
+from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
@@ -39,6 +41,10 @@ class EvaluationConfig(Section):
     every: int = Field(1, ge=1, description="evaluate after every n-th round (and always after the last)")
     clients: bool = Field(True, description="evaluate the model on every client's own test rows")
     personal: bool = Field(True, description="evaluate personal models, where the algorithm keeps them")
+    local_models: bool = Field(
+        False,
+        description="where it keeps none: evaluate each model that was trained in the round on its client's test rows",
+    )
 
 
 class CheckpointConfig(Section):
@@ -92,6 +98,7 @@ class Config(Section):
     round_end: Annotated[SerializeAsAny[RoundEnd], chosen_from(RoundEnd)] = Fixed()
     aggregator: Annotated[SerializeAsAny[Aggregator], chosen_from(Aggregator)] = Mean()
     server_optimizer: Annotated[SerializeAsAny[ServerOptimizer], chosen_from(ServerOptimizer)] = ServerSgd()
+    attack: Annotated[SerializeAsAny[Attack], chosen_from(Attack)] = NoAttack()
     buffers: Literal["aggregate", "local", "exclude"] = Field(
         "aggregate",
         description="batch-norm statistics: sent and averaged; kept by the clients, averaged only to evaluate; "
@@ -138,7 +145,7 @@ class Config(Section):
             raise ValueError(
                 f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to fail or keep"
             )
-        refusal = self.algorithm.refuses(self.composition())
+        refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(self.cohort_size)
         if refusal:
             raise ValueError(refusal)
         return self
@@ -214,8 +221,13 @@ def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
     options = variants(AlgorithmOptions).get(str(name))
     defaults = dict(options.defaults) if options else {}
-    if has(filled, "local.epochs"):
-        defaults.pop("local.steps", None)
+    if options and options.presets:
+        given = chosen.get("preset") if isinstance(chosen, Mapping) else None
+        preset = options.model_fields["preset"].default if given is None else given
+        defaults |= options.presets.get(str(preset), {})
+    for given, other in (("local.epochs", "local.steps"), ("local.steps", "local.epochs")):
+        if has(filled, given):
+            defaults.pop(other, None)
     defaults.setdefault("cohort", _usual_cohort(filled))
     for path, value in defaults.items():
         if not has(filled, path):

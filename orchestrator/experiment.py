@@ -14,6 +14,7 @@ from torch import Tensor
 
 from algorithms.algorithm import Algorithm, Cohort, Setting
 from algorithms.local import GivenModel
+from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.federation import Federation
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.config import Config
@@ -72,11 +73,19 @@ class Experiment:
             raise UserError(f"config: {error}") from error
         self.config = config = resolve(config, self.net)
         self.algorithm = self._algorithm()
-        world = World(self.data, config.model, config.local, config.buffers, config.seed, config.resources.threads)
+        try:
+            self.adversary = Adversary.of(config.attack, config.seed, config.data.clients)
+        except ValueError as error:
+            raise UserError(f"config: {error}") from error
+        world = World(
+            self.data, config.model, config.local, config.buffers, config.seed, config.resources.threads,
+            self.adversary.mislabelled,
+        )  # fmt: skip
         self.federation = Federation(
             plane(world), self.data, config.local,
             block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
-            buffers=config.buffers, non_finite=config.non_finite, seed=config.seed,
+            buffers=config.buffers, non_finite=config.non_finite, adversary=self.adversary,
+            judge_local=config.evaluation.local_models and self._keeps_no_models(), seed=config.seed,
         )  # fmt: skip
         self.t = 0
         self.records: list[Record] = []
@@ -93,14 +102,15 @@ class Experiment:
         t = self.t + 1
         federation = self.federation
         sent_before = federation.ledger.down.sum(), federation.ledger.up.sum()
-        federation.begin_round(t)
+        evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
+        federation.begin_round(t, evaluated)
         extra = self.algorithm.round(t, federation)
         done = time.perf_counter() - begun
         log = federation.log
         train, transfer, asked = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
-        record: Record = {"round": t, **self._training_metrics(), **extra}
+        record: Record = {"round": t, **self._training_metrics(), **self._influence(), **extra}
         evaluating = time.perf_counter()
-        if t % self.config.evaluation.every == 0 or t == self.config.rounds:
+        if evaluated:
             record |= self._evaluate(t)
         record |= {
             "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
@@ -153,7 +163,8 @@ class Experiment:
 
     def _algorithm(self) -> Algorithm:
         config, net = self.config, self.net
-        setting = Setting(config.seed, self.data.train.sizes, net.spec, config.composition())
+        heldout = len(self.data.heldout_rows)
+        setting = Setting(config.seed, self.data.train.sizes, net.spec, config.composition(), heldout)
         kind = Algorithm.registry[config.algorithm.name]
         try:
             return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())
@@ -164,6 +175,22 @@ class Experiment:
         log = self.federation.log
         means = {n: float(np.mean(v)) for n, v in log.diagnostics.items() if len(v)}
         return {"cohort": float(len(log.cohort)), "dropped": float(len(log.dropped)), **means}
+
+    def _influence(self) -> Record:
+        """Effective number of clients 1/Σp² in the last aggregate, and the malicious clients' part in it."""
+        influence = self.algorithm.influence
+        if influence is None or not influence.weights.any():
+            return {}
+        p = np.abs(influence.weights) / np.abs(influence.weights).sum()
+        record = {"effective_clients": float(1 / np.square(p).sum())}
+        if len(self.adversary.ids):
+            bad = np.isin(influence.clients, self.adversary.ids)
+            record["malicious_selected"] = float((p[bad] > 0).sum() / (p > 0).sum())
+            record["malicious_weight"] = float(p[bad].sum())
+        return record
+
+    def _keeps_no_models(self) -> bool:
+        return self.algorithm.personal_models() is None and self.algorithm.personal_rule() is None
 
     def _test_plan(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Distinct rows to evaluate, and the places among them of client tests, test set and held-out set."""
@@ -179,10 +206,11 @@ class Experiment:
         loss, hit = self.federation.per_sample(self.algorithm.model(), self.algorithm.buffers, rows)
         losses, hits = loss.numpy(), hit.numpy()
         record = over_rows(losses[test], hits[test], "test") | over_rows(losses[heldout], hits[heldout], "heldout")
-        table: dict[str, np.ndarray] = {}
+        benign = self.adversary.benign
+        table: dict[str, np.ndarray] = {} if benign.all() else {"malicious": ~benign}
         if self.config.evaluation.clients:
             sums = per_client(loss[clients], hit[clients], self.data.test.sizes).numpy()
-            record |= over_clients(sums[:, 0], sums[:, 2], "client")
+            record |= over_clients(sums[benign, 0], sums[benign, 2], "client")
             table |= {"accuracy": sums[:, 0] / sums[:, 2], "loss": sums[:, 1] / sums[:, 2], "test_rows": sums[:, 2]}
         record |= self._evaluate_personal(table)
         ledger = self.federation.ledger
@@ -208,7 +236,8 @@ class Experiment:
         sums = np.array([personal.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
         with np.errstate(invalid="ignore"):
             table["personal_accuracy"] = sums[:, 0] / sums[:, 2]
-        return over_clients(sums[:, 0], sums[:, 2], "personal")
+        benign = self.adversary.benign
+        return over_clients(sums[benign, 0], sums[benign, 2], "personal")
 
 
 def digest(state: Any) -> str:

@@ -38,15 +38,20 @@ class Ledger:
 
     def sent(self, ids: np.ndarray, nbytes: int | np.ndarray) -> None:
         """The server sent ``nbytes`` to each of ``ids``."""
-        self.down[ids] += nbytes
+        self._book(self.down, ids, nbytes)
 
     def received(self, ids: np.ndarray, nbytes: int | np.ndarray) -> None:
         """The server received ``nbytes`` from each of ``ids``."""
-        self.up[ids] += nbytes
+        self._book(self.up, ids, nbytes)
 
     def worked(self, ids: np.ndarray, steps: np.ndarray) -> None:
         """Clients ``ids`` did ``steps`` local steps."""
-        self.steps[ids] += steps.astype(np.int64)
+        self._book(self.steps, ids, steps.astype(np.int64))
+
+    def _book(self, column: np.ndarray, ids: np.ndarray, amount: int | np.ndarray) -> None:
+        """Add ``amount`` (one, or one each) to the clients among ``ids``; the server itself has no account."""
+        clients = ids < self.clients
+        column[ids[clients]] += np.broadcast_to(amount, ids.shape)[clients]
 
     def state(self) -> dict[str, Any]:
         return {"down": self.down, "up": self.up, "steps": self.steps}

@@ -33,6 +33,7 @@ def test_blocks_do_not_matter_beyond_rounding(name):
     torch.testing.assert_close(a.algorithm.model(), b.algorithm.model(), rtol=1e-3, atol=2e-5)
 
 
+LIKE_FEDAA = ["local.batch_size=64", "local.lr=0.1", "data.heldout.per_class=100"]
 DEGENERATE = [
     ("fedprox", "algorithm={name: fedprox, mu: 0}", []),
     ("fedavgm", "algorithm=fedavgm", ["server_optimizer.momentum=0"]),
@@ -43,11 +44,14 @@ DEGENERATE = [
     ("afl", "algorithm={name: afl, dual_lr: 0, output: last}", ALL_ONE_STEP),
     ("drdsgd", "algorithm={name: drdsgd, robust: false, graph: complete}", ALL_ONE_STEP),
     ("scaffpd", "algorithm={name: scaffpd, dual_lr: 0}", [*ALL_ONE_STEP, "local.batch_size=1000"]),
+    ("ditto", "algorithm={name: ditto, strength: 3.0}", []),
+    ("fedaa", "algorithm={name: fedaa, select: 1.0, agent: uniform}", ["cohort=1.0", *LIKE_FEDAA]),
     ("drfa", "algorithm={name: drfa, gamma: 0, replace: false, floor: 1.0}", ["cohort=1.0"]),
 ]
+PERSONAL = {"local": "it never averages", "lp_proj": "it has no global model", "server_only": "it has no clients"}
 WITHOUT = {
+    **PERSONAL,
     "fedavg": "it is FedAvg",
-    "local": "it never averages",
     "fedadam": "normalised step", "fedadamw": "normalised step", "fedadagrad": "normalised step", "fedyogi": "normalised step",
     "scaffold": "equal in the first round only: tested below",
     "feddyn": "its server step adds −h/α, which does not vanish with α: tested below",
@@ -67,7 +71,8 @@ def test_degenerate_settings_are_fedavg(name, degenerate, settings):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in ALGORITHMS if n not in ("fedavg", "local", "synchronous", "clustered", "fednova")]
+    "name",
+    [n for n in ALGORITHMS if n not in ("fedavg", "synchronous", "clustered", "fednova", "ditto", *PERSONAL)],
 )
 def test_ordinary_settings_are_not_fedavg(name):
     settings = [s for s in ("cohort=1.0", "local.steps=1") if name in ("afl", "drdsgd")]

@@ -1,20 +1,51 @@
 """Aggregators: how the server makes one update out of the cohort's.
 
-A mean needs only a weighted sum, which the client actors can form themselves; everything else asks for the rows.
+A mean needs only a weighted sum, which the client actors can form themselves; everything else asks for the rows
+(see ``robust``).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
+from algorithms.local import Tensors
 from algorithms.part import Part
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What an aggregator that needs the rows is shown."""
+
+    updates: Tensor
+    """The uploads [m, d], in client order."""
+    samples: np.ndarray
+    """Training samples n_k of each row [m]."""
+    reference: Tensor | None = None
+    """The server's own update [d], for aggregators that ask for it."""
+    memory: Tensors = field(default_factory=dict)
+    """What the aggregator remembers from one round to the next; it may change the entries."""
+
+
+@dataclass(frozen=True)
+class Combined:
+    """One update out of many."""
+
+    vector: Tensor
+    """The aggregate [d]."""
+    weights: Tensor | None
+    """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by one."""
 
 
 class Aggregator(Part):
     """Combines the rows of an update matrix [m, d] into one vector [d]."""
+
+    needs_reference: ClassVar[bool] = False
+    """Whether the server must train on its own held-out rows beside the cohort."""
 
     @abstractmethod
     def weights(self, samples: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
@@ -24,12 +55,16 @@ class Aggregator(Part):
         """
 
     @abstractmethod
-    def combine(self, rows: Tensor, samples: np.ndarray) -> Tensor:
-        """The aggregate [d] of ``rows`` [m, d]; only called when ``weights`` is None."""
+    def combine(self, rows: Rows) -> Combined:
+        """The aggregate of ``rows``; only called when ``weights`` is None."""
+
+    def refuses(self, cohort: int) -> str | None:
+        """Why a cohort of this size is too small, in one sentence; None if it is not."""
+        return None
 
 
 class _Mean(Aggregator):
-    def combine(self, rows: Tensor, samples: np.ndarray) -> Tensor:
+    def combine(self, rows: Rows) -> Combined:
         raise TypeError(f"{self.name} is a weighted sum and needs no rows")
 
 

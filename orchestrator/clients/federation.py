@@ -16,6 +16,7 @@ from torch import Tensor
 from algorithms.algorithm import Cohort
 from algorithms.draws import generator
 from algorithms.local import LocalRule, Tensors
+from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.session import Session
 from orchestrator.data.federated import FederatedData
@@ -59,21 +60,24 @@ class Federation:
 
     def __init__(
         self, plane: Plane, data: FederatedData, local: LocalConfig, *, block: int, vectorized: bool,
-        buffers: BufferPolicy, non_finite: NonFinite, seed: int,
+        buffers: BufferPolicy, non_finite: NonFinite, adversary: Adversary, judge_local: bool, seed: int,
     ) -> None:  # fmt: skip
         self.plane, self.data, self.local = plane, data, local
         self.block, self.vectorized = block, vectorized
         self.buffers, self.non_finite, self.seed = buffers, non_finite, seed
+        self.adversary, self.judge_local = adversary, judge_local
         self.ledger = Ledger(data.clients)
         self.states: dict[int, Tensors] = {}
         self.t = 0
+        self.evaluated = False
+        """Whether the round under way is evaluated."""
         self.log = RoundLog()
         self._sessions = itertools.count()
         self._opened = 0
 
-    def begin_round(self, t: int) -> None:
+    def begin_round(self, t: int, evaluated: bool = True) -> None:
         """Start a new round log."""
-        self.t = t
+        self.t, self.evaluated = t, evaluated
         self.log = RoundLog()
         self._opened = 0
 
@@ -95,7 +99,9 @@ class Federation:
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
         self.log.transfer_seconds += time.perf_counter() - begun
-        session = Session(self, next(self._sessions), self._opened, cohort, rule, handle, own or {})
+        own = own or {}
+        start = own.get("model", received.get("w", known.get("w", torch.zeros(0))))
+        session = Session(self, next(self._sessions), self._opened, cohort, rule, handle, start, own)
         self._opened += 1
         try:
             yield session
@@ -116,6 +122,14 @@ class Federation:
             bad = int(ids[int((~means.isfinite()).nonzero()[0])])
             raise Diverged(f"round {self.t}: the loss of client {bad} is not finite; lower local.lr or set local.clip")
         return means
+
+    def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
+        """Correct answers and rows of each class [classes, 2] on the held-out rows; transmits nothing."""
+        rows = self.data.heldout_rows
+        _, hit = self.per_sample(w, buffers, rows)
+        labels = torch.from_numpy(self.data.samples.y[rows])
+        hits = torch.bincount(labels[hit], minlength=self.data.samples.classes)
+        return torch.stack([hits, torch.bincount(labels, minlength=self.data.samples.classes)], 1).double()
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book a message among clients."""

@@ -13,7 +13,7 @@ from algorithms.algorithm import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
 from orchestrator.clients.plane import Job
 from orchestrator.errors import Diverged
-from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
+from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate, weighted_sum
 
 if TYPE_CHECKING:
     from orchestrator.clients.federation import Federation
@@ -35,9 +35,11 @@ class Session:
         cohort: Cohort,
         rule: LocalRule,
         received: Any,
+        start: Tensor,
         own: Tensors,
     ) -> None:
         self.federation, self.number, self.cohort, self.received = federation, number, cohort, received
+        self.within, self.start, self.transmitted = within, start, rule.transmitted
         size = federation.block
         self.slices = [slice(i, min(i + size, len(cohort))) for i in range(0, len(cohort), size)]
         states = federation.states
@@ -77,30 +79,48 @@ class Session:
             )
 
     def collect(self, weights: np.ndarray | None = None) -> Updates:
-        drop = self.federation.non_finite == "drop"
-        self._add([Collect(None if weights is None else weights[s], drop) for s in self.slices])
+        federation = self.federation
+        if federation.judge_local and federation.evaluated and self.transmitted:
+            self.evaluate()
+        drop = federation.non_finite == "drop"
+        forged = federation.adversary.forges(self.cohort.ids)
+        summed = weights is not None and not forged
+        self._add([Collect(weights[s] if weights is not None and summed else None, drop) for s in self.slices])
         blocks: list[Collected] = self._flush(keep=False)
         diagnostics = {n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics}
-        kept = self._kept(diagnostics.pop("finite"))
+        vectors = {n: [b.vectors[n] for b in blocks] for n in blocks[0].vectors}
+        finite = diagnostics.pop("finite")
+        if forged and vectors:
+            vectors, finite = self._forge(vectors)
+        kept = self._kept(finite)
         self._account(blocks, diagnostics, kept)
         scalars = {n: torch.cat([b.scalars[n] for b in blocks])[kept] for n in blocks[0].scalars}
         ids = self.cohort.ids[kept.numpy()]
-        samples = self.federation.data.train.sizes[ids]
-        names = blocks[0].vectors
+        samples = federation.data.holdings.sizes[ids]
         if weights is None:
-            rows = {n: torch.cat([b.vectors[n] for b in blocks])[kept] for n in names}
+            rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
             return Updates(ids, samples, None, rows, scalars)
+        if forged:
+            counted = weights * kept.numpy()
+            pairs = {n: zip(pieces, self.slices, strict=True) for n, pieces in vectors.items()}
+            vectors = {n: [weighted_sum(p, counted[s]) for p, s in pair] for n, pair in pairs.items()}
         used = torch.from_numpy(weights)[kept]
         scale = 1.0 if kept.all() else float(weights.sum() / used.sum())
-        sums = {n: _sum([b.vectors[n] for b in blocks]) for n in names}
-        if scale != 1.0:
-            sums = {n: v * scale for n, v in sums.items()}
+        sums = {n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces) for n, pieces in vectors.items()}
         return Updates(ids, samples, used * scale, sums, scalars)
 
     def close(self) -> None:
         """Forget blocks of a session that was abandoned before its collection."""
         if self.open:
             self.federation.plane.forget([(self.number, b) for b in range(len(self.specs))])
+
+    def _forge(self, vectors: dict[str, list[Tensor]]) -> tuple[dict[str, list[Tensor]], np.ndarray]:
+        """The blocks' rows as the server gets them from malicious clients too, and which rows are finite [m]."""
+        federation, sizes = self.federation, [s.stop - s.start for s in self.slices]
+        rows = {n: torch.cat(pieces) for n, pieces in vectors.items()}
+        rows = federation.adversary.forge((federation.t, self.within), self.cohort.ids, rows, self.start)
+        finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
+        return {n: list(v.split(sizes)) for n, v in rows.items()}, finite.numpy()
 
     def _add(self, commands: list[Any]) -> None:
         for waiting, command in zip(self.waiting, commands, strict=True):
@@ -111,7 +131,7 @@ class Session:
         data, local = self.federation.data, self.federation.local
         jobs = [
             Job((self.number, b), spec, self.received, self.history[b], self.waiting[b], keep,
-                sum(local.planned(int(n)) for n in data.train.sizes[spec.ids]))
+                sum(local.planned(int(n)) for n in data.holdings.sizes[spec.ids]))
             for b, spec in enumerate(self.specs)
         ]  # fmt: skip
         self.open = True
@@ -148,7 +168,8 @@ class Session:
         dropped = set(self.cohort.ids[~kept.numpy()].tolist())
         for block in blocks:
             federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
-        federation.log.add(self.cohort.ids, diagnostics)
+        clients = self.cohort.ids != federation.data.server
+        federation.log.add(self.cohort.ids[clients], {n: v[clients] for n, v in diagnostics.items()})
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
 from algorithms.part import chosen_from
@@ -22,8 +23,21 @@ class HeldOut(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    per_class: int = Field(0, ge=0, description="rows per class q; 0 means that the server holds none")
+    per_class: int | dict[int, int] = Field(
+        0, description="rows per class q, or {class: rows} with 0 for the others; 0 means that the server holds none"
+    )
     take: Literal["first", "random"] = Field("first", description="the first rows of each class (FedAA), or random")
+
+    @model_validator(mode="after")
+    def _counts(self) -> HeldOut:
+        counts = self.per_class.values() if isinstance(self.per_class, dict) else [self.per_class]
+        if any(n < 0 for n in counts):
+            raise ValueError(f"per_class must not be negative, got {self.per_class}")
+        return self
+
+    def rows(self, label: int) -> int:
+        """Rows of class ``label``."""
+        return self.per_class.get(label, 0) if isinstance(self.per_class, dict) else self.per_class
 
 
 class ClientTest(BaseModel):
@@ -98,6 +112,23 @@ class FederatedData:
     def clients(self) -> int:
         return len(self.train)
 
+    @property
+    def server(self) -> int:
+        """The id under which the server trains on its held-out rows."""
+        return len(self.train)
+
+    @cached_property
+    def holdings(self) -> Lists:
+        """Training rows by id: the clients', then the server's."""
+        return Lists(
+            np.concatenate([self.train.rows, self.heldout_rows]),
+            np.append(self.train.offsets, self.train.offsets[-1] + len(self.heldout_rows)),
+        )
+
+    def test_of(self, k: int) -> np.ndarray:
+        """Test rows of client ``k``; the server has none of its own."""
+        return self.test[k] if k < self.clients else np.empty(0, np.int64)
+
     @classmethod
     def build(cls, config: DataConfig, seed: int) -> FederatedData:
         """Load, hold out, share out; raises UserError if that cannot be done as configured."""
@@ -131,13 +162,18 @@ class FederatedData:
 
 def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:
     rng = generator(seed, "heldout")
+    unknown = (
+        [c for c in config.per_class if not 0 <= c < samples.classes] if isinstance(config.per_class, dict) else []
+    )
+    if unknown:
+        raise UserError(f"data.heldout.per_class: {unknown[0]} is not one of the {samples.classes} classes")
     taken = []
     for c in range(samples.classes):
         rows = pool[samples.y[pool] == c]
-        if len(rows) <= config.per_class:
-            raise UserError(f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.per_class} asked")
+        if config.rows(c) and len(rows) <= config.rows(c):
+            raise UserError(f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.rows(c)} asked")
         rows = rng.permutation(rows) if config.take == "random" else rows
-        taken.append(rows[: config.per_class])
+        taken.append(rows[: config.rows(c)])
     return np.sort(np.concatenate(taken))
 
 

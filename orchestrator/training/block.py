@@ -136,7 +136,7 @@ class Block:
         results: dict[int, Tensor] = {}
         for lane in self.lanes:
             for c, k in enumerate(lane.ids):
-                rows = self.world.data.test[int(k)]
+                rows = self.world.data.test_of(int(k))
                 loss, hit = per_sample(self.world, lane.engine.net, lane.work.w[c], lane.buffers[c], rows)
                 results[int(k)] = per_client(loss, hit, np.array([len(rows)]))[0]
         table = torch.stack([results[k] for k in sorted(results)])

@@ -33,16 +33,18 @@ class Lane:
     ) -> None:
         self.world, self.engine, self.rule, self.t = world, engine, spec.rule, spec.t
         rule, states = spec.rule, spec.states
-        sizes = world.data.train.sizes[ids]
+        sizes = world.data.holdings.sizes[ids]
         planned = np.array([world.local.planned(int(n)) for n in sizes])
         order = np.argsort(-planned, kind="stable")
         self.ids, self.planned = ids[order], planned[order]
         self.trains = np.array([world.local.steps_per_epoch(int(n)) > 0 for n in sizes[order]])
         self.done = np.zeros(len(ids), np.int64)
         self.streams = [
-            Batches(world.data.train[k], world.local, world.seed, self.t, int(k), spec.session) for k in self.ids
+            Batches(world.data.holdings[k], world.local, world.seed, self.t, int(k), spec.session) for k in self.ids
         ]
         device = torch.device(world.device)
+        flipped = torch.from_numpy(np.isin(self.ids, world.mislabelled)).to(device)
+        self.flipped = flipped[:, None] if flipped.any() else None
         fresh = self._fresh_state(received)
         state = _stack([states.get(int(k), fresh) for k in self.ids], device)
         kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
@@ -101,6 +103,8 @@ class Lane:
         local, work = self.world.local, self.work.first(active)
         width = int(sizes[:active].max())
         x, y = self.world.batch(rows[:active, :width])
+        if self.flipped is not None:
+            y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
         g = self.gradient[:active]
         losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes[:active]).to(y.device), g)
         if local.clip is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -29,6 +29,8 @@ class World:
     buffers: BufferPolicy
     seed: int
     threads: int
+    mislabelled: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Ids of the clients that train on flipped labels."""
     device: str = "cpu"
 
     def net(self) -> Net:

@@ -1,0 +1,68 @@
+"""Ditto — Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization" (ICML 2021).
+
+Algorithm 1, with FedAvg (or any aggregator) for the global problem. In each round every client of the cohort
+    trains its copy of w^t on F_k and sends the update;
+    takes ``personal_steps`` steps  v_k ← v_k − η (∇F_k(v_k) + λ (v_k − w^t)),
+and the server aggregates. λ = 0 is training alone. v_k stays with the client, starts at the first model that it
+receives, and is what the client is judged by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from algorithms.algorithm import Clients
+from algorithms.fedavg import FedAvg
+from algorithms.flat import ParamSpec
+from algorithms.local import LocalRule, Tensors, Work
+from algorithms.local_only import OwnModel
+from algorithms.part import option
+
+
+class GlobalCopy(LocalRule):
+    """Plain training of the global model, by a client that has a model of its own."""
+
+    def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
+        return {"model": received["w"]}
+
+
+@dataclass(frozen=True)
+class Anchored(OwnModel):
+    """The personal problem: the client's own model, held near the global one."""
+
+    strength: float = 0.0
+
+    def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        return gradient.add_(work.w - work.received["w"], alpha=self.strength)
+
+
+class Ditto(FedAvg):
+    """Federated averaging beside personal models that are held near its model."""
+
+    class Options(FedAvg.Options):
+        """A global model by FedAvg, and personal models with the penalty λ/2 ‖v_k − w‖²."""
+
+        name: str = "ditto"
+        strength: float = option(1.0, "how strongly personal models are held to the global one", "λ", ge=0)
+        personal_steps: int | None = option(None, "steps of the personal problem; unset: the config's local work", ge=1)
+
+    options: Options
+
+    def rule(self) -> LocalRule:
+        return GlobalCopy()
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        cohort = self.draw(t)
+        with clients.train(cohort, self.rule(), self.broadcast()) as training:
+            report = self.setting.parts.round_end.run(training)
+            updates = training.collect(self.weights(cohort))
+        with clients.train(cohort, self.personal_rule(), received={}, known=self.broadcast()) as training:
+            training.advance(self.options.personal_steps)
+            training.collect()
+        self.apply(updates)
+        return report
+
+    def personal_rule(self) -> LocalRule:
+        return Anchored(self.options.strength)

@@ -1,0 +1,188 @@
+"""FedAA — "FedAA: A Reinforcement Learning Perspective on Adaptive Aggregation for Fair and Robust Federated Learning".
+
+Algorithm 2 with the loop cut after line 7, so that a round ends with an aggregated model. Round t does, by the paper's
+lines (its t is ours minus 1):
+    8–10   every client of the cohort trains from w_g(t−1)
+    11     s(t), w_top(t) ← ClientSelection (Algorithm 1): the top M % nearest models, and their sums of distances
+    12–14  the agent stores (s, a, r, s(t)) and updates
+    4      a(t) = π(s(t)) + noise, on the simplex
+    5      w_g(t) ← Σ_i a_i(t) w_top,i(t)
+    6      r(t) ← accuracy of w_g(t) on the server's held-out rows
+Before the first round all models are equal: s(0) = 1 after division by the largest entry, w_g(0) the initial model.
+
+The paper's state says nothing of how good the model already is, while its reward is the absolute accuracy; both can be
+changed (``accuracy_in_state``, ``reward: change``). ``agent`` may be any weigher: uniform weights on the same clients
+show what the selection alone is worth.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from algorithms.algorithm import Clients, Cohort, Composition, Influence, Updates
+from algorithms.draws import generator
+from algorithms.fedavg import FedAvg
+from algorithms.part import chosen_from, option
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.selection import Selected, columns, layers, nearest
+from algorithms.parts.weighers import Situation, UniformWeights, Weigher
+
+_COMMON = {"cohort": 1.0, "local.epochs": 20, "local.batch_size": 64, "local.lr": 0.1, "data.heldout.per_class": 100}
+
+
+class FedAA(FedAvg):
+    """Adaptive aggregation: the nearest clients, weighed by an agent that is rewarded with held-out accuracy."""
+
+    class Options(FedAvg.Options):
+        """The M % nearest clients, weighed by an agent (presets: the paper's text, the published code)."""
+
+        name: str = "fedaa"
+        preset: Literal["paper", "authors"] = option("paper", "settings of the text, or of the published code")
+        select: float = option(0.3, "part of the participants that is aggregated", "M", gt=0, le=1)
+        candidates: float = option(
+            1.0, "part of the trained clients that enters the selection (published code)", "C",
+            gt=0, le=1,
+        )  # fmt: skip
+        layers: str = option("all", "layers compared: all, last_hidden, or a regular expression over tensor names")
+        accuracy_in_state: bool = option(False, "append the last held-out accuracy to the agent's state")
+        reward: Literal["accuracy", "change"] = option("accuracy", "held-out accuracy, or its change", "r")
+        per_class: bool = option(False, "record held-out accuracy per class (the paper's Figure 4)")
+        agent: Annotated[SerializeAsAny[Weigher], chosen_from(Weigher)] = option(
+            UniformWeights(), "who weighs the selected clients; the presets choose ddpg"
+        )
+
+        presets: ClassVar[dict[str, dict[str, Any]]] = {
+            "paper": {**_COMMON, "algorithm.agent": {"name": "ddpg", "preset": "paper"}},
+            "authors": {
+                **_COMMON,
+                "algorithm.agent": {"name": "ddpg", "preset": "authors"},
+                "local.drop_last": True,
+                "local.clip": 60.0,
+                "buffers": "exclude",
+            },
+        }
+
+        def refuses(self, parts: Composition) -> str | None:
+            if not isinstance(parts.aggregator, Mean):
+                return "fedaa's agent chooses the weights; leave aggregator at mean"
+            if not parts.sampler.distinct:
+                return f"fedaa needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+            return None
+
+        def slots(self, cohort: int) -> int:
+            """K, the number of clients that get a weight."""
+            return max(1, round(self.select * self.participants(cohort)))
+
+        def participants(self, cohort: int) -> int:
+            """How many trained clients enter the selection."""
+            return max(1, round(self.candidates * cohort))
+
+    options: Options
+
+    def start(self) -> None:
+        super().start()
+        if not self.setting.heldout:
+            raise ValueError("fedaa's reward needs rows held out at the server; set data.heldout.per_class")
+        self.slots = self.options.slots(self.setting.parts.cohort)
+        self.pieces = layers(self.setting.spec, self.options.layers)
+        observation = self.slots + self.options.accuracy_in_state
+        self.agent = self.options.agent.start(self.slots, observation, self.setting.seed)
+        self.accuracy = self.reward = 0.0
+
+    def weights(self, cohort: Cohort) -> None:
+        """Always rows: the weights are chosen after looking at them."""
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        if t == 1:
+            self._begin(clients)
+        cohort = self.draw(t)
+        with clients.train(cohort, self.rule(), self.broadcast()) as training:
+            report = self.setting.parts.round_end.run(training)
+            updates = training.collect()
+        selected = self.selection(t, updates)
+        state = self.observation(selected)
+        report |= self.agent.observe(self.reward, state)
+        action = self.agent.act(self.situation(t, updates, selected, state, clients))
+        self.chosen = Influence.of(updates.clients, selected.rows, action[: len(selected.rows)])
+        self.apply(updates)
+        return report | self._rate(clients) | _describe(state[: self.slots])
+
+    def aggregate(self, updates: Updates, name: str) -> Tensor:
+        """Line 5: Σ_i a_i (w_top,i − w_g), which added to w_g is Σ_i a_i w_top,i."""
+        self.influence = self.chosen
+        return self.chosen.combine(updates.rows(name))
+
+    def selection(self, t: int, updates: Updates) -> Selected:
+        """Line 11: Algorithm 1 among the participants."""
+        rows = updates.rows("delta")
+        some = np.arange(len(rows))
+        if self.options.candidates < 1:
+            rng = generator(self.setting.seed, "candidates", t)
+            some = np.sort(rng.choice(some, min(len(rows), self.options.participants(len(rows))), replace=False))
+        found = nearest(columns(rows[some] if len(some) < len(rows) else rows, self.pieces), self.slots)
+        usable = np.isfinite(found.sums)
+        return Selected(some[found.rows[usable]], found.sums[usable])
+
+    def observation(self, selected: Selected) -> np.ndarray:
+        """s(t) [K], or [K + 1] with the accuracy: distances over the largest; slots left empty count as farthest."""
+        state = np.ones(self.slots)
+        state[: len(selected.sums)] = relative(selected.sums)
+        extra = [self.accuracy] if self.options.accuracy_in_state else []
+        return np.append(state, extra).astype(np.float32)
+
+    def situation(self, t: int, updates: Updates, selected: Selected, state: np.ndarray, clients: Clients) -> Situation:
+        """What the weights may depend on."""
+
+        def accuracy(weights: np.ndarray) -> float:
+            p = Influence.of(updates.clients, selected.rows, weights)
+            buffers = p.combine(updates.rows("buffers")) if "buffers" in updates.vectors else self.buffers
+            return _accuracy(clients.heldout(self.w + p.combine(updates.rows("delta")), buffers))
+
+        samples = updates.samples[selected.rows]
+        return Situation(self.setting.seed, t, state, relative(selected.sums), samples, accuracy)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "agent": self.agent.state(), "last": [self.accuracy, self.reward]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.agent.restore(state["agent"])
+        self.accuracy, self.reward = state["last"]
+
+    def _begin(self, clients: Clients) -> None:
+        """Lines 1–7 for the initial model, which any action leaves as it is."""
+        every = np.full(self.slots, 1.0)
+        self._rate(clients)
+        state = self.observation(Selected(np.arange(self.slots), every))
+        self.agent.act(Situation(self.setting.seed, 0, state, every, every, lambda weights: self.accuracy))
+
+    def _rate(self, clients: Clients) -> dict[str, float]:
+        """Line 6: the reward of the present model."""
+        table = clients.heldout(self.w, self.buffers)
+        before, self.accuracy = self.accuracy, _accuracy(table)
+        self.reward = self.accuracy - before if self.options.reward == "change" else self.accuracy
+        report = {"reward": self.reward}
+        if self.options.per_class:
+            report |= {f"heldout_class_{c}": float(hit / n) for c, (hit, n) in enumerate(table.tolist()) if n}
+        return report
+
+
+def relative(sums: np.ndarray) -> np.ndarray:
+    """Sums of distances over the largest; all 1 where all models are equal."""
+    top = sums.max(initial=0.0)
+    return sums / top if top > 0 else np.ones(len(sums))
+
+
+def _accuracy(table: Any) -> float:
+    """Top-1 accuracy from correct answers and rows of each class [classes, 2]."""
+    hits, rows = table.sum(0).tolist()
+    return float(hits / rows)
+
+
+def _describe(distances: np.ndarray) -> dict[str, float]:
+    """How much the state tells the slots apart."""
+    return {"state_spread": float(distances.max() - distances.min())}

@@ -1,0 +1,255 @@
+"""Robust aggregators: one update out of a cohort of which some clients may send anything at all.
+
+Each says how many of m clients may be malicious. Rows that are not finite are set aside first, and counted among them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.part import option
+from algorithms.parts.aggregators import Aggregator, Combined, Rows
+from algorithms.parts.distances import norms, pairwise
+
+
+class Robust(Aggregator):
+    """Looks at the rows; ``weigh`` or ``pick`` does the work on the finite ones."""
+
+    def weights(self, samples: np.ndarray, counts: np.ndarray) -> None:
+        return None
+
+    def combine(self, rows: Rows) -> Combined:
+        finite = rows.updates.isfinite().all(1)
+        if not finite.any():
+            return Combined(torch.zeros_like(rows.updates[0]), torch.zeros(len(finite), dtype=torch.float64))
+        kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
+        combined = self.judge(kept, int((~finite).sum()))
+        if combined.weights is None or finite.all():
+            return combined
+        weights = torch.zeros(len(finite), dtype=torch.float64)
+        weights[finite] = combined.weights
+        return Combined(combined.vector, weights)
+
+    @abstractmethod
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        """The aggregate of finite rows, after ``set_aside`` others."""
+
+
+class Counting(Robust):
+    """Knows how many malicious clients to reckon with."""
+
+    byzantine: float = option(
+        0.2, "part of the cohort that may be malicious (rounded to whole clients f)", "f/m", ge=0, lt=1
+    )
+
+    def tolerated(self, cohort: int) -> int:
+        """f, the number of malicious clients in a cohort of m."""
+        return round(self.byzantine * cohort)
+
+    def least(self, f: int) -> int:
+        """The smallest cohort for which f malicious clients are no danger."""
+        return 2 * f + 1
+
+    def refuses(self, cohort: int) -> str | None:
+        f = self.tolerated(cohort)
+        if cohort >= self.least(f):
+            return None
+        return (
+            f"aggregator {self.name} with byzantine {self.byzantine} reckons with {f} malicious clients of {cohort}, "
+            f"for which it needs a cohort of at least {self.least(f)}"
+        )
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        f = max(0, self.tolerated(len(rows.updates) + set_aside) - set_aside)
+        while len(rows.updates) < self.least(f):  # only after dropped clients
+            f -= 1
+        return self.against(rows, f)
+
+    @abstractmethod
+    def against(self, rows: Rows, f: int) -> Combined:
+        """The aggregate of finite rows, of which up to ``f`` are malicious."""
+
+
+def average(rows: Tensor, weights: Tensor) -> Combined:
+    """Σ_k p_k x_k, for weights [m] of any sum; a row of weight 0 does not count."""
+    used = weights != 0
+    return Combined(weights[used].to(rows) @ rows[used], weights)
+
+
+def chosen(rows: Tensor, ids: Tensor) -> Combined:
+    """The mean of the rows ``ids``."""
+    weights = torch.zeros(len(rows), dtype=torch.float64)
+    weights[ids] = 1 / len(ids)
+    return average(rows, weights)
+
+
+class Median(Robust):
+    """Coordinate-wise median (Yin et al. 2018); tolerates fewer than half."""
+
+    name: str = "median"
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        return Combined(_median(rows.updates), None)
+
+
+class TrimmedMean(Counting):
+    """Coordinate-wise mean without the f smallest and f largest values (Yin et al. 2018)."""
+
+    name: str = "trimmed_mean"
+
+    def against(self, rows: Rows, f: int) -> Combined:
+        x = rows.updates.sort(0).values
+        return Combined(x[f : len(x) - f].mean(0), None)
+
+
+class Krum(Counting):
+    """The update with the least sum of squared distances to its m − f − 2 nearest (Blanchard et al. 2017)."""
+
+    name: str = "krum"
+
+    def least(self, f: int) -> int:
+        return 2 * f + 3
+
+    def against(self, rows: Rows, f: int) -> Combined:
+        return chosen(rows.updates, krum_scores(pairwise(rows.updates), f).argsort(stable=True)[:1])
+
+
+class MultiKrum(Krum):
+    """The mean of the m − f updates with the best Krum scores (Blanchard et al. 2017)."""
+
+    name: str = "multi_krum"
+    keep: int | None = option(None, "updates averaged; unset: m − f", "k", ge=1)
+
+    def against(self, rows: Rows, f: int) -> Combined:
+        keep = min(self.keep or len(rows.updates) - f, len(rows.updates))
+        return chosen(rows.updates, krum_scores(pairwise(rows.updates), f).argsort(stable=True)[:keep])
+
+
+class Bulyan(Counting):
+    """m − 2f updates picked one by one by Krum, then a coordinate-wise mean of the m − 4f values nearest the median.
+
+    El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
+    """
+
+    name: str = "bulyan"
+
+    def least(self, f: int) -> int:
+        return 4 * f + 3
+
+    def against(self, rows: Rows, f: int) -> Combined:
+        table = pairwise(rows.updates)
+        left = list(range(len(table)))
+        picked: list[int] = []
+        while len(picked) < len(table) - 2 * f:
+            scores = krum_scores(table[left][:, left], f)
+            picked.append(left.pop(int(scores.argmin())))
+        x = rows.updates[sorted(picked)]
+        order = (x - _median(x)).abs().argsort(dim=0, stable=True)[: len(x) - 2 * f]
+        return Combined(x.gather(0, order).mean(0), None)
+
+
+def krum_scores(table: Tensor, f: int) -> Tensor:
+    """Sum of squared distances to the m − f − 2 nearest others (at least one) for each row of ``table`` [m, m]."""
+    near = max(1, len(table) - f - 2)
+    return table.square().sort(1).values[:, 1 : near + 1].sum(1)
+
+
+class GeometricMedian(Robust):
+    """The point with the least sum of distances, by smoothed Weiszfeld steps (RFA, Pillutla et al. 2022)."""
+
+    name: str = "geometric_median"
+    iterations: int = option(50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1)
+    smoothing: float = option(1e-6, "least distance in the weights 1/max(ν, ‖x_k − z‖)", "ν", gt=0)
+    tolerance: float = option(1e-7, "stop when no weight changes by more than this part of it", ge=0)
+    by_samples: bool = option(False, "weigh the clients by n_k instead of equally")
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        x = rows.updates
+        alpha = torch.from_numpy(np.asarray(rows.samples, np.float64)) if self.by_samples else torch.ones(len(x))
+        alpha = alpha.double() / alpha.sum()
+        point, weights = _median(x), alpha  # from the mean, one huge row would take many steps to leave
+        for _ in range(self.iterations):
+            near = alpha / norms(x, point).clamp_min(self.smoothing)
+            previous, weights = weights, near / near.sum()
+            point = average(x, weights).vector
+            if ((weights - previous).abs() <= self.tolerance * previous).all():
+                break
+        return average(x, weights)
+
+
+class Faba(Counting):
+    """Drop, f times, the update farthest from the mean of those left; then the mean (FABA, Xia et al. 2019)."""
+
+    name: str = "faba"
+
+    def against(self, rows: Rows, f: int) -> Combined:
+        x = rows.updates
+        left = torch.ones(len(x), dtype=torch.bool)
+        for _ in range(f):
+            ids = left.nonzero()[:, 0]
+            left[ids[norms(x[left], x[left].mean(0)).argmax()]] = False
+        return chosen(x, left.nonzero()[:, 0])
+
+
+class FLTrust(Robust):
+    """Updates scaled to the norm of the server's own one and weighted by max(0, cos) to it (Cao et al. 2021).
+
+    The server's update g_0 is the same local work done on its held-out rows (``data.heldout``). With no update
+    pointing its way the model stays where it is.
+    """
+
+    name: str = "fltrust"
+    needs_reference: ClassVar[bool] = True
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        if rows.reference is None:
+            raise TypeError("fltrust needs the server's own update")
+        x, root = rows.updates, rows.reference
+        length, own = norms(x).clamp_min(1e-30), norms(root[None])[0].clamp_min(1e-30)
+        cosine = (x.double() @ root.double()) / (length * own)
+        trust = cosine.clamp_min(0.0)
+        return average(x, trust / trust.sum().clamp_min(1e-30) * own / length)
+
+
+class NormClipping(Robust):
+    """The mean of the updates, each shortened to at most ``radius`` (Sun et al. 2019)."""
+
+    name: str = "norm_clipping"
+    radius: float | None = option(None, "longest update; unset: the median length in the cohort", "τ", gt=0)
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        length = norms(rows.updates)
+        radius = float(length.median()) if self.radius is None else self.radius
+        return average(rows.updates, (radius / length.clamp_min(1e-30)).clamp_max(1.0) / len(length))
+
+
+class CenteredClipping(Robust):
+    """v ← v + mean_k (x_k − v) min(1, τ/‖x_k − v‖), from the last round's v (Karimireddy et al. 2021, Eq. 4)."""
+
+    name: str = "centered_clipping"
+    radius: float = option(10.0, "clipping radius", "τ", gt=0)
+    iterations: int = option(1, "clipping steps a round", "l", ge=1)
+    start: str = option(
+        "previous", "previous: from the last aggregate (the paper); zero: from no change", pattern="^(previous|zero)$"
+    )
+
+    def judge(self, rows: Rows, set_aside: int) -> Combined:
+        x = rows.updates
+        v = rows.memory.get("centre", torch.zeros_like(x[0])) if self.start == "previous" else torch.zeros_like(x[0])
+        for _ in range(self.iterations):
+            scale = (self.radius / norms(x, v).clamp_min(1e-30)).clamp_max(1.0) / len(x)
+            v = v * (1 - float(scale.sum())) + average(x, scale).vector
+        rows.memory["centre"] = v
+        return Combined(v, None)
+
+
+def _median(x: Tensor) -> Tensor:
+    """Coordinate-wise median [d] (the mean of the two middle values for even m)."""
+    values = x.sort(0).values
+    m = len(x)
+    return values[(m - 1) // 2] / 2 + values[m // 2] / 2

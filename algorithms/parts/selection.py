@@ -1,0 +1,64 @@
+"""FedAA's client selection (Algorithm 1): the clients whose models lie nearest to all the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.flat import ParamSpec
+from algorithms.parts.distances import pairwise
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The K selected rows, nearest first."""
+
+    rows: np.ndarray
+    """Row numbers [K]."""
+    sums: np.ndarray
+    """Their sums of distances to all participants [K], ascending."""
+
+
+def row_sums(rows: Tensor) -> Tensor:
+    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); infinite for a row that is not finite."""
+    table = pairwise(rows)
+    finite = rows.isfinite().all(1)
+    sums = torch.where(finite[None, :], table, 0.0).sum(1)
+    return torch.where(finite, sums, torch.inf)
+
+
+def nearest(rows: Tensor, keep: int) -> Selected:
+    """The ``keep`` rows with the least sums, ties to the lower row number; rows that are not finite come last."""
+    sums = row_sums(rows)
+    order = sums.argsort(stable=True)[:keep]
+    return Selected(order.numpy(), sums[order].numpy())
+
+
+def layers(spec: ParamSpec, which: str) -> tuple[slice, ...]:
+    """Slices of the layers that the distances look at.
+
+    ``all``; ``last_hidden``: weights and biases of the last linear or convolutional layer before the output layer (the
+    output layer itself in a model of one layer); else a regular expression over tensor names. Raises ValueError if
+    nothing matches.
+    """
+    if which == "all":
+        return (slice(0, spec.size),)
+    if which == "last_hidden":
+        mixing = list(dict.fromkeys(e.layer for e in spec.entries if len(e.shape) > 1))
+        hidden = mixing[-2] if len(mixing) > 1 else spec.layers[-1]
+        return spec.select(f"^{re.escape(hidden)}\\.[^.]+$")
+    try:
+        return spec.select(which)
+    except KeyError as error:
+        raise ValueError(f"layers: {error.args[0]}") from error
+
+
+def columns(rows: Tensor, pieces: tuple[slice, ...]) -> Tensor:
+    """The chosen columns of ``rows`` [m, d]; a view where they are one slice."""
+    if len(pieces) == 1:
+        return rows[:, pieces[0]]
+    return torch.cat([rows[:, s] for s in pieces], 1)

@@ -1,0 +1,43 @@
+"""Training at the server alone, on its held-out rows: what FedAA's server could do without any client.
+
+The same local work per round as a client, from the server's own model; nothing is transmitted but the model that the
+clients are judged with.
+"""
+
+from __future__ import annotations
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, own_step
+from algorithms.local import LocalRule
+
+
+class AtTheServer(LocalRule):
+    """Plain local training whose result stays where it is."""
+
+    transmitted = False
+
+
+class ServerOnly(Algorithm):
+    """No clients; judged by the server's model."""
+
+    class Options(AlgorithmOptions):
+        """The server trains alone on its held-out rows."""
+
+        name: str = "server_only"
+        defaults = {"data.heldout.per_class": 100}
+
+        def refuses(self, parts: Composition) -> str | None:
+            return own_step(self.name, parts)
+
+    def start(self) -> None:
+        if not self.setting.heldout:
+            raise ValueError("server_only trains on rows held out at the server; set data.heldout.per_class")
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        known = {"w": self.w, "buffers": self.buffers}
+        with clients.train(Cohort.of([self.setting.server]), AtTheServer(), received={}, known=known) as training:
+            report = self.setting.parts.round_end.run(training)
+            updates = training.collect()
+        self.w = self.w + updates.rows("delta")[0]
+        if "buffers" in updates.vectors:
+            self.buffers = updates.rows("buffers")[0]
+        return report

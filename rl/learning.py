@@ -1,0 +1,84 @@
+"""What both kinds of agent do with an RLlib learner: build it, read its state, load a policy learned before."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner import Learner
+from safetensors.torch import load_file, save_file
+
+from rl.randomness import isolated
+
+POLICY_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
+
+
+def build_learner(config: AlgorithmConfig, observation: gym.Space, action: gym.Space, seed: int) -> Learner:
+    """A learner that no Algorithm owns, with its weights drawn from ``seed``."""
+    with isolated(seed):
+        return config.build_learner(spaces={DEFAULT_MODULE_ID: (observation, action)})
+
+
+def learner_state(learner: Learner) -> dict[str, Any]:
+    """Weights, optimisers and counters as nested dicts of arrays and JSON values."""
+    state = learner.get_state(not_components=[COMPONENT_METRICS_LOGGER])
+    state.pop("should_module_be_updated", None)
+    plain: dict[str, Any] = _plain(state)
+    return plain
+
+
+def recorded(results: Mapping[str, Any]) -> dict[str, float]:
+    """The losses in what ``Learner.update`` returns, for a round's record."""
+    own = results[DEFAULT_MODULE_ID]
+    losses = {f"agent_{name}": float(own[name].peek()) for name in ("critic_loss", "policy_loss") if name in own}
+    return {name: value for name, value in losses.items() if math.isfinite(value)}
+
+
+def module_weights(learner: Learner) -> dict[str, np.ndarray]:
+    """All tensors of the policy's module, targets included."""
+    weights: dict[str, np.ndarray] = learner.module[DEFAULT_MODULE_ID].get_state()
+    return weights
+
+
+def save_policy(folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+    """Write a module's weights and ``facts`` about them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {k: torch.as_tensor(np.ascontiguousarray(v)).clone() for k, v in weights.items()}
+    save_file(tensors, folder / POLICY_FILE)
+    (folder / FACTS_FILE).write_text(json.dumps(dict(facts), indent=2))
+
+
+def load_policy(learner: Learner, folder: Path) -> None:
+    """Replace the module's weights by those in ``folder``; raises ValueError if they are another agent's."""
+    try:
+        weights = load_file(folder / POLICY_FILE)
+    except Exception as error:
+        raise ValueError(f"algorithm.agent.policy: there is no policy in {folder}: {error}") from error
+    own = module_weights(learner)
+    shapes = {k: tuple(v.shape) for k, v in own.items()}
+    given = {k: tuple(v.shape) for k, v in weights.items()}
+    if shapes != given:
+        differing = sorted(k for k in {*shapes, *given} if shapes.get(k) != given.get(k))
+        raise ValueError(
+            f"algorithm.agent.policy: {folder} holds the policy of another agent or number of clients: "
+            f"{differing[0]} is {given.get(differing[0], 'absent')}, wanted {shapes.get(differing[0], 'absent')}"
+        )
+    learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().numpy()
+    return np.asarray(value) if isinstance(value, np.generic) else value

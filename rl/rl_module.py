@@ -1,0 +1,117 @@
+"""The RLModule of DDPG and TD3: actor, one or two critics, their targets, and exploration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.utils import make_target_network
+from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import Tensor, nn
+
+from rl.networks import Actor, Critic, on_simplex
+
+Batch = dict[str, Any]
+
+
+class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
+    """Deterministic policy with exploration noise.
+
+    ``model_config`` holds: hidden, head, bound, join, twin_q, noise (hidden | logit | action | none), sigma, sigma_end,
+    sigma_steps, warmup, seed. The noise comes from a generator of the module's own, never from the global one. The
+    generator is not a buffer: weights that are synchronised from the learner must not rewind it.
+    """
+
+    def setup(self) -> None:
+        c = self.model_config
+        n, k = self.observation_space.shape[0], self.action_space.shape[0]
+        self.actor = Actor(n, k, c["hidden"], c["head"], c["bound"])
+        self.critics = nn.ModuleList(Critic(n, k, c["hidden"], c["join"]) for _ in range(1 + c["twin_q"]))
+        self.make_target_networks()  # here too, or a module restored from a checkpoint would lack them
+        self.explored = 0
+        self.draws = torch.Generator().manual_seed(int(c["seed"]))
+
+    def make_target_networks(self) -> None:
+        self.target_actor = make_target_network(self.actor)
+        self.target_critics = make_target_network(self.critics)
+
+    def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
+        return [(self.actor, self.target_actor), (self.critics, self.target_critics)]
+
+    def get_non_inference_attributes(self) -> list[str]:
+        return ["critics", "target_actor", "target_critics"]
+
+    def sigma(self, step: int) -> float:
+        """Standard deviation of the exploration noise at environment step ``step``."""
+        c = self.model_config
+        part = min(1.0, step / c["sigma_steps"]) if c["sigma_steps"] else 1.0
+        end = c["sigma"] if c["sigma_end"] is None else c["sigma_end"]
+        return float(c["sigma"] + part * (end - c["sigma"]))
+
+    def noise(self, like: Tensor, sigma: float) -> Tensor:
+        """N(0, σ²) in the shape of ``like``."""
+        drawn = torch.randn(like.shape, generator=self.draws, dtype=like.dtype)
+        return sigma * drawn.to(like.device)
+
+    def noisy_action(self, actor: Actor, state: Tensor, sigma: float) -> Tensor:
+        """The actor's action with noise of the configured kind."""
+        kind = self.model_config["noise"]
+        if kind == "hidden":
+            width = actor.out.in_features
+            return actor.action(actor.outputs(state, self.noise(state.new_empty(len(state), width), sigma)))
+        outputs = actor.outputs(state)
+        if kind == "logit":
+            return actor.action(outputs + self.noise(outputs, sigma))
+        action = actor.action(outputs)
+        if kind == "none":
+            return action
+        action = action + self.noise(action, sigma)
+        return action.clamp(-1, 1) if actor.head == "tanh" else on_simplex(action)
+
+    def random_action(self, like: Tensor) -> Tensor:
+        """Uniform in the space of actions, in the shape of ``like``."""
+        u = torch.rand(like.shape, generator=self.draws, dtype=like.dtype).to(like.device)
+        if self.actor.head == "tanh":
+            return 2 * u - 1
+        gaps = -u.clamp_min(1e-12).log()  # exponential draws, normalised, are uniform on the simplex
+        return gaps / gaps.sum(-1, keepdim=True)
+
+    def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
+        return {Columns.ACTIONS: self.actor(batch[Columns.OBS])}
+
+    def _forward_exploration(self, batch: Batch, t: int | None = None, **kwargs: Any) -> Batch:
+        state = batch[Columns.OBS]
+        step = self.explored if t is None else t
+        self.explored = step + 1
+        with torch.no_grad():
+            action = self.noisy_action(self.actor, state, self.sigma(step))
+            if step < self.model_config["warmup"]:
+                action = self.random_action(action)
+        return {Columns.ACTIONS: action}
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Nothing: the learner's two phases ask actor and critics themselves."""
+        return {}
+
+    def forward_target(self, batch: Batch) -> Batch:
+        """Q'(s, π'(s)) without noise, the smaller of two critics."""
+        state = batch[Columns.OBS]
+        return {"q": self.target_value(state, self.target_actor(state))}
+
+    def target_value(self, state: Tensor, action: Tensor) -> Tensor:
+        """min over the target critics [B]."""
+        return torch.stack([q(state, action) for q in self.target_critics]).amin(0)
+
+    def compute_q_values(self, batch: Batch) -> Batch:
+        return {"q": self.critics[0](batch[Columns.OBS], batch[Columns.ACTIONS])}
+
+    def get_exploration_state(self) -> dict[str, Any]:
+        """The generator and the number of actions taken."""
+        return {"draws": self.draws.get_state(), "explored": self.explored}
+
+    def set_exploration_state(self, state: dict[str, Any]) -> None:
+        """The inverse of :meth:`get_exploration_state`."""
+        self.draws.set_state(torch.as_tensor(state["draws"], dtype=torch.uint8))
+        self.explored = int(state["explored"])

@@ -1,0 +1,156 @@
+"""FedAA's round on quadratic clients, where every model and reward is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Composition, Setting
+from algorithms.flat import ParamSpec
+from algorithms.part import variants
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.optimizers import Sgd
+from algorithms.parts.round_ends import Fixed
+from algorithms.parts.samplers import Uniform
+from algorithms.parts.server_optimizers import ServerSgd
+from algorithms.parts.weighers import Rule, Situation, falling
+from tests.algorithms.quadratics import Quadratics
+
+
+def fedaa(world, cohort=None, **options):
+    cohort = cohort or world.n
+    parts = Composition(world.n, cohort, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), world.steps, world.lr, 32)
+    setting = Setting(0, np.arange(1, world.n + 1), ParamSpec.of({"w": torch.zeros(world.d)}), parts, 1000)
+    chosen = variants(AlgorithmOptions)["fedaa"](**options)
+    return Algorithm.registry["fedaa"](chosen, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0))
+
+
+def local_models(world, w):
+    """Every client's model after its local steps, in plain torch."""
+    out = []
+    for k in range(world.n):
+        v = w.clone()
+        for _ in range(world.steps):
+            v = v - world.lr * world.curvature[k] @ (v - world.centre[k])
+        out.append(v)
+    return torch.stack(out)
+
+
+class Recorder:
+    """An agent that weighs by rank and writes down all that it is told."""
+
+    def __init__(self):
+        self.acted, self.observed = [], []
+
+    def act(self, situation):
+        self.acted.append(situation)
+        self.tried = [situation.accuracy(one) for one in np.eye(len(situation.samples))] if situation.round else []
+        p = np.arange(len(situation.samples), 0, -1.0)
+        return p / p.sum()
+
+    def observe(self, reward, state):
+        self.observed.append((reward, state))
+        return {"told": reward}
+
+    def state(self):
+        return {}
+
+    def restore(self, state):
+        pass
+
+
+@pytest.mark.parametrize("reward", ["accuracy", "change"])
+def test_two_rounds_by_hand(reward):
+    world = Quadratics(clients=7)
+    alg = fedaa(world, select=0.6, reward=reward, accuracy_in_state=True)
+    alg.agent = Recorder()
+    assert alg.slots == 4
+    accuracy = [1 / (1 + float(world.losses(alg.w).mean()))]
+    w, sent = alg.w, [(1.0, 1.0, 1.0, 1.0, accuracy[0])]
+    for t in (1, 2):
+        report = alg.round(t, world)
+        models = local_models(world, w)
+        sums = torch.stack([torch.linalg.vector_norm(models - m, dim=1).sum() for m in models])
+        near = sums.argsort()[:4]
+        state = (sums[near] / sums[near].max()).tolist()
+        sent.append((*state, accuracy[-1]))
+        given = accuracy[-1] - (accuracy[-2] if t > 1 else 0.0) if reward == "change" else accuracy[-1]
+        assert alg.agent.observed[t - 1][0] == pytest.approx(given)
+        np.testing.assert_allclose(alg.agent.observed[t - 1][1], sent[-1], rtol=1e-6)
+        w = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64) @ models[near]
+        torch.testing.assert_close(alg.w, w)
+        accuracy.append(1 / (1 + float(world.losses(w).mean())))
+        assert report["reward"] == pytest.approx(accuracy[-1] - accuracy[-2] if reward == "change" else accuracy[-1])
+        assert dict(zip(alg.influence.clients, alg.influence.weights, strict=True))[int(near[0])] == pytest.approx(0.4)
+    tried = alg.agent.tried
+    for situation, state in zip(alg.agent.acted, sent, strict=True):
+        np.testing.assert_allclose(situation.state, state, rtol=1e-6)
+    before = models[near]
+    for slot in range(4):
+        alone = 1 / (1 + float(world.losses(before[slot]).mean()))
+        assert tried[slot] == pytest.approx(alone)
+
+
+def test_full_selection_with_uniform_weights_is_fedavg():
+    world = Quadratics()
+    alg = fedaa(world, select=1.0, agent={"name": "uniform"})
+    for t in (1, 2, 3):
+        before = alg.w
+        alg.round(t, world)
+        torch.testing.assert_close(alg.w, local_models(world, before).mean(0))
+
+
+def test_candidates_limit_the_selection():
+    world = Quadratics(clients=10)
+    alg = fedaa(world, candidates=0.5, select=0.4, agent={"name": "uniform"})
+    assert alg.slots == 2
+    seen = set()
+    for t in range(1, 12):
+        alg.round(t, world)
+        used = alg.influence.clients[alg.influence.weights > 0]
+        assert len(used) == 2
+        seen |= set(used.tolist())
+    assert len(seen) > 4
+
+
+def situation(**given):
+    base = {
+        "seed": 0,
+        "round": 1,
+        "state": np.ones(4),
+        "distances": np.array([0.25, 0.5, 0.75, 1.0]),
+        "samples": np.array([1, 2, 3, 4]),
+        "accuracy": lambda p: 0.0,
+    }
+    return Situation(**{**base, **given})
+
+
+def weigh(name, s, **options):
+    return variants(Rule)[name](**options).weigh(s)
+
+
+def test_rules():
+    s = situation()
+    assert weigh("uniform", s).tolist() == [0.25] * 4
+    assert weigh("samples", s).tolist() == [0.1, 0.2, 0.3, 0.4]
+    e = np.exp([-1.0, -2.0, -3.0, -4.0])
+    np.testing.assert_allclose(weigh("distance", s, kappa=4.0), e / e.sum())
+    a, b = weigh("random", s), weigh("random", situation(round=2))
+    assert a.sum() == pytest.approx(1)
+    assert (a > 0).all()
+    assert a.tolist() != b.tolist()
+    assert a.tolist() == weigh("random", s).tolist()
+
+
+def test_greedy_finds_the_best_on_its_line():
+    for wanted in (0.0, 2.0, 16.0):
+        target = falling(situation().distances, wanted)
+        found = weigh("greedy", situation(accuracy=lambda p, target=target: -float(np.abs(p - target).sum())))
+        np.testing.assert_allclose(found, target)
+
+
+def test_needs_held_out_rows():
+    world = Quadratics()
+    parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), 1, 0.1, 32)
+    setting = Setting(0, np.ones(6), ParamSpec.of({"w": torch.zeros(world.d)}), parts)
+    with pytest.raises(ValueError, match="held out at the server"):
+        Algorithm.registry["fedaa"](variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0))

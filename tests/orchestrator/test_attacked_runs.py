@@ -1,0 +1,240 @@
+"""Attacks, defences and FedAA in whole runs: who is hurt, who is measured, and that no bit depends on where it ran."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from algorithms.algorithm import Cohort
+from algorithms.draws import torch_generator
+from algorithms.local import LocalRule
+from orchestrator.config import build, load
+from orchestrator.drive import begin, drive
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.run_folder import RunFolder
+from orchestrator.server import ray_plane
+from tests.conftest import finish, small
+
+# not a linear model: its logits do not mind a same-value attack
+TEN = [
+    "model={name: mlp, hidden: [16]}",
+    "data.clients=10",
+    "data.limit=1000",
+    "data.partition=iid",
+    "cohort=1.0",
+    "local.steps=5",
+    "rounds=6",
+    "seed=2",
+]
+
+
+def ten(*settings):
+    return small(*settings, *[s for s in TEN if s.split("=")[0] not in {x.split("=")[0] for x in settings}])
+
+
+@pytest.mark.parametrize("attack", ["same_value", "sign_flip", "gaussian", "{name: ipm, epsilon: 100}"])
+def test_fedavg_breaks_and_the_defences_hold(attack):
+    clean = finish(ten()).records[-1]["test_accuracy"]
+    broken = finish(ten(f"attack={attack}", "non_finite=keep")).records[-1]["test_accuracy"]
+    assert broken < clean - 0.15
+    for aggregator in ("median", "multi_krum", "geometric_median"):
+        held = finish(ten(f"attack={attack}", f"aggregator={aggregator}")).records[-1]["test_accuracy"]
+        assert held > clean - 0.08, aggregator
+
+
+def test_every_attack_composes_with_every_kind_of_upload():
+    attacks = ["same_value", "sign_flip", "scale", "gaussian", "ipm", "alie", "min_max", "min_sum", "label_flip"]
+    algorithms = ["fedavg", "scaffold", "drdm", "ditto", "lp_proj", "drdsgd", "qfedavg", "fedadam"]
+    for i, attack in enumerate(attacks):
+        name = algorithms[i % len(algorithms)]
+        honest = finish(small(f"algorithm={name}", "rounds=2", "cohort=1.0"))
+        hurt = finish(small(f"algorithm={name}", "rounds=2", "cohort=1.0", f"attack={attack}", "non_finite=keep"))
+        assert honest.state_sha256() != hurt.state_sha256(), (attack, name)
+
+
+def test_malicious_clients_are_not_measured():
+    e = finish(ten("attack={name: same_value, ids: [1, 7]}", "aggregator=median", "rounds=1"))
+    rows = e.client_rows[-1]
+    assert np.flatnonzero(rows["malicious"]).tolist() == [1, 7]
+    honest = np.delete(rows["accuracy"], [1, 7])
+    assert e.records[-1]["client_accuracy_mean"] == pytest.approx(honest.mean())
+    assert e.records[-1]["client_accuracy_worst"] == honest.min()
+
+
+def test_the_share_of_the_malicious_is_recorded():
+    mean = finish(ten("attack={name: alie, ids: [1, 7]}", "rounds=1")).records[-1]
+    assert mean["malicious_weight"] == pytest.approx(0.2)
+    assert mean["effective_clients"] == pytest.approx(10)
+    krum = finish(ten("attack={name: same_value, ids: [1, 7]}", "aggregator=multi_krum", "rounds=1")).records[-1]
+    assert krum["malicious_weight"] == 0
+    assert krum["effective_clients"] == pytest.approx(8)
+
+
+def test_an_attack_by_nobody_changes_nothing():
+    a, b = finish(ten("attack=none")), finish(ten("attack={name: gaussian, fraction: 0}"))
+    assert a.weights_sha256() == b.weights_sha256()
+
+
+def test_weighted_sums_with_attackers_are_those_of_the_rows():
+    """FedAvg under attack equals the mean over honest updates and forged rows, put together by hand."""
+    config = ten("attack={name: gaussian, ids: [3], tau: 0.5, target: update}", "rounds=1")
+    e = Experiment(config)
+    start = e.algorithm.w.clone()
+    e.step()
+    honest = finish(ten("rounds=1"))
+    moved = honest.algorithm.w - start
+    noise = 0.5 * torch.randn(len(start), generator=torch_generator(2, "attack", 1, 0, 3))
+    third = solo_update(3)
+    torch.testing.assert_close(e.algorithm.w - start, moved + (noise - third) / 10, atol=1e-6, rtol=1e-4)
+
+
+def solo_update(k):
+    """Client k's own update in round 1, from a run that aggregates nobody else."""
+    e = Experiment(ten("rounds=1"))
+    e.federation.begin_round(1)
+    received = {"w": e.algorithm.w, "buffers": e.algorithm.buffers}
+    with e.federation.train(Cohort.of(np.arange(10)), LocalRule(), received) as training:
+        training.advance()
+        return training.collect().rows("delta")[k]
+
+
+def test_label_flipping_trains_on_mirrored_labels():
+    """One client with flipped labels is the client of a dataset whose labels are mirrored."""
+    flipped = finish(ten("attack={name: label_flip, ids: [0]}", "rounds=1"))
+    honest = finish(ten("rounds=1"))
+    assert flipped.weights_sha256() != honest.weights_sha256()
+    a = Experiment(ten("attack={name: label_flip, ids: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}"))
+    b = Experiment(ten())
+    b.data.samples.y[:] = 9 - b.data.samples.y
+    a.step()
+    b.step()
+    assert torch.equal(a.algorithm.w, b.algorithm.w)
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["attack=gaussian", "aggregator=krum"],
+        ["attack=min_max", "algorithm=scaffold"],
+        ["attack=label_flip", "algorithm=ditto"],
+        ["aggregator=fltrust", "data.heldout.per_class=20"],
+        ["algorithm=server_only"],
+        ["algorithm={name: fedaa, select: 0.5, agent: {name: ddpg, hidden: [16, 16]}}", "attack=same_value"],
+    ],
+    ids=lambda s: s[0],
+)
+def test_ray_gives_the_same_bits(settings):
+    config = ten(*settings, "rounds=2", "resources.actors=2", "evaluation.local_models=true")
+    there = Experiment(config, lambda world: ray_plane(world, config))
+    while not there.finished:
+        there.step()
+    there.close()
+    here = finish(config)
+    assert there.state_sha256() == here.state_sha256()
+    own = [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in (there.records[-1], here.records[-1])]
+    assert own[0] == own[1]
+
+
+AGENTS = ["{name: ddpg, hidden: [16, 16]}", "{name: ddpg, preset: authors, hidden: [16, 16]}",
+          "{name: td3, preset: robust, hidden: [16, 16], warmup: 2, learning_starts: 3}", "{name: ppo, hidden: [16, 16], collect: 3}",
+          "random", "greedy"]  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_fedaa_resumes_bitwise(agent, tmp_path):
+    """Through the checkpoint on disk, with each agent; also from a checkpoint between two PPO updates."""
+    settings = [
+        f"algorithm={{name: fedaa, select: 0.5, agent: {agent}}}",
+        "attack=same_value",
+        "rounds=7",
+        "checkpoint.every=4",
+    ]
+    whole = finish(ten(*settings))
+    folder = RunFolder.new(tmp_path / "run")
+    first = Experiment(ten(*settings))
+    begin(first, folder, False)
+    drive(first, folder, stopping=lambda: first.t >= 4)
+    second = Experiment(ten(*settings))
+    begin(second, RunFolder.existing(tmp_path / "run"), True)
+    assert second.t == 4
+    result = drive(second, folder)
+    assert result["state_sha256"] == whole.state_sha256()
+    assert result["weights_sha256"] == whole.weights_sha256()
+
+
+def test_fedaa_never_takes_the_attackers_it_can_leave_out():
+    e = finish(ten("algorithm={name: fedaa, select: 0.7, agent: uniform}", "attack={name: same_value, fraction: 0.3}"))
+    assert all(r["malicious_selected"] == 0 for r in e.records)
+    over = finish(
+        ten(
+            "algorithm={name: fedaa, select: 0.8, agent: uniform}",
+            "attack={name: same_value, fraction: 0.3}",
+            "non_finite=keep",
+        )
+    )
+    assert all(r["malicious_selected"] == pytest.approx(1 / 8) for r in over.records)
+    assert e.records[-1]["test_accuracy"] > over.records[-1]["test_accuracy"] + 0.2
+
+
+def test_local_models_are_judged_only_when_asked_and_evaluated():
+    e = finish(ten("evaluation.local_models=true", "evaluation.every=3"))
+    assert [("personal_accuracy_mean" in r) for r in e.records] == [False, False, True] * 2
+    rows = pd.DataFrame(e.client_rows[-1])
+    assert e.records[-1]["personal_accuracy_mean"] == pytest.approx(rows.personal_accuracy.mean())
+    assert "personal_accuracy_mean" not in finish(ten("rounds=1")).records[-1]
+
+
+def test_per_class_rewards_and_an_unfair_held_out_set():
+    e = finish(
+        ten(
+            "algorithm={name: fedaa, agent: uniform, per_class: true}",
+            "data.heldout.per_class={0: 30, 1: 30, 4: 2}",
+            "rounds=1",
+        )
+    )
+    assert len(e.data.heldout_rows) == 62
+    record = e.records[-1]
+    assert {k for k in record if k.startswith("heldout_class_")} == {f"heldout_class_{c}" for c in (0, 1, 4)}
+    parts = 30 * record["heldout_class_0"] + 30 * record["heldout_class_1"] + 2 * record["heldout_class_4"]
+    assert record["reward"] == pytest.approx(parts / 62)
+    assert record["reward"] == pytest.approx(record["heldout_accuracy"])
+
+
+def test_presets_fill_in_what_is_left_open():
+    c = load(None, ["algorithm={name: fedaa, preset: authors}"])
+    assert (c.local.drop_last, c.local.clip, c.buffers, c.local.epochs) == (True, 60.0, "exclude", 20)
+    assert (c.algorithm.agent.preset, c.algorithm.agent.noise, c.algorithm.agent.train_noise) == (
+        "authors",
+        "hidden",
+        True,
+    )
+    c = load(None, ["algorithm=fedaa", "local.steps=3", "algorithm.agent=td3"])
+    assert (c.local.steps, c.local.epochs, c.cohort) == (3, None, 1.0)
+    assert (c.algorithm.agent.name, c.algorithm.agent.soft_period, c.data.heldout.per_class) == ("td3", 2, 100)
+    again = json.loads(c.model_dump_json())
+    assert build(again) == c
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["aggregator={name: krum, byzantine: 0.45}"], "needs a cohort of at least"),
+        (["algorithm=fedaa", "data.heldout.per_class=0"], "held out at the server"),
+        (["aggregator=fltrust"], "held out at the server"),
+        (["algorithm=fedaa", "aggregator=median"], "leave aggregator at mean"),
+        (["attack={name: ipm, ids: [99]}"], "numbered 0 to"),
+        (["algorithm={name: fedaa, agent: {name: ddpg, policy: /nowhere}}"], "no policy in /nowhere"),
+        (["algorithm={name: fedaa, layers: zzz}"], "no tensor matches"),
+        (["attack={name: ipm, target: model}"], "attack.target"),
+        (["algorithm=scaffold", "aggregator=median"], "averages uniformly"),
+        (["data.heldout.per_class={11: 3}"], "not one of the 10 classes"),
+        (["data.heldout.per_class=-1"], "must not be negative"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(settings, message):
+    with pytest.raises(UserError, match=message):
+        Experiment(small(*settings))

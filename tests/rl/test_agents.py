@@ -1,0 +1,255 @@
+"""FedAA's agents: Equations 1–3 against plain torch, exact checkpoints, and learning."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from torch.nn import functional as F
+
+from rl.env import AggregationEnv
+from rl.learning import load_policy, module_weights, save_policy
+from rl.networks import Actor, Critic, on_simplex
+from rl.pretrain import score
+from rl.weighers import Ddpg, Ppo, Td3
+
+AGENTS = {
+    "ddpg paper": Ddpg(hidden=(16, 16)),
+    "ddpg authors": Ddpg(preset="authors", hidden=(16, 16)),
+    "td3 robust": Td3(preset="robust", hidden=(16, 16), warmup=3, learning_starts=5, batch=4),
+    "ppo": Ppo(hidden=(16, 16), collect=4, epochs=2),
+}
+
+
+def walk(agent, rounds, seed=0, k=5):
+    """Drive an agent with made-up states and rewards; returns its actions."""
+    rng, actions = np.random.default_rng(seed), []
+    for _ in range(rounds):
+        state = np.sort(rng.random(k)).astype(np.float32)
+        if not actions:
+            previous = state
+        actions.append(agent.choose(previous))
+        agent.observe(float(actions[-1] @ np.linspace(1, 0, k)), state)
+        previous = state
+    return np.array(actions), previous
+
+
+def test_heads():
+    u = torch.tensor([[3.0, -1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert on_simplex(u).tolist() == [[0.75, 0.25, 0.0], pytest.approx([1 / 3] * 3)]
+    bounded = Actor(3, 3, (4,), "softmax", 4.0).action(u * 100)
+    assert float(bounded.max() / bounded.min()) == pytest.approx(np.exp(8), rel=1e-3)
+    assert Actor(3, 2, (4,), "tanh", None)(u).abs().max() <= 1
+
+
+@pytest.mark.parametrize("join", [0, 1, 2])
+def test_the_action_joins_where_it_should(join):
+    critic = Critic(3, 2, (8, 6), join)
+    widths = [layer.in_features for layer in [*critic.before, *critic.after, critic.out]]
+    assert widths == {0: [5, 8, 6], 1: [3, 10, 6], 2: [3, 8, 8]}[join]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_actions_are_on_the_simplex_and_resume_is_exact(name):
+    first = AGENTS[name].start(5, 5, seed=3)
+    actions, state = walk(first, 11)
+    np.testing.assert_allclose(actions.sum(1), 1, atol=1e-6)
+    assert (actions >= 0).all()
+    kept = copy.deepcopy(first.state())
+    pending = first.choose(state)  # also between acting and observing
+    middle = copy.deepcopy(first.state())
+    first.observe(0.5, state)
+    rest = walk(first, 9, seed=1)[0]
+    for checkpoint, replay in ((kept, True), (middle, False)):
+        second = AGENTS[name].start(5, 5, seed=3)
+        walk(second, 2, seed=7)  # newer or other weights must not survive
+        second.restore(checkpoint)
+        if replay:
+            assert np.array_equal(second.choose(state), pending)
+        second.observe(0.5, state)
+        assert np.array_equal(walk(second, 9, seed=1)[0], rest)
+        a, b = module_weights(first.learner), module_weights(second.learner)
+        assert all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def test_the_global_generators_are_left_alone():
+    torch.manual_seed(5)
+    np.random.seed(5)
+    expected = torch.rand(1), np.random.rand()
+    torch.manual_seed(5)
+    np.random.seed(5)
+    for weigher in AGENTS.values():
+        walk(weigher.start(5, 5, 0), 9)
+    assert torch.rand(1) == expected[0]
+    assert np.random.rand() == expected[1]
+
+
+def plain_networks(module):
+    """The module's weights as lists of (weight, bias), and Eq. 1–3 by hand below."""
+
+    def layers(net):
+        return [
+            (m.weight.detach().clone().double().requires_grad_(), m.bias.detach().clone().double().requires_grad_())
+            for m in net.modules()
+            if isinstance(m, torch.nn.Linear)
+        ]
+
+    return {"actor": layers(module.actor), "critics": [layers(q) for q in module.critics],
+            "target_actor": layers(module.target_actor), "target_critics": [layers(q) for q in module.target_critics]}  # fmt: skip
+
+
+def policy(net, s):
+    for w, b in net[:-1]:
+        s = F.relu(s @ w.T + b)
+    u = s @ net[-1][0].T + net[-1][1]
+    return u.abs() / u.abs().sum(1, keepdim=True)
+
+
+def value(net, s, a, join):
+    for i, (w, b) in enumerate(net):
+        if i == join:
+            s = torch.cat([s, a], 1)
+        s = s @ w.T + b
+        if i < len(net) - 1:
+            s = F.relu(s)
+    return s[:, 0]
+
+
+@pytest.mark.parametrize(
+    "weigher",
+    [
+        Ddpg(noise="none", hidden=(12, 10), soft_rate=0.1),
+        Td3(noise="none", hidden=(12, 10), soft_rate=0.1, smoothing=0.0),
+    ],
+    ids=["ddpg", "td3"],
+)
+def test_updates_agree_with_equations_1_to_3(weigher):
+    """Two updates (four for TD3's delayed actor) from fixed weights and batches, in float64 plain torch with Adam."""
+    agent = weigher.start(4, 4, seed=1)
+    module, config = agent.module, agent.config
+    nets = plain_networks(module)
+
+    def flat(net):
+        return [p for pair in net for p in pair]
+
+    critic_params = [p for q in nets["critics"] for p in flat(q)]
+    adam_q = torch.optim.Adam(critic_params, lr=config.critic_lr, weight_decay=config.weight_decay)
+    adam_pi = torch.optim.Adam(flat(nets["actor"]), lr=config.actor_lr, weight_decay=config.weight_decay)
+    rng = np.random.default_rng(0)
+    join = config.join
+    for update in range(1, 5 if config.policy_delay > 1 else 3):
+
+        def draw(*shape):
+            return rng.random(shape).astype(np.float32)
+
+        batch = {"obs": draw(6, 4), "new_obs": draw(6, 4), "rewards": draw(6), "terminateds": rng.random(6) < 0.3}
+        batch["actions"] = draw(6, 4) / 4
+        agent.learner.update(
+            batch=MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(batch)}, 6),
+            timesteps={"num_env_steps_sampled_lifetime": update},
+        )
+        s, s2, r, a = (torch.from_numpy(batch[n]).double() for n in ("obs", "new_obs", "rewards", "actions"))
+        with torch.no_grad():
+            a2 = policy(nets["target_actor"], s2)
+            q2 = torch.stack([value(q, s2, a2, join) for q in nets["target_critics"]]).min(0).values
+            y = r + config.gamma * q2 * torch.from_numpy(1.0 - batch["terminateds"])
+        loss = sum(((y - value(q, s, a, join)) ** 2).mean() for q in nets["critics"])
+        for p, g in zip(critic_params, torch.autograd.grad(loss, critic_params), strict=True):
+            p.grad = g
+        adam_q.step()
+        if update % config.policy_delay == 0:
+            gain = value(nets["critics"][0], s, policy(nets["actor"], s), join).mean()
+            for p, g in zip(flat(nets["actor"]), torch.autograd.grad(-gain, flat(nets["actor"])), strict=True):
+                p.grad = g
+            adam_pi.step()
+        if update % config.target_network_update_freq == 0:
+            with torch.no_grad():
+                pairs = [
+                    (nets["actor"], nets["target_actor"]),
+                    *zip(nets["critics"], nets["target_critics"], strict=True),
+                ]
+                for net, target in pairs:
+                    for p, t in zip(flat(net), flat(target), strict=True):
+                        t.copy_(config.tau * p + (1 - config.tau) * t)
+    after = plain_networks(module)
+    for name in ("actor", "target_actor"):
+        for mine, theirs in zip(flat(nets[name]), flat(after[name]), strict=True):
+            torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
+    for name in ("critics", "target_critics"):
+        for net, other in zip(nets[name], after[name], strict=True):
+            for mine, theirs in zip(flat(net), flat(other), strict=True):
+                torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
+
+
+def test_hidden_noise_is_fedaa_s():
+    """With noise on the hidden activations the head still ends on the simplex, and training without noise is another thing."""
+    agent = Ddpg(preset="authors", hidden=(8, 8)).start(3, 3, 0)
+    state = np.ones(3, np.float32)
+    actions = {
+        tuple(agent.module.forward_exploration({"obs": torch.ones(1, 3)}, t=0)["actions"][0].tolist()) for _ in range(5)
+    }
+    assert len(actions) == 5
+    assert np.array_equal(agent.choose(state, explore=False), agent.choose(state, explore=False))
+
+
+def test_noise_schedule_and_warm_up():
+    module = Ddpg(sigma=1.0, sigma_end=0.2, sigma_rounds=10, warmup=2, noise="none", hidden=(4,)).start(3, 3, 0).module
+    assert [round(module.sigma(t), 2) for t in (0, 5, 10, 99)] == [1.0, 0.6, 0.2, 0.2]
+
+    def act(t):
+        return module.forward_exploration({"obs": torch.ones(1, 3)}, t=t)["actions"]
+
+    assert not torch.equal(act(0), act(1))
+    assert torch.equal(act(2), act(3))
+
+
+@pytest.mark.parametrize(
+    ("weigher", "rounds"), [(Td3(preset="robust"), 260), (Ddpg(preset="robust"), 420)], ids=["td3", "ddpg"]
+)
+def test_learns_which_slots_to_trust(weigher, rounds):
+    """Up to 3 of 10 simulated clients send noise; uniform weights earn 23.7 an episode, exp(−12 d) 40.5."""
+    agent, env = weigher.start(10, 10, 0), AggregationEnv()
+    state, _ = env.reset(seed=0)
+    for _ in range(rounds):
+        after, reward, _, done, _ = env.step(agent.choose(state))
+        agent.observe(reward, after)
+        state = env.reset()[0] if done else after
+    learned = score(lambda s: agent.choose(s, explore=False), {})
+    assert learned > score(np.ones_like, {}) + 5
+
+
+def test_ppo_learns_too():
+    agent, env = Ppo(collect=32).start(10, 10, 0), AggregationEnv()
+    state, _ = env.reset(seed=0)
+    for _ in range(640):
+        after, reward, _, done, _ = env.step(agent.choose(state))
+        agent.observe(reward, after)
+        state = env.reset()[0] if done else after
+    assert score(lambda s: agent.choose(s, explore=False), {}) > score(np.ones_like, {}) + 5
+
+
+def test_a_saved_policy_moves(tmp_path):
+    a = Td3(preset="robust", hidden=(8, 8)).start(5, 5, 0)
+    walk(a, 4)
+    save_policy(tmp_path / "p", module_weights(a.learner), {"rounds": 4})
+    b = Td3(preset="robust", hidden=(8, 8), policy=tmp_path / "p").start(5, 5, 9)
+    state = np.linspace(0, 1, 5, dtype=np.float32)
+    assert np.array_equal(a.choose(state, explore=False), b.choose(state, explore=False))
+    with pytest.raises(ValueError, match="another agent or number of clients"):
+        load_policy(Td3(preset="robust", hidden=(8, 8)).start(6, 6, 0).learner, tmp_path / "p")
+    with pytest.raises(ValueError, match="no policy in"):
+        load_policy(b.learner, tmp_path / "nowhere")
+
+
+def test_the_environment_is_a_gymnasium_environment():
+    from gymnasium.utils.env_checker import check_env
+
+    check_env(AggregationEnv(), skip_render_check=True)
+    with pytest.raises(ValueError, match="slots must be within"):
+        AggregationEnv({"slots": 11})
+    env = AggregationEnv({"participants": 8, "slots": 4, "attackers": 3})
+    state, _ = env.reset(seed=1)
+    assert state[-1] == 1
+    assert (np.diff(state) >= 0).all()

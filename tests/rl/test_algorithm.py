@@ -1,0 +1,91 @@
+"""DDPG and TD3 as RLlib algorithms: training loop, checkpoints, and (slow) Pendulum."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+
+from rl.algorithm import DDPGConfig, TD3Config
+from rl.env import AggregationEnv
+from rl.learning import module_weights
+
+CONFIGS = {"ddpg": DDPGConfig, "td3": TD3Config}
+SMALL = {"hidden": (16, 16), "warmup": 5, "learning_starts": 8, "train_batch_size_per_learner": 8}
+
+
+def build(name, env="Pendulum-v1", **options):
+    return CONFIGS[name]().environment(env).training(**{**SMALL, **options}).debugging(seed=4)
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_train_and_checkpoint(name, tmp_path):
+    algo = build(name).build_algo()
+    for _ in range(20):
+        algo.train()
+    learner = algo.learner_group._learner
+    assert learner.updates == 13
+    assert len(algo.local_replay_buffer) == 20
+    actor = learner.module[DEFAULT_MODULE_ID].actor
+    on_runner = algo.env_runner.module.actor
+    assert all(torch.equal(a, b) for a, b in zip(actor.parameters(), on_runner.parameters(), strict=True))
+    path = algo.save_to_path(str(tmp_path / "c"))
+    before = module_weights(learner)
+    for _ in range(3):
+        algo.train()
+    algo.restore_from_path(path)
+    after = module_weights(algo.learner_group._learner)
+    assert all(np.array_equal(before[k], after[k]) for k in before)
+    assert len(algo.local_replay_buffer) == 20
+    algo.train()
+    algo.stop()
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_a_simplex_head_refuses_scaled_actions():
+    config = build("ddpg", AggregationEnv, head="l1")
+    with pytest.raises(ValueError, match="normalize_actions=False"):
+        config.build_algo()
+    algo = config.environment(normalize_actions=False, clip_actions=False).build_algo()
+    for _ in range(12):
+        algo.train()
+    for episode in algo.local_replay_buffer.sample(8, n_step=1, gamma=0.9, sample_episodes=True):
+        assert episode.get_actions()[0].sum() == pytest.approx(1, abs=1e-5)
+    algo.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_pendulum(name):
+    algo = (
+        CONFIGS[name]()
+        .environment("Pendulum-v1")
+        .training(gamma=0.98, sigma=0.2, tau=0.02)
+        .debugging(seed=1)
+        .build_algo()
+    )
+    best = -np.inf
+    for step in range(1, 12_001):
+        algo.train()
+        if step % 1000 == 0:
+            best = max(best, mean_return(algo))
+            if best > -250:
+                break
+    algo.stop()
+    assert best > -250
+
+
+def mean_return(algo):
+    module, total = algo.learner_group._learner.module[DEFAULT_MODULE_ID], 0.0
+    for seed in range(10):
+        env = gym.make("Pendulum-v1")
+        state, _ = env.reset(seed=1000 + seed)
+        for _ in range(200):
+            with torch.no_grad():
+                action = module.forward_inference({"obs": torch.from_numpy(state)[None]})["actions"][0].numpy()
+            state, reward, *_ = env.step(2 * action)
+            total += reward
+    return total / 10
