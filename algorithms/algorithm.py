@@ -23,7 +23,7 @@ from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.part import Part, part_name
 from algorithms.parts.aggregators import Aggregator, Mean, Rows
 from algorithms.parts.optimizers import Optimizer
-from algorithms.parts.round_ends import RoundEnd
+from algorithms.parts.round_ends import Fixed, RoundEnd, RoundState
 from algorithms.parts.samplers import Draw, Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
 
@@ -41,6 +41,8 @@ class Composition:
     local_optimizer: Optimizer
     local_steps: int | None
     """Local steps a round τ, or None if the work is given in epochs."""
+    local_epochs: int | None
+    """Passes over the data a round E, or None if the work is given in steps."""
     local_lr: float
     """Local learning rate η of the first round."""
     batch_size: int
@@ -143,11 +145,17 @@ class Training(Protocol):
 
     cohort: Cohort
 
-    def advance(self, steps: int | None = None) -> None:
-        """Do ``steps`` local steps on every client, or (None) what is left of the config's local work."""
+    def advance(self, steps: int | np.ndarray | None = None) -> None:
+        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left of the local work.
 
-    def query(self, probe: Probe, weights: np.ndarray | None = None) -> Tensor:
-        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m, k]."""
+        Unequal steps need clients that train one by one (``local.execution: sequential``).
+        """
+
+    def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
+        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m, k].
+
+        With ``among`` only the clients at these places of the cohort answer, in rows [len(among), k].
+        """
 
     def evaluate(self) -> None:
         """Record each local model's accuracy and loss on its client's test data (personalised accuracy)."""
@@ -229,7 +237,7 @@ class Algorithm:
         self.influence: Influence | None = None
         """Who counted how much in the last aggregate; None where coordinates were chosen one by one."""
         self.memory: Tensors = {}
-        """What the aggregator remembers."""
+        """What aggregator and round end remember."""
         aggregator = setting.parts.aggregator
         if aggregator.needs_reference and not setting.heldout:
             raise ValueError(f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class")
@@ -269,6 +277,40 @@ class Algorithm:
     def personal_rule(self) -> LocalRule | None:
         """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such models."""
         return None
+
+    def train(
+        self,
+        t: int,
+        clients: Clients,
+        cohort: Cohort,
+        rule: LocalRule,
+        received: Tensors,
+        known: Tensors | None = None,
+        own: Tensors | None = None,
+        weights: np.ndarray | None = None,
+    ) -> tuple[Updates, dict[str, float]]:
+        """A cohort's local training up to the config's round end; what it sends, and scalars worth recording.
+
+        The other arguments are those of :meth:`Clients.train` and :meth:`Training.collect`.
+        """
+        end = self.setting.parts.round_end
+        about = self.round_state(t, cohort, received.get("w", self.w))
+        known = {**(known or {}), **end.known(about)}
+        with clients.train(cohort, rule, received, known, own) as training:
+            report = end.run(training, about)
+            updates = training.collect(weights)
+
+        def mean() -> Tensor:
+            return updates.vectors["delta"] if updates.weights is not None else updates.rows("delta").mean(0)
+
+        return updates, report | end.close(about, mean)
+
+    def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:
+        """What a round end may know."""
+        parts = self.setting.parts
+        one = max(1, -(-int(self.setting.sizes(cohort.ids).max()) // parts.batch_size))
+        work = parts.local_steps or (parts.local_epochs or 1) * one
+        return RoundState(self.setting.seed, t, w, self.memory, one, work)
 
     def draw(self, t: int) -> Cohort:
         """The cohort S_t from the config's sampler, and the server itself where the aggregator asks for its update."""
@@ -316,6 +358,13 @@ def own_step(name: str, parts: Composition) -> str | None:
         return f"{name} has its own server step; leave server_optimizer at plain sgd"
     if not parts.sampler.distinct:
         return f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+    return None
+
+
+def fixed_work(name: str, parts: Composition) -> str | None:
+    """Refusal of round ends that watch for a synchronisation by algorithms that have none; None if the parts fit."""
+    if not isinstance(parts.round_end, Fixed):
+        return f"{name} never averages its clients' models; leave round_end at fixed"
     return None
 
 

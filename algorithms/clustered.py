@@ -51,9 +51,8 @@ class Clustered(Algorithm):
         for c in range(len(self.models)):
             members = np.flatnonzero(self.cluster == c)
             cohort = Cohort.of(members)
-            with clients.train(cohort, LocalRule(), {"w": self.models[c], "buffers": self.buffers}) as training:
-                self.setting.parts.round_end.run(training)
-                updates = training.collect(None)
+            received = {"w": self.models[c], "buffers": self.buffers}
+            updates, _ = self.train(t, clients, cohort, LocalRule(), received)
             rows = updates.rows("delta")
             models[c] += rows.mean(0)
             half = self.split(rows)

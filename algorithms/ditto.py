@@ -55,9 +55,7 @@ class Ditto(FedAvg):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
-        with clients.train(cohort, self.rule(), self.broadcast()) as training:
-            report = self.setting.parts.round_end.run(training)
-            updates = training.collect(self.weights(cohort))
+        updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort))
         with clients.train(cohort, self.personal_rule(), received={}, known=self.broadcast()) as training:
             training.advance(self.options.personal_steps)
             training.collect()

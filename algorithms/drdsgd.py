@@ -64,9 +64,7 @@ class DRDSGD(Algorithm):
         cohort = self.draw(t)
         rule = RobustStep(self.options.mu if self.options.robust else None)
         known = {"w": self.w, "buffers": self.buffers}
-        with clients.train(cohort, rule, {}, known, own={"model": self.models}) as training:
-            self.setting.parts.round_end.run(training)
-            updates = training.collect()
+        updates, report = self.train(t, clients, cohort, rule, {}, known, own={"model": self.models})
         moved = self.models + updates.rows("delta")
         self.take_buffers(updates)
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved
@@ -74,7 +72,7 @@ class DRDSGD(Algorithm):
         clients.exchange(cohort.ids, neighbours * self.w.numel() * self.w.element_size())
         self.w = self.models.mean(0)
         gap = torch.linalg.vector_norm(self.models - self.w, dim=1).mean()
-        return {"consensus_gap": float(gap)}
+        return report | {"consensus_gap": float(gap)}
 
     def personal_models(self) -> Tensor:
         return self.models

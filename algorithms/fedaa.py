@@ -82,6 +82,7 @@ class FedAA(FedAvg):
             return max(1, round(self.candidates * cohort))
 
     options: Options
+    server_state = (*FedAvg.server_state, "accuracy", "reward")
 
     def start(self) -> None:
         super().start()
@@ -100,21 +101,19 @@ class FedAA(FedAvg):
         if t == 1:
             self._begin(clients)
         cohort = self.draw(t)
-        with clients.train(cohort, self.rule(), self.broadcast()) as training:
-            report = self.setting.parts.round_end.run(training)
-            updates = training.collect()
+        updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast())
         selected = self.selection(t, updates)
         state = self.observation(selected)
         report |= self.agent.observe(self.reward, state)
         action = self.agent.act(self.situation(t, updates, selected, state, clients))
-        self.chosen = Influence.of(updates.clients, selected.rows, action[: len(selected.rows)])
+        self.influence = Influence.of(updates.clients, selected.rows, action[: len(selected.rows)])
         self.apply(updates)
         return report | self._rate(clients) | _describe(state[: self.slots])
 
     def aggregate(self, updates: Updates, name: str) -> Tensor:
         """Line 5: Σ_i a_i (w_top,i − w_g), which added to w_g is Σ_i a_i w_top,i."""
-        self.influence = self.chosen
-        return self.chosen.combine(updates.rows(name))
+        assert self.influence is not None
+        return self.influence.combine(updates.rows(name))
 
     def selection(self, t: int, updates: Updates) -> Selected:
         """Line 11: Algorithm 1 among the participants."""
@@ -146,12 +145,11 @@ class FedAA(FedAvg):
         return Situation(self.setting.seed, t, state, relative(selected.sums), samples, accuracy)
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "agent": self.agent.state(), "last": [self.accuracy, self.reward]}
+        return {**super().state(), "agent": self.agent.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.agent.restore(state["agent"])
-        self.accuracy, self.reward = state["last"]
 
     def _begin(self, clients: Clients) -> None:
         """Lines 1–7 for the initial model, which any action leaves as it is."""

@@ -36,9 +36,7 @@ class FedAvg(Algorithm):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
-        with clients.train(cohort, self.rule(), self.broadcast()) as training:
-            report = self.setting.parts.round_end.run(training)
-            updates = training.collect(self.weights(cohort))
+        updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort))
         self.apply(updates)
         return report
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, own_step, uniform
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, fixed_work, own_step, uniform
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 
@@ -38,14 +38,12 @@ class Local(Algorithm):
         defaults = {"cohort": 1.0, "buffers": "local"}
 
         def refuses(self, parts: Composition) -> str | None:
-            return own_step(self.name, parts)
+            return fixed_work(self.name, parts) or own_step(self.name, parts)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
         known = {"w": self.w, "buffers": self.buffers}
-        with clients.train(cohort, OwnModel(), received={}, known=known) as training:
-            report = self.setting.parts.round_end.run(training)
-            training.collect(uniform(cohort))
+        _, report = self.train(t, clients, cohort, OwnModel(), {}, known, weights=uniform(cohort))
         return report
 
     def personal_rule(self) -> LocalRule:

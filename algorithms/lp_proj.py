@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, fixed_work
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.local_only import OwnModel
@@ -82,7 +82,7 @@ class LpProj(Algorithm):
         def refuses(self, parts: Composition) -> str | None:
             if parts.server_optimizer != ServerSgd():
                 return "lp_proj has its own server step; leave server_optimizer at plain sgd"
-            return None
+            return fixed_work(self.name, parts)
 
     options: Options
     server_state = ("w", "buffers", "reference")
@@ -99,9 +99,8 @@ class LpProj(Algorithm):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
         known = {"w": self.w, "buffers": self.buffers, "projection": self.projection}
-        with clients.train(cohort, self.rule(), {"reference": self.reference}, known) as training:
-            report = self.setting.parts.round_end.run(training)
-            updates = training.collect(self.weights(cohort))
+        received = {"reference": self.reference}
+        updates, report = self.train(t, clients, cohort, self.rule(), received, known, weights=self.weights(cohort))
         beta = self.options.mixing
         self.reference = (1 - beta) * self.reference + beta * self.aggregate(updates, "reference")
         return report

@@ -46,13 +46,13 @@ class QFedAvg(FedAvg):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, q = self.draw(t), self.options.q
         lipschitz = self.options.lipschitz or 1 / self.setting.parts.local_lr
-        with clients.train(cohort, WithNorm(), self.broadcast()) as training:
-            losses = clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
-            self.setting.parts.round_end.run(training)
-            powers = losses**q
-            updates = training.collect((powers / powers.sum()).numpy())
+        # the clients answer with their loss at the model that they get for training
+        losses = clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
+        powers = losses**q
+        weights = (powers / powers.sum()).numpy()
+        updates, report = self.train(t, clients, cohort, WithNorm(), self.broadcast(), weights=weights)
         squares = lipschitz**2 * updates.scalars["square"].double()
         h = q * losses ** (q - 1) * squares + lipschitz * powers
         self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * updates.mean("delta")
         self.take_buffers(updates)
-        return {}
+        return report

@@ -98,12 +98,10 @@ class ScaffPD(Algorithm):
             training.advance(options.anchor_batches)
             control = training.collect(weights).mean("gradient")
         known = {"w": self.w, "buffers": self.buffers}
-        with clients.train(cohort, Anchored(), {"control": control}, known) as training:
-            self.setting.parts.round_end.run(training)
-            updates = training.collect(weights)
+        updates, report = self.train(t, clients, cohort, Anchored(), {"control": control}, known, weights=weights)
         self.w = self.w + options.server_scale * updates.mean("delta")
         self.take_buffers(updates)
-        return spread(self.dual)
+        return report | spread(self.dual)
 
     def _dual_step(self, ids: np.ndarray, losses: np.ndarray) -> None:
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""

@@ -6,7 +6,7 @@ clients are judged with.
 
 from __future__ import annotations
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, fixed_work, own_step
 from algorithms.local import LocalRule
 
 
@@ -26,7 +26,7 @@ class ServerOnly(Algorithm):
         defaults = {"data.heldout.per_class": 100}
 
         def refuses(self, parts: Composition) -> str | None:
-            return own_step(self.name, parts)
+            return fixed_work(self.name, parts) or own_step(self.name, parts)
 
     def start(self) -> None:
         if not self.setting.heldout:
@@ -34,9 +34,7 @@ class ServerOnly(Algorithm):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         known = {"w": self.w, "buffers": self.buffers}
-        with clients.train(Cohort.of([self.setting.server]), AtTheServer(), received={}, known=known) as training:
-            report = self.setting.parts.round_end.run(training)
-            updates = training.collect()
+        updates, report = self.train(t, clients, Cohort.of([self.setting.server]), AtTheServer(), {}, known)
         self.w = self.w + updates.rows("delta")[0]
         if "buffers" in updates.vectors:
             self.buffers = updates.rows("buffers")[0]

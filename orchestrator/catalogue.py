@@ -15,6 +15,7 @@ from algorithms.part import Part, nearest, variants
 from algorithms.parts.aggregators import Aggregator
 from algorithms.parts.attacks import Attack
 from algorithms.parts.graphs import Graph
+from algorithms.parts.monitors import Monitor
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
@@ -37,6 +38,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
     "aggregators": ("aggregator", Aggregator),
+    "monitors": ("round_end.monitor", Monitor),
     "attacks": ("attack", Attack),
     "weighers": ("algorithm.agent", Weigher),
     "graphs": ("algorithm.graph", Graph),

@@ -128,6 +128,7 @@ class Config(Section):
             server_optimizer=self.server_optimizer,
             local_optimizer=self.local.optimizer,
             local_steps=self.local.steps,
+            local_epochs=self.local.epochs,
             local_lr=self.local.lr,
             batch_size=self.local.batch_size,
         )

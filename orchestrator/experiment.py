@@ -40,6 +40,12 @@ def resolve(config: Config, net: Net) -> Config:
     if local.execution == "vectorized" and reason:
         raise UserError(f"config: local.execution: model {config.model.name!r} cannot be vectorized: {reason}")
     execution = local.execution
+    if not config.round_end.lock_step:
+        if execution == "vectorized":
+            raise UserError(
+                f"config: local.execution: {config.round_end.name} has clients of their own pace; use sequential"
+            )
+        execution = "sequential"
     if execution == "auto":
         small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.entries)
         execution = "vectorized" if small and reason is None else "sequential"

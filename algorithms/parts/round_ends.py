@@ -1,22 +1,54 @@
-"""Round ends: when local training stops and the models are collected."""
+"""Round ends: when local training stops and the models are collected (FDA's are in ``fda``)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
+from torch import Tensor
+
+from algorithms.local import Tensors
 from algorithms.part import Part
 
 if TYPE_CHECKING:
     from algorithms.algorithm import Training
 
 
+@dataclass(frozen=True)
+class RoundState:
+    """What a round end may know of the round."""
+
+    seed: int
+    round: int
+    w: Tensor
+    """The model that was sent to the cohort [d]."""
+    memory: Tensors
+    """What the round end keeps from one round to the next; it may change the entries."""
+    pass_steps: int
+    """Mini-batches in the longest pass over a cohort member's data."""
+    work_steps: int
+    """Local steps τ of the config's local work, on the member with the most."""
+
+
 class RoundEnd(Part):
     """Drives a cohort's local training up to the moment of collection."""
 
+    lock_step: ClassVar[bool] = True
+    """Whether all clients of the cohort do equally many steps between two questions."""
+
+    def known(self, about: RoundState) -> Tensors:
+        """What the clients must know for the questions that will be asked, and can work out for themselves."""
+        return {}
+
     @abstractmethod
-    def run(self, training: Training) -> dict[str, float]:
+    def run(self, training: Training, about: RoundState) -> dict[str, float]:
         """Advance ``training`` to its end; returns scalars worth recording for the round."""
+
+    def close(self, about: RoundState, mean: Callable[[], Tensor]) -> dict[str, float]:
+        """Take note of the outcome; ``mean`` gives the mean update [d] of the cohort. More scalars to record."""
+        return {}
 
 
 class Fixed(RoundEnd):
@@ -24,6 +56,6 @@ class Fixed(RoundEnd):
 
     name: str = "fixed"
 
-    def run(self, training: Training) -> dict[str, float]:
+    def run(self, training: Training, about: RoundState) -> dict[str, float]:
         training.advance()
         return {}

@@ -59,16 +59,17 @@ class Session:
         self.waiting: list[list[Command]] = [[] for _ in self.specs]
         self.open = False
 
-    def advance(self, steps: int | None = None) -> None:
-        self._add([Advance(steps)] * len(self.specs))
+    def advance(self, steps: int | np.ndarray | None = None) -> None:
+        self._add([Advance(steps[s] if isinstance(steps, np.ndarray) else steps) for s in self.slices])
 
-    def query(self, probe: Probe, weights: np.ndarray | None = None) -> Tensor:
+    def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
+        asked = np.arange(len(self.cohort)) if among is None else among
         self._add([Ask(probe, None if weights is None else weights[s]) for s in self.slices])
         answers = self._flush(keep=True)
         one = answers[0] if weights is not None else answers[0][0]
         if probe.transmitted:
-            self.federation.ledger.received(self.cohort.ids, one.numel() * one.element_size())
-        return torch.cat(answers) if weights is None else _sum(answers)
+            self.federation.ledger.received(self.cohort.ids[asked], one.numel() * one.element_size())
+        return torch.cat(answers)[torch.from_numpy(asked)] if weights is None else _sum(answers)
 
     def evaluate(self) -> None:
         self._add([Evaluate()] * len(self.specs))

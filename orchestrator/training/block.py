@@ -35,9 +35,9 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class Advance:
-    """Local steps; None means what is left of the config's local work."""
+    """Local steps, the same for all or of each client [C]; None means what is left of the config's local work."""
 
-    steps: int | None
+    steps: int | np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Block:
         match command:
             case Advance(steps):
                 for lane in self.lanes:
-                    lane.advance(steps)
+                    lane.advance(steps[np.isin(self.spec.ids, lane.ids)] if isinstance(steps, np.ndarray) else steps)
                 return None
             case Ask(probe, weights):
                 rows = self._rows([probe.answer(lane.work) for lane in self.lanes])

@@ -80,8 +80,12 @@ class Lane:
             state[BUFFERS] = received[BUFFERS]
         return state
 
-    def advance(self, steps: int | None) -> None:
-        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned work."""
+    def advance(self, steps: int | np.ndarray | None) -> None:
+        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned work.
+
+        Unequal steps [C] are for lanes of one client: several only ever finish in the order of their rows.
+        """
+        assert not isinstance(steps, np.ndarray) or len(self.ids) == 1, "clients step together in this lane"
         wanted = np.where(self.trains, steps, 0) if steps is not None else np.maximum(self.planned - self.done, 0)
         total = int(wanted.max(initial=0))
         if not total:

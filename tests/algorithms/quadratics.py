@@ -78,16 +78,21 @@ class QuadraticTraining:
         self.work.w = self.work.start.clone()
 
     def advance(self, steps=None):
-        left = self.world.steps - int(self.work.steps[0]) if steps is None else steps
-        for _ in range(left):
+        everyone = len(self.cohort)
+        if steps is None:
+            steps = self.world.steps - int(self.work.steps[0])
+        each = torch.from_numpy(np.broadcast_to(steps, everyone).copy())
+        for step in range(int(each.max())):
             self.work.loss = self.world.losses_of(self.cohort.ids, self.work.w)
             g = self.rule.direction(self.world.gradient(self.cohort.ids, self.work.w), self.work)
-            self.work.w -= self.world.lr * g
+            moving = (each > step).double()
+            self.work.w -= self.world.lr * g * moving[:, None]
             self.rule.after_step(self.work)
-            self.work.steps += 1
+            self.work.steps += moving
 
-    def query(self, probe, weights=None):
+    def query(self, probe, weights=None, among=None):
         rows = probe.answer(self.work)
+        rows = rows if among is None else rows[among]
         return rows if weights is None else torch.as_tensor(weights) @ rows
 
     def evaluate(self):
@@ -112,7 +117,7 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
     server = chosen.defaults.get("server_optimizer", ServerSgd())
     local_steps = world.steps
     parts = Composition(
-        world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps, world.lr, 32
+        world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps, None, world.lr, 32
     )
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
     setting = Setting(0, np.ones(world.n, np.int64), spec, parts, heldout=1000)

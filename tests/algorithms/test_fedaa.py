@@ -18,7 +18,9 @@ from tests.algorithms.quadratics import Quadratics
 
 def fedaa(world, cohort=None, **options):
     cohort = cohort or world.n
-    parts = Composition(world.n, cohort, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), world.steps, world.lr, 32)
+    parts = Composition(
+        world.n, cohort, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), world.steps, None, world.lr, 32
+    )
     setting = Setting(0, np.arange(1, world.n + 1), ParamSpec.of({"w": torch.zeros(world.d)}), parts, 1000)
     chosen = variants(AlgorithmOptions)["fedaa"](**options)
     return Algorithm.registry["fedaa"](chosen, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0))
@@ -150,7 +152,7 @@ def test_greedy_finds_the_best_on_its_line():
 
 def test_needs_held_out_rows():
     world = Quadratics()
-    parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), 1, 0.1, 32)
+    parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), 1, None, 0.1, 32)
     setting = Setting(0, np.ones(6), ParamSpec.of({"w": torch.zeros(world.d)}), parts)
     with pytest.raises(ValueError, match="held out at the server"):
         Algorithm.registry["fedaa"](variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0))

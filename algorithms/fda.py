@@ -1,0 +1,160 @@
+"""FDA — federated dynamic averaging: synchronise when the variance of the local models exceeds a threshold.
+
+Algorithm 6 (FDA), with plain averaging as the server step:
+    every client does one local step; H ← estimate of the variance from the clients' states
+    while H ≤ Θ;  then  w_t0 ← mean_k w_k
+Algorithm 7 (FDA-Opt): the same inside a FedOpt round, asked once per epoch of e steps, with at most 2τ + 8e steps, any
+server optimiser on the mean drift, and a threshold that follows the variance ν found at the end of the round:
+    Θ ← (2τ + 8e)/2 · ν / (steps done), so that at the present rate of growth a round ends half-way to the cap
+    (the first round is one epoch).
+Both are round ends: they decide when local work stops and leave everything else to the algorithm, so they go with
+SCAFFOLD, FedProx, FedDyn and compression as they are. Where thesis and published code differ, the code is followed:
+clients keep their optimiser's state (``local.optimizer_state: keep``) and batch-norm statistics (``buffers: local``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from algorithms.draws import generator
+from algorithms.local import Tensors
+from algorithms.part import chosen_from, option
+from algorithms.parts.monitors import AmsSketch, Length, Linear, Monitor
+from algorithms.parts.round_ends import RoundEnd, RoundState
+
+if TYPE_CHECKING:
+    from algorithms.algorithm import Training
+
+AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
+
+
+class Monitored(RoundEnd):
+    """Asks a monitor while clients train."""
+
+    monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
+
+    def known(self, about: RoundState) -> Tensors:
+        return self.monitor.known(about.w, about.memory)
+
+    def ask(self, training: Training, about: RoundState) -> float:
+        """H, from one small message of every client."""
+        weights = np.full(len(training.cohort), 1 / len(training.cohort))
+        return self.monitor.estimate(training.query(self.monitor.probe(len(about.w), about.seed), weights))
+
+
+class Fda(Monitored):
+    """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local work."""
+
+    name: str = "fda"
+    theta: float = option(1.0, "threshold on the variance; the thesis suggests Θ from d, see docs/fda.md", "Θ", ge=0)
+    every: int = option(1, "local steps between two questions", "I_query", ge=1)
+    at: tuple[int, ...] = option((), "the steps of a round after which to ask, in place of every n-th")
+
+    def run(self, training: Training, about: RoundState) -> dict[str, float]:
+        done, estimate = 0, 0.0
+        while done < about.work_steps:
+            step = min(self._next(done), about.work_steps)
+            training.advance(step - done)
+            done = step
+            estimate = self.ask(training, about)
+            if estimate > self.theta:
+                break
+        return {"round_steps": float(done), "variance_estimate": estimate}
+
+    def _next(self, done: int) -> int:
+        """The next step of the round after which to ask; after the last of ``at``, the config's local work ends."""
+        if not self.at:
+            return done + self.every
+        later = [step for step in self.at if step > done]
+        return min(later) if later else 2**62
+
+
+class FdaOpt(Monitored):
+    """FDA-Opt's round: asked once an epoch, at most 2τ + 8e steps, with a threshold that follows the variance."""
+
+    name: str = "fda_opt"
+    monitor: AnyMonitor = option(AmsSketch(rows=3, columns=500), "how the variance is estimated")
+
+    def run(self, training: Training, about: RoundState) -> dict[str, float]:
+        theta = float(about.memory["theta"]) if "theta" in about.memory else -np.inf
+        done, cap = 0, cap_steps(about)
+        estimate = 0.0
+        while done < cap:
+            step = min(about.pass_steps, cap - done)
+            training.advance(step)
+            done += step
+            estimate = self.ask(training, about)
+            if estimate > theta:
+                break
+        weights = np.full(len(training.cohort), 1 / len(training.cohort))
+        about.memory["length"] = training.query(Length(transmitted=False), weights).double()
+        about.memory["steps"] = torch.tensor(float(done), dtype=torch.float64)
+        return {"round_steps": float(done), "variance_estimate": estimate, "theta": max(theta, 0.0)}
+
+    def close(self, about: RoundState, mean: Callable[[], Tensor]) -> dict[str, float]:
+        """Θ of the next round from the exact variance ν of this one (the server has the models)."""
+        variance = float(about.memory["length"]) - float(mean().double().square().sum())
+        about.memory["theta"] = torch.tensor(
+            cap_steps(about) / 2 / float(about.memory["steps"]) * variance, dtype=torch.float64
+        )
+        return {"variance": variance}
+
+
+def cap_steps(about: RoundState) -> int:
+    """2τ + 8e, the most local steps of an FDA-Opt round: τ the config's local work, e an epoch."""
+    return 2 * about.work_steps + 8 * about.pass_steps
+
+
+class AsyncFda(Monitored):
+    """FDA without lock step: a coordinator keeps each client's latest state and decides whenever one arrives.
+
+    Client k takes s_k units of time for a step, s_k drawn log-normally around 1 and multiplied by ``slowdown`` for the
+    stragglers. Time is simulated; nobody waits for a straggler, whose part in a synchronisation is the model after its
+    last finished step.
+    """
+
+    name: str = "fda_async"
+    lock_step: ClassVar[bool] = False
+    theta: float = option(1.0, "threshold on the variance", "Θ", ge=0)
+    jitter: float = option(0.1, "spread of log s_k over clients", ge=0)
+    stragglers: float = option(0.0, "part of the clients that is slow", ge=0, le=1)
+    slowdown: float = option(4.0, "how many times slower they are", ge=1)
+
+    def step_times(self, seed: int, ids: np.ndarray) -> np.ndarray:
+        """s_k [m], a property of each client for the whole run."""
+        draws = [generator(seed, "speed", int(k)) for k in ids]
+        base = np.exp([self.jitter * g.standard_normal() for g in draws])
+        return base * np.where([g.random() < self.stragglers for g in draws], self.slowdown, 1.0)
+
+    def run(self, training: Training, about: RoundState) -> dict[str, float]:
+        speed = self.step_times(about.seed, training.cohort.ids)
+        arrival, done = speed.copy(), np.zeros(len(speed), np.int64)
+        latest, estimate, now = None, 0.0, 0.0
+        while done.max() < about.work_steps:
+            now = float(arrival.min())
+            due = np.flatnonzero(arrival <= now)
+            steps = np.zeros(len(speed), np.int64)
+            steps[due] = 1
+            training.advance(steps)
+            answers = training.query(self.monitor.probe(len(about.w), about.seed), among=due)
+            latest = torch.zeros(len(speed), answers.shape[1]) if latest is None else latest
+            latest[torch.from_numpy(due)] = answers
+            done[due] += 1
+            arrival[due] += speed[due]
+            estimate = self.monitor.estimate(latest.mean(0))
+            if estimate > self.theta:
+                break
+        total = float(about.memory.get("clock", torch.zeros((), dtype=torch.float64))) + now
+        about.memory["clock"] = torch.tensor(total, dtype=torch.float64)
+        return {
+            "round_steps": float(done.mean()),
+            "variance_estimate": estimate,
+            "virtual_time": total,
+            "lock_step_time": float(done.mean() * speed.max()),
+        }

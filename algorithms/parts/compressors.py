@@ -1,0 +1,149 @@
+"""Compressors: what is sent in place of a vector, and how many bytes it takes.
+
+Each works row by row on [C, d]. Unbiased ones keep the expectation; biased ones are made up for by error feedback
+(Karimireddy et al. 2019): what was not sent is added to the next message.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from algorithms.part import Part, option
+
+
+class Compressor(Part):
+    """A lossy message."""
+
+    @abstractmethod
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        """What the receiver makes of ``rows`` [C, d]; ``draws`` are one generator for each row."""
+
+    @abstractmethod
+    def nbytes(self, size: int) -> int:
+        """Bytes on the wire for a float32 vector of ``size`` entries."""
+
+
+class NoCompression(Compressor):
+    """The vector itself, in float32."""
+
+    name: str = "none"
+
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        return rows
+
+    def nbytes(self, size: int) -> int:
+        return 4 * size
+
+
+class _Lossy(Compressor):
+    error_feedback: bool = option(True, "add what was left out to the next message")
+
+
+class _Sparse(_Lossy):
+    fraction: float = option(0.1, "part of the entries that is sent", "k/d", gt=0, le=1)
+
+    def kept(self, size: int) -> int:
+        """k, the number of entries sent."""
+        return max(1, round(self.fraction * size))
+
+
+class TopK(_Sparse):
+    """The k largest entries in size, each with a 32-bit index (Aji & Heafield 2017; Stich et al. 2018)."""
+
+    name: str = "top_k"
+
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        places = rows.abs().topk(self.kept(rows.shape[1]), dim=1).indices
+        return torch.zeros_like(rows).scatter_(1, places, rows.gather(1, places))
+
+    def nbytes(self, size: int) -> int:
+        return 8 * self.kept(size)
+
+
+class RandomK(_Sparse):
+    """k entries at random places that the receiver knows from the shared seed; ``scale`` makes it unbiased."""
+
+    name: str = "random_k"
+    scale: bool = option(False, "multiply by d/k (unbiased; leave error feedback off with it)")
+
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        d = rows.shape[1]
+        k = self.kept(d)
+        mask = torch.zeros(rows.shape, dtype=torch.bool)
+        for row, g in zip(mask, draws, strict=True):
+            row[torch.randperm(d, generator=g)[:k]] = True
+        return torch.where(mask.to(rows.device), rows * (d / k) if self.scale else rows, 0.0)
+
+    def nbytes(self, size: int) -> int:
+        return 4 * self.kept(size)
+
+
+class Quantized(_Lossy):
+    """QSGD (Alistarh et al. 2017, Eq. 4): ‖v‖ sign(v_j) ξ_j/s with ξ_j rounded at random to a neighbouring level.
+
+    Unbiased. Counted at 1 bit for the sign and ⌈log2(s + 1)⌉ for the level of each entry, and 4 bytes for the norm.
+    """
+
+    name: str = "qsgd"
+    levels: int = option(255, "levels s above zero", "s", ge=1)
+    bucket: int | None = option(None, "entries that share a norm; unset: the whole vector", ge=1)
+    error_feedback: bool = option(False, "add what was left out to the next message")
+
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        return torch.stack([self._one(row, g) for row, g in zip(rows, draws, strict=True)])
+
+    def _one(self, row: Tensor, draw: torch.Generator) -> Tensor:
+        pieces = row.split(self.bucket or len(row))
+        dither = torch.rand(len(row), generator=draw).to(row).split(self.bucket or len(row))
+        return torch.cat([self._quantize(v, u) for v, u in zip(pieces, dither, strict=True)])
+
+    def _quantize(self, v: Tensor, u: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(v)
+        if norm == 0:
+            return v
+        level = (v.abs() / norm * self.levels + u).floor().clamp_max(self.levels)
+        return norm * v.sign() * level / self.levels
+
+    def nbytes(self, size: int) -> int:
+        bits = 1 + math.ceil(math.log2(self.levels + 1))
+        return math.ceil(size * bits / 8) + 4 * math.ceil(size / (self.bucket or size))
+
+
+class _Rounded(_Lossy):
+    error_feedback: bool = option(False, "add what was left out to the next message")
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """The type that is sent."""
+
+    def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        return rows.to(self.dtype).to(rows.dtype)
+
+    def nbytes(self, size: int) -> int:
+        return 2 * size
+
+
+class BFloat16(_Rounded):
+    """Rounded to bfloat16: float32's range, 8 bits of precision."""
+
+    name: str = "bf16"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16
+
+
+class Float16(_Rounded):
+    """Rounded to float16: values above 65504 become infinite."""
+
+    name: str = "fp16"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float16

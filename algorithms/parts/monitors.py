@@ -1,0 +1,153 @@
+"""Monitors of the variance of local models (FDA thesis, chapter 3).
+
+With drifts Δ_k = w_k − w_t0 since the last synchronisation, Var = mean ‖Δ_k‖² − ‖mean Δ_k‖² (Eq. 3.4). Every client
+sends a small local state; from the mean of the states the server computes an estimate H of Var.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from algorithms.draws import torch_generator
+from algorithms.local import Probe, Tensors, Work
+from algorithms.part import Part, option
+from algorithms.parts.sketch import shared, squared_norm
+
+XI = "xi"
+
+
+class Monitor(Part):
+    """Estimates the variance of the clients' models from the mean of small local states."""
+
+    @abstractmethod
+    def probe(self, size: int, seed: int) -> Probe:
+        """The question to the clients, for models in R^d with d = ``size``; each answers with its state [k]."""
+
+    @abstractmethod
+    def estimate(self, mean: Tensor) -> float:
+        """H from the mean state [k]."""
+
+    def known(self, w: Tensor, memory: Tensors) -> Tensors:
+        """What the clients can work out from earlier broadcasts; ``memory`` is kept between rounds."""
+        return {}
+
+
+def square(drift: Tensor) -> Tensor:
+    """‖Δ_k‖² [C, 1], summed in float64."""
+    return drift.double().square().sum(1, keepdim=True).to(drift)
+
+
+@dataclass(frozen=True)
+class Drift(Probe):
+    """(‖Δ_k‖², Δ_k)."""
+
+    def answer(self, work: Work) -> Tensor:
+        drift = work.w - work.start
+        return torch.cat([square(drift), drift], 1)
+
+
+class Exact(Monitor):
+    """The variance itself, for the price of the models."""
+
+    name: str = "exact"
+
+    def probe(self, size: int, seed: int) -> Probe:
+        return Drift()
+
+    def estimate(self, mean: Tensor) -> float:
+        return float(mean[0]) - float(mean[1:].double().square().sum())
+
+
+@dataclass(frozen=True)
+class Length(Probe):
+    """‖Δ_k‖²."""
+
+    transmitted: bool = True
+
+    def answer(self, work: Work) -> Tensor:
+        return square(work.w - work.start)
+
+
+class Naive(Monitor):
+    """H = mean ‖Δ_k‖², an upper bound."""
+
+    name: str = "naive"
+
+    def probe(self, size: int, seed: int) -> Probe:
+        return Length()
+
+    def estimate(self, mean: Tensor) -> float:
+        return float(mean[0])
+
+
+@dataclass(frozen=True)
+class Sketched(Probe):
+    """(‖Δ_k‖², sketch of Δ_k)."""
+
+    size: int
+    rows: int
+    columns: int
+    seed: int
+
+    def answer(self, work: Work) -> Tensor:
+        drift = work.w - work.start
+        sketches = shared(self.size, self.rows, self.columns, self.seed).apply(drift)
+        return torch.cat([square(drift), sketches.flatten(1)], 1)
+
+
+class AmsSketch(Monitor):
+    """SketchFDA: H = mean ‖Δ_k‖² − M2(mean sk(Δ_k)) / (1 + ε) (Theorem 1).
+
+    M2 exceeds (1 + ε) ‖mean Δ_k‖², so that H falls below the variance, with a probability that falls with rows and
+    columns: about 8 % for the thesis' 5 x 250 and ε = 1/√250.
+    """
+
+    name: str = "sketch"
+    rows: int = option(5, "rows; the median over them is taken", "l", ge=1)
+    columns: int = option(250, "buckets a row", "m", ge=1)
+    epsilon: float | None = option(None, "slack; unset: 1/√m", "ε", ge=0)
+
+    def probe(self, size: int, seed: int) -> Probe:
+        return Sketched(size, self.rows, self.columns, seed)
+
+    def estimate(self, mean: Tensor) -> float:
+        slack = self.columns**-0.5 if self.epsilon is None else self.epsilon
+        return float(mean[0]) - squared_norm(mean[1:].view(self.rows, self.columns)) / (1 + slack)
+
+
+@dataclass(frozen=True)
+class Projected(Probe):
+    """(‖Δ_k‖², ⟨ξ, Δ_k⟩)."""
+
+    def answer(self, work: Work) -> Tensor:
+        drift = work.w - work.start
+        return torch.cat([square(drift), (drift.double() @ work.received[XI].double()[:, None]).to(drift)], 1)
+
+
+class Linear(Monitor):
+    """LinearFDA: H = mean ‖Δ_k‖² − ⟨ξ, mean Δ_k⟩² with a unit vector ξ, never below the variance (Theorem 2).
+
+    ξ is the direction of the last synchronised step, w_t0 − w_t−1, which the clients know; in the first round it is a
+    fixed random direction (published code).
+    """
+
+    name: str = "linear"
+    direction: Literal["last", "random"] = option("last", "ξ: the last step of the model, or always random", "ξ")
+
+    def probe(self, size: int, seed: int) -> Probe:
+        return Projected()
+
+    def estimate(self, mean: Tensor) -> float:
+        return float(mean[0]) - float(mean[1]) ** 2
+
+    def known(self, w: Tensor, memory: Tensors) -> Tensors:
+        step = w - memory["previous"] if "previous" in memory else torch.zeros_like(w)
+        if self.direction == "random" or not step.any():
+            step = torch.randn(len(w), generator=torch_generator(0, "xi")).to(w)
+        memory["previous"] = w
+        return {XI: step / torch.linalg.vector_norm(step)}
