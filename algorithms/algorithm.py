@@ -206,6 +206,9 @@ class AlgorithmOptions(Part):
     needs_whole_cohort: ClassVar[bool] = False
     """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
+    one_broadcast: ClassVar[bool] = True
+    """Whether all clients of a round get the same vectors."""
+
     def refuses(self, parts: Composition) -> str | None:
         """Why this combination makes no sense, in one sentence; None if it does."""
         return None

@@ -28,6 +28,7 @@ class Clustered(Algorithm):
         """FedAvg within clusters that are found on the way."""
 
         name: str = "clustered"
+        one_broadcast = False
         eps1: float = option(0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0)
         eps2: float = option(1.6, "and is split when some client's update is longer than this", "ε₂", gt=0)
         least: int = option(2, "clients that a cluster needs to be split", ge=2)

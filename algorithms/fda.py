@@ -143,7 +143,7 @@ class AsyncFda(Monitored):
             steps[due] = 1
             training.advance(steps)
             answers = training.query(self.monitor.probe(len(about.w), about.seed), among=due)
-            latest = torch.zeros(len(speed), answers.shape[1]) if latest is None else latest
+            latest = answers.new_zeros(len(speed), answers.shape[1]) if latest is None else latest
             latest[torch.from_numpy(due)] = answers
             done[due] += 1
             arrival[due] += speed[due]

@@ -16,6 +16,7 @@ from algorithms.fedavg import FedAvg
 from algorithms.part import Part, chosen_from, nearest, variants
 from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.attacks import Attack, NoAttack
+from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
@@ -33,6 +34,13 @@ class Section(BaseModel):
     """A group of settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CompressionConfig(Section):
+    """Section ``compression``: what is sent in place of the vectors (batch-norm statistics are always sent whole)."""
+
+    uplink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
+    downlink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
 
 
 class EvaluationConfig(Section):
@@ -99,6 +107,7 @@ class Config(Section):
     aggregator: Annotated[SerializeAsAny[Aggregator], chosen_from(Aggregator)] = Mean()
     server_optimizer: Annotated[SerializeAsAny[ServerOptimizer], chosen_from(ServerOptimizer)] = ServerSgd()
     attack: Annotated[SerializeAsAny[Attack], chosen_from(Attack)] = NoAttack()
+    compression: CompressionConfig = CompressionConfig()
     buffers: Literal["aggregate", "local", "exclude"] = Field(
         "aggregate",
         description="batch-norm statistics: sent and averaged; kept by the clients, averaged only to evaluate; "
@@ -145,6 +154,10 @@ class Config(Section):
         if self.non_finite == "drop" and self.algorithm.needs_whole_cohort:
             raise ValueError(
                 f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to fail or keep"
+            )
+        if not isinstance(self.compression.downlink, NoCompression) and not self.algorithm.one_broadcast:
+            raise ValueError(
+                f"{self.algorithm.name} sends different models to its clients; leave compression.downlink at none"
             )
         refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(self.cohort_size)
         if refusal:
@@ -217,7 +230,7 @@ def build(raw: Mapping[str, Any]) -> Config:
 
 
 def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
-    filled = _named(_deep_copy(raw), Config)
+    filled: dict[str, Any] = _deep_copy(raw)
     chosen = filled.get("algorithm", FedAvg.Options().name)
     name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
     options = variants(AlgorithmOptions).get(str(name))
@@ -235,7 +248,7 @@ def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
             put(filled, path, value)
         elif isinstance(value, BaseModel):
             _complete(filled, path, value)
-    return filled
+    return _named(filled, Config)
 
 
 def _complete(filled: dict[str, Any], path: str, default: BaseModel) -> None:

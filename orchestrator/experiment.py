@@ -85,13 +85,14 @@ class Experiment:
             raise UserError(f"config: {error}") from error
         world = World(
             self.data, config.model, config.local, config.buffers, config.seed, config.resources.threads,
-            self.adversary.mislabelled,
+            self.adversary.mislabelled, config.compression.uplink,
         )  # fmt: skip
         self.federation = Federation(
             plane(world), self.data, config.local,
             block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
             buffers=config.buffers, non_finite=config.non_finite, adversary=self.adversary,
-            judge_local=config.evaluation.local_models and self._keeps_no_models(), seed=config.seed,
+            judge_local=config.evaluation.local_models and self._keeps_no_models(),
+            downlink=config.compression.downlink, seed=config.seed,
         )  # fmt: skip
         self.t = 0
         self.records: list[Record] = []
@@ -141,6 +142,8 @@ class Experiment:
             "science": self.science(),
             "algorithm": self.algorithm.state(),
             "clients": self.federation.states,
+            "optimizer": self.federation.optimizer,
+            "replicas": self.federation.replicas,
             "ledger": self.federation.ledger.state(),
             "records": self.records,
             "client_rows": self.client_rows,
@@ -155,6 +158,7 @@ class Experiment:
         """Continue after round ``t`` from a checkpoint's state."""
         self.algorithm.restore(state["algorithm"])
         self.federation.states = {int(k): v for k, v in state["clients"].items()}
+        self.federation.optimizer, self.federation.replicas = state["optimizer"], state["replicas"]
         self.federation.ledger.restore(state["ledger"])
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.t = t

@@ -1,7 +1,7 @@
 """Euclidean distances between the rows of an update matrix, exact for any size of entries.
 
-Differences are taken entry by entry in float64: ‖x‖² + ‖y‖² − 2 x·y would lose the distance of two rows whose common
-part is large (a same-value attacker's rows are about 100 in every entry).
+Differences are taken entry by entry: ‖x‖² + ‖y‖² − 2 x·y would lose the distance of two rows whose common part is large
+(a same-value attacker's rows are about 100 in every entry). Sums of squares are float64.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-ELEMENTS = 2**22
-"""Entries of a float64 block of columns."""
+ELEMENTS = 2**20
+"""Entries of a block of columns: short sums of squares in float32 (relative error 1e-6), and little memory."""
 
 
 def pairwise(rows: Tensor) -> Tensor:
@@ -23,8 +23,9 @@ def pairwise(rows: Tensor) -> Tensor:
     m = len(rows)
     finite = rows.isfinite().all(1)
     total = torch.zeros(m * (m - 1) // 2, dtype=torch.float64)
-    for block in _columns(rows):
-        total += torch.pdist(torch.where(finite[:, None], block, 0.0)).square_()
+    safe = float(torch.where(finite[:, None], rows, 0.0).abs().max()) < 1e15  # squares within float32
+    for block in _columns(rows, torch.float32 if safe and rows.dtype == torch.float32 else torch.float64):
+        total += torch.pdist(torch.where(finite[:, None], block, 0.0)).double().square_()
     table = torch.zeros(m, m, dtype=torch.float64)
     i, j = torch.triu_indices(m, m, 1)
     table[i, j] = table[j, i] = total.sqrt()
@@ -37,15 +38,15 @@ def norms(rows: Tensor, point: Tensor | None = None) -> Tensor:
     """Distances ‖x_i − z‖ [m] in float64; ``point`` [d] is the origin if None."""
     total = torch.zeros(len(rows), dtype=torch.float64)
     start = 0
-    for block in _columns(rows):
+    for block in _columns(rows, torch.float64):
         piece = block if point is None else block - point[start : start + block.shape[1]].double()
         total += piece.square().sum(1)
         start += block.shape[1]
     return total.sqrt()
 
 
-def _columns(rows: Tensor) -> Iterator[Tensor]:
-    """The matrix as float64 blocks of columns."""
+def _columns(rows: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
+    """The matrix as blocks of columns."""
     width = max(1, ELEMENTS // max(1, len(rows)))
     for start in range(0, rows.shape[1], width):
-        yield rows[:, start : start + width].double()
+        yield rows[:, start : start + width].to(dtype)

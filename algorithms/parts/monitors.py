@@ -38,8 +38,8 @@ class Monitor(Part):
 
 
 def square(drift: Tensor) -> Tensor:
-    """‖Δ_k‖² [C, 1], summed in float64."""
-    return drift.double().square().sum(1, keepdim=True).to(drift)
+    """‖Δ_k‖² [C, 1]."""
+    return torch.linalg.vector_norm(drift, dim=1, keepdim=True).square_()
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Projected(Probe):
 
     def answer(self, work: Work) -> Tensor:
         drift = work.w - work.start
-        return torch.cat([square(drift), (drift.double() @ work.received[XI].double()[:, None]).to(drift)], 1)
+        return torch.cat([square(drift), drift @ work.received[XI][:, None]], 1)
 
 
 class Linear(Monitor):

@@ -7,7 +7,6 @@ deviation of one row's ‖·‖² is at most √(2/m); the median over l rows is
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 
 import torch
@@ -19,16 +18,22 @@ PRIME = 2**31 - 1
 
 
 class Sketch:
-    """The linear map R^d → R^{l × m}, with buckets and signs computed once: O(l d) time a vector, 8 l d bytes."""
+    """The linear map R^d → R^{l × m}, with buckets and signs computed once: O(l d) time a vector, 12 l d bytes."""
 
     def __init__(self, d: int, rows: int, columns: int, seed: int) -> None:
-        self.d, self.rows, self.columns = d, rows, columns
-        self.maps = [_row(d, columns, seed, r) for r in range(rows)]
+        self.columns = columns
+        pairs = [buckets_and_signs(d, columns, seed, r) for r in range(rows)]
+        self.buckets = torch.stack([bucket for bucket, _ in pairs])
+        self.signs = torch.stack([sign for _, sign in pairs])
 
     def apply(self, vectors: Tensor) -> Tensor:
-        """Sketches [C, l, m] of ``vectors`` [C, d]."""
-        columns = vectors.T
-        return torch.stack([(m.to(vectors) @ columns).T for m in self.maps], 1)
+        """Sketches [C, l, m] of ``vectors`` [C, d]; one by one, which keeps a vector in the cache."""
+        if self.signs.device != vectors.device:
+            self.buckets, self.signs = self.buckets.to(vectors.device), self.signs.to(vectors.device)
+        out = vectors.new_zeros(len(vectors), len(self.buckets), self.columns)
+        for sketch, v in zip(out, vectors, strict=True):
+            sketch.scatter_add_(1, self.buckets, self.signs.to(v) * v)
+        return out
 
 
 def squared_norm(sketch: Tensor) -> float:
@@ -57,15 +62,3 @@ def _polynomial(coefficients: list[int], x: Tensor) -> Tensor:
     for c in coefficients[1:]:
         value = (value * x + c) % PRIME
     return value
-
-
-def _row(d: int, columns: int, seed: int, row: int) -> Tensor:
-    """One row's map as a sparse matrix [m, d] of signs."""
-    bucket, sign = buckets_and_signs(d, columns, seed, row)
-    order = bucket.argsort(stable=True)
-    ends = torch.bincount(bucket, minlength=columns).cumsum(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls its CSR support a beta
-        return torch.sparse_csr_tensor(
-            torch.cat([ends.new_zeros(1), ends]).int(), order.int(), sign[order], (columns, d)
-        )

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Cohort
-from algorithms.draws import generator
+from algorithms.draws import generator, torch_generator
 from algorithms.local import LocalRule, Tensors
+from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.session import Session
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged
-from orchestrator.ledger import Ledger, payload
-from orchestrator.training.lane import BUFFERS
+from orchestrator.ledger import Ledger, payload, size
+from orchestrator.training.lane import BUFFERS, OPTIMIZER
 from orchestrator.training.local_config import LocalConfig
 from orchestrator.training.world import BufferPolicy
 
@@ -60,14 +61,19 @@ class Federation:
 
     def __init__(
         self, plane: Plane, data: FederatedData, local: LocalConfig, *, block: int, vectorized: bool,
-        buffers: BufferPolicy, non_finite: NonFinite, adversary: Adversary, judge_local: bool, seed: int,
+        buffers: BufferPolicy, non_finite: NonFinite, adversary: Adversary, judge_local: bool, downlink: Compressor,
+        seed: int,
     ) -> None:  # fmt: skip
         self.plane, self.data, self.local = plane, data, local
         self.block, self.vectorized = block, vectorized
         self.buffers, self.non_finite, self.seed = buffers, non_finite, seed
-        self.adversary, self.judge_local = adversary, judge_local
+        self.adversary, self.judge_local, self.downlink = adversary, judge_local, downlink
         self.ledger = Ledger(data.clients)
         self.states: dict[int, Tensors] = {}
+        self.optimizer: Tensors = {}
+        """Averages of the clients' optimiser states (``local.optimizer_state: average``)."""
+        self.replicas: Tensors = {}
+        """What the clients know of each broadcast vector, where the downlink is compressed."""
         self.t = 0
         self.evaluated = False
         """Whether the round under way is evaluated."""
@@ -95,7 +101,10 @@ class Federation:
         if self.buffers != "aggregate" and BUFFERS in received:
             known[BUFFERS] = received[BUFFERS]
             received = {k: v for k, v in received.items() if k != BUFFERS}
-        self.ledger.sent(cohort.ids, payload(received))
+        if rule.transmitted:
+            received = {**received, **self.optimizer}
+        self.ledger.sent(cohort.ids, sum(self._wire(n, v) for n, v in received.items()))
+        received = {n: self._broadcast(n, v) for n, v in received.items()}
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
         self.log.transfer_seconds += time.perf_counter() - begun
@@ -107,6 +116,30 @@ class Federation:
             yield session
         finally:
             session.close()
+
+    def _wire(self, name: str, vector: Tensor) -> int:
+        """Bytes of one broadcast vector: whole the first time, and a compressed change later."""
+        if self._compresses(name) and name in self.replicas:
+            return self.downlink.nbytes(vector.numel())
+        return size(vector)
+
+    def _broadcast(self, name: str, vector: Tensor) -> Tensor:
+        """What the clients make of a broadcast; they are taken to hear every one, in whichever cohort they are.
+
+        The server sends C(v − v̂) for the replica v̂ that it knows them to have, so what is lost once is sent later.
+        """
+        if not self._compresses(name):
+            return vector
+        before = self.replicas.get(name)
+        if before is None:
+            self.replicas[name] = vector
+        else:
+            draw = torch_generator(self.seed, f"broadcast {name}", self.t)
+            self.replicas[name] = before + self.downlink.compress((vector - before)[None], [draw])[0]
+        return self.replicas[name]
+
+    def _compresses(self, name: str) -> bool:
+        return not isinstance(self.downlink, NoCompression) and name != BUFFERS and not name.startswith(OPTIMIZER)
 
     def loss(
         self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None, known: bool = False

@@ -14,6 +14,7 @@ from algorithms.local import LocalRule, Probe, Tensors
 from orchestrator.clients.plane import Job
 from orchestrator.errors import Diverged
 from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate, weighted_sum
+from orchestrator.training.lane import OPTIMIZER
 
 if TYPE_CHECKING:
     from orchestrator.clients.federation import Federation
@@ -100,6 +101,7 @@ class Session:
         samples = federation.data.holdings.sizes[ids]
         if weights is None:
             rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
+            federation.optimizer = {n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)}
             return Updates(ids, samples, None, rows, scalars)
         if forged:
             counted = weights * kept.numpy()
@@ -108,6 +110,8 @@ class Session:
         used = torch.from_numpy(weights)[kept]
         scale = 1.0 if kept.all() else float(weights.sum() / used.sum())
         sums = {n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces) for n, pieces in vectors.items()}
+        total = float((used * scale).sum())
+        federation.optimizer = {n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)}
         return Updates(ids, samples, used * scale, sums, scalars)
 
     def close(self) -> None:
@@ -143,7 +147,7 @@ class Session:
         self.federation.log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
         self.open = keep
         for b, waiting in enumerate(self.waiting):
-            self.history[b] = [*self.history[b], *waiting]
+            self.history[b].extend(waiting)
             self.waiting[b] = []
         return [a.outputs[-1] for a in answers]
 

@@ -1,4 +1,4 @@
-"""Text datasets as token ids. Words are hashed to ids, so that no vocabulary has to be fitted or shipped."""
+"""Text datasets as token ids: hashed words, for which no vocabulary has to be fitted, or a checkpoint's tokenizer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import re
 import zlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -15,12 +16,14 @@ from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import find, missing, read_rows
 from orchestrator.errors import UserError
 
-Texts = list[tuple[str, int]]
+Texts = list[tuple[tuple[str, ...], int]]
+"""(the one or two pieces of a text, label)"""
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class _TextDataset(Dataset):
-    length: int = option(64, "tokens kept of each text; shorter ones are padded with 0", ge=1)
+    length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1)
+    tokenizer: str | None = option(None, "Hugging Face tokenizer by name or folder, for transformers; unset: words")
     vocabulary: int = option(20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2)
 
     @abstractmethod
@@ -29,12 +32,19 @@ class _TextDataset(Dataset):
 
     def load(self, request: Request) -> Samples:
         train, test, classes = self.read()
-        x = np.zeros((len(train) + len(test), self.length), np.int32)
-        for row, (text, _) in zip(x, [*train, *test], strict=True):
-            ids = [1 + zlib.crc32(w.encode()) % (self.vocabulary - 1) for w in WORD.findall(text.lower())]
-            row[: len(ids)] = ids[: self.length]
+        texts = [pieces for pieces, _ in [*train, *test]]
+        x = self._words(texts) if self.tokenizer is None else _tokenized(self.tokenizer, texts, self.length)
         y = np.array([label for _, label in [*train, *test]], np.int64)
         return Samples(x, y, len(train), classes)
+
+    def _words(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """Hashed words [n, length], 0 for padding."""
+        x = np.zeros((len(texts), self.length), np.int32)
+        for row, pieces in zip(x, texts, strict=True):
+            words = WORD.findall(" [SEP] ".join(pieces).lower())
+            ids = [1 + zlib.crc32(w.encode()) % (self.vocabulary - 1) for w in words]
+            row[: len(ids)] = ids[: self.length]
+        return x
 
 
 class AgNews(_TextDataset):
@@ -50,7 +60,7 @@ class AgNews(_TextDataset):
         path = find(f"ag_news/{split}.csv")
         if path is not None:
             rows = read_rows(path, ",", csv.QUOTE_MINIMAL)
-            return [(_field(r, "text", str(path)), int(_field(r, "label", str(path)))) for r in rows]
+            return [((_field(r, "text", str(path)),), int(_field(r, "label", str(path)))) for r in rows]
         return _hub("ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",))
 
 
@@ -90,7 +100,7 @@ class Glue(_TextDataset):
         label = {name: i for i, name in enumerate(labels)}
         where = str(path)
         return [
-            (" [SEP] ".join(_field(r, c, where) for c in columns), label[_field(r, target, where)])
+            (tuple(_field(r, c, where) for c in columns), label[_field(r, target, where)])
             for r in rows
             if r.get(target) in label
         ]
@@ -111,4 +121,18 @@ def _hub(what: str, files: list[str], source: tuple[str, str | None], split: str
         rows = datasets.load_dataset(*source, split=split)
     except Exception as error:
         raise missing(what, files, error) from error
-    return [(" [SEP] ".join(r[c] for c in columns), int(r["label"])) for r in rows]
+    return [(tuple(r[c] for c in columns), int(r["label"])) for r in rows]
+
+
+def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
+    """Token ids and token types [n, 2, length] by a checkpoint's tokenizer; raises UserError if it cannot be had."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160]
+        raise UserError(f"data.dataset.tokenizer: cannot load {name!r}: {reason}") from error
+    columns = [list(column) for column in zip(*texts, strict=True)]
+    rows = tokenizer(*columns, truncation=True, max_length=length, padding="max_length", return_token_type_ids=True)
+    return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +39,7 @@ class Net:
             torch.manual_seed(torch_seed(seed, "model"))
             return cls(model.create(shape, classes))
 
-    @property
+    @cached_property
     def stochastic(self) -> bool:
         """Whether training draws random numbers inside the network (dropout)."""
         return any(isinstance(m, STOCHASTIC) and m.p > 0 for m in self.module.modules())
@@ -57,7 +58,7 @@ class Net:
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
         """∇ loss as a flat vector written to ``out`` [d]."""
-        grads = torch.autograd.grad(loss, list(self.params.values()))
+        grads = torch.autograd.grad(loss, list(self.params.values()), materialize_grads=True)
         return self.spec.write(grads, out)
 
     def functional(self) -> Callable[[dict[str, Tensor], Tensor], Tensor]:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.compressors import NoCompression
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
-from orchestrator.training.lane import BUFFERS, Lane
+from orchestrator.training.lane import BUFFERS, OPTIMIZER, Lane
 from orchestrator.training.world import World
 
 
@@ -126,10 +127,17 @@ class Block:
         states: dict[int, Tensors] = {}
         for lane in self.lanes:
             states |= {k: {n: v.cpu() for n, v in s.items()} for k, s in lane.states().items()}
-        free = set() if self.world.buffers == "aggregate" else {BUFFERS}
-        sent = uploads if self.spec.rule.transmitted else {}
-        one = sum(v[0].numel() * v.element_size() for n, v in sent.items() if n not in free)
+        one = sum(self._wire(n, v[0]) for n, v in uploads.items()) if self.spec.rule.transmitted else 0
         return Collected({n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one)
+
+    def _wire(self, name: str, one: Tensor) -> int:
+        """Bytes of one client's upload ``name``."""
+        if name == BUFFERS and self.world.buffers != "aggregate":
+            return 0
+        plain = isinstance(self.world.uplink, NoCompression)
+        if plain or name == BUFFERS or name.startswith(OPTIMIZER) or one.dim() == 0:
+            return one.numel() * one.element_size()
+        return self.world.uplink.nbytes(one.numel())
 
     def _evaluate(self) -> Tensors:
         """Correct answers, summed loss and number of test rows of each client [C]."""

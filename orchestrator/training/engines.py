@@ -34,7 +34,8 @@ class Sequential(Engine):
 
     def attach(self, w: Tensor, buffers: Tensor) -> None:
         self.net.bind(w[0], buffers[0])
-        self.net.module.train()
+        if not self.net.module.training:
+            self.net.module.train()
 
     def gradients(self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor) -> Tensor:
         n = int(sizes[0])

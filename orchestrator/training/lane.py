@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from algorithms.draws import torch_seed
+from algorithms.draws import torch_generator, torch_seed
 from algorithms.local import Tensors, Work
+from algorithms.parts.compressors import NoCompression
 from orchestrator.training.batches import Batches
 from orchestrator.training.engines import Engine
 from orchestrator.training.world import World
@@ -18,7 +20,7 @@ from orchestrator.training.world import World
 if TYPE_CHECKING:
     from orchestrator.training.block import BlockSpec
 
-OPTIMIZER = "optimizer/"
+OPTIMIZER, ERROR = "optimizer/", "error/"
 BUFFERS = "buffers"
 
 
@@ -31,7 +33,7 @@ class Lane:
     def __init__(
         self, world: World, engine: Engine, spec: BlockSpec, ids: np.ndarray, received: Tensors, own: Tensors
     ) -> None:
-        self.world, self.engine, self.rule, self.t = world, engine, spec.rule, spec.t
+        self.world, self.engine, self.rule, self.t, self.session = world, engine, spec.rule, spec.t, spec.session
         rule, states = spec.rule, spec.states
         sizes = world.data.holdings.sizes[ids]
         planned = np.array([world.local.planned(int(n)) for n in sizes])
@@ -46,7 +48,9 @@ class Lane:
         flipped = torch.from_numpy(np.isin(self.ids, world.mislabelled)).to(device)
         self.flipped = flipped[:, None] if flipped.any() else None
         fresh = self._fresh_state(received)
-        state = _stack([states.get(int(k), fresh) for k in self.ids], device)
+        owned = [states.get(int(k), fresh) for k in self.ids]
+        self.errors = _errors(owned, device)
+        state = _stack([{n: v for n, v in s.items() if not n.startswith(ERROR)} for s in owned], device)
         kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
         self.buffers = state.pop(BUFFERS, received[BUFFERS].expand(len(ids), -1)).clone()
         self.work = Work(
@@ -66,8 +70,11 @@ class Lane:
         self.gradient = torch.empty_like(self.work.w)
         self.loss = torch.zeros(len(ids), device=device)
         self.optimizer_state = {k.removeprefix(OPTIMIZER): v for k, v in kept.items()}
-        if world.local.optimizer_state == "reset":
+        if world.local.optimizer_state != "keep":
             self.optimizer_state = world.local.optimizer.start(self.work.w)
+            for name in self.optimizer_state:  # the average that the server handed out, if it did
+                if OPTIMIZER + name in received:
+                    self.optimizer_state[name].copy_(received[OPTIMIZER + name])
 
     def _fresh_state(self, received: Tensors) -> Tensors:
         """The state of a client that has never taken part."""
@@ -135,6 +142,10 @@ class Lane:
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
         uploads = dict(self.rule.upload(self.work))
+        if self.rule.transmitted:
+            uploads = {n: self._compressed(n, v) if v.dim() > 1 else v for n, v in uploads.items()}
+            if self.world.local.optimizer_state == "average":
+                uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
         if self.buffers.numel() and self.world.buffers != "exclude":
             uploads[BUFFERS] = self.buffers
         moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
@@ -148,9 +159,21 @@ class Lane:
         }
         return uploads, diagnostics
 
+    def _compressed(self, name: str, rows: Tensor) -> Tensor:
+        """What the server makes of an upload [C, d], with error feedback where the compressor asks for it."""
+        compressor = self.world.uplink
+        if isinstance(compressor, NoCompression):
+            return rows
+        keys = [torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k)) for k in self.ids]
+        wanted = rows + self.errors[name] if name in self.errors else rows
+        sent = compressor.compress(wanted, keys)
+        if getattr(compressor, "error_feedback", False):
+            self.errors[name] = wanted - sent
+        return sent
+
     def states(self) -> dict[int, Tensors]:
         """Each client's state after the round."""
-        kept = dict(self.work.state)
+        kept = self.work.state | {ERROR + name: rows for name, rows in self.errors.items()}
         if self.world.local.optimizer_state == "keep":
             kept |= {OPTIMIZER + k: v for k, v in self.optimizer_state.items()}
         if self.buffers.numel() and self.world.buffers != "aggregate":
@@ -161,3 +184,12 @@ class Lane:
 def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
     """Row-wise stack of equally named tensors."""
     return {name: torch.stack([r[name].to(device) for r in rows]) for name in rows[0]}
+
+
+def _errors(owned: list[Tensors], device: torch.device) -> Tensors:
+    """What each client has left out of its earlier messages, by upload; 0 for one that has sent none."""
+    like = {n: v for s in owned for n, v in s.items() if n.startswith(ERROR)}
+    return {
+        name.removeprefix(ERROR): torch.stack([s.get(name, torch.zeros_like(v)).to(device) for s in owned])
+        for name, v in like.items()
+    }

@@ -21,8 +21,10 @@ class LocalConfig(BaseModel):
     lr: float = Field(0.1, gt=0, description="local learning rate η")
     lr_decay: float = Field(1.0, gt=0, le=1, description="the learning rate is multiplied by this after every round")
     optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
-    optimizer_state: Literal["reset", "keep"] = Field(
-        "reset", description="the local optimizer's state starts anew each round, or stays with the client"
+    optimizer_state: Literal["reset", "keep", "average"] = Field(
+        "reset",
+        description="the local optimizer's state starts anew each round, stays with the client, or is sent, averaged "
+        "and handed out again",
     )
     clip: float | None = Field(None, gt=0, description="clip each mini-batch gradient to this L2 norm")
     drop_last: bool = Field(False, description="skip an epoch's last, smaller mini-batch")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.data.federated import FederatedData
 from orchestrator.models.base import Model
 from orchestrator.models.net import Net
@@ -31,6 +32,7 @@ class World:
     threads: int
     mislabelled: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     """Ids of the clients that train on flipped labels."""
+    uplink: Compressor = field(default_factory=NoCompression)
     device: str = "cpu"
 
     def net(self) -> Net:

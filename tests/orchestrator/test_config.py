@@ -116,3 +116,9 @@ def test_anything_is_a_config_or_one_sentence(raw):
         message = None
         assert build(yaml.safe_load(config.dump())) == config
     assert message is None or (message.startswith("config: ") and "\n" not in message)
+
+
+def test_options_without_a_name_belong_to_the_algorithm_s_own_part():
+    config = load(None, ["algorithm=fedadamw", "server_optimizer.lr=0.5"])
+    assert (config.server_optimizer.name, config.server_optimizer.lr) == ("adamw", 0.5)
+    assert load(None, ["server_optimizer.lr=0.5"]).server_optimizer.name == "sgd"

@@ -1,0 +1,84 @@
+"""What watching the variance costs: FDA's monitors beside LeNet-5 training, and the sketch alone by model size.
+
+``python -m benchmarks.monitors [--largest 7]`` (up to 10^7 parameters; 8 needs about 10 GB of memory)
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from algorithms.parts.sketch import Sketch
+from orchestrator.config import load
+from orchestrator.experiment import Experiment
+
+STEPS, REPEATS = 40, 7
+SETTING = [
+    "model=lenet5", "data.clients=5", "cohort=1.0", "data.partition=iid", "local.batch_size=32", "rounds=100000",
+    "local.sampling=independent", "local.optimizer=adam", "local.lr=0.001", "evaluation.every=100000",
+    f"local.steps={STEPS}",
+]  # fmt: skip
+MONITORS = {
+    "nothing": "fixed",
+    "linear": "{name: fda, theta: 1e9, monitor: linear}",
+    "sketch 5 x 250": "{name: fda, theta: 1e9, monitor: sketch}",
+    "naive": "{name: fda, theta: 1e9, monitor: naive}",
+    "exact": "{name: fda, theta: 1e9, monitor: exact}",
+}
+
+
+def monitored() -> Table:
+    """Milliseconds a lock-step of five clients, asked after every step; the five ways are measured in turn."""
+    runs = {name: Experiment(load(None, [*SETTING, f"round_end={end}"])) for name, end in MONITORS.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(REPEATS + 1):
+        for name, run in runs.items():
+            begun = time.perf_counter()
+            run.step()
+            if repeat:
+                seconds[name].append((time.perf_counter() - begun) / STEPS)
+    base = statistics.median(seconds["nothing"])
+    table = Table("monitor, asked every step", "ms a step (LeNet-5, K = 5)", "overhead")
+    for name, values in seconds.items():
+        ms = statistics.median(values)
+        table.add_row(name, f"{1e3 * ms:.2f}", f"{100 * (ms / base - 1):+.1f} %")
+    return table
+
+
+def sketches(largest: int) -> Table:
+    """Seconds to build the map, and milliseconds a vector, for 10^4 … 10^largest parameters."""
+    table = Table("d", "build s", "ms a sketch (5 x 250)", "ns an entry")
+    for power in range(4, largest + 1):
+        d = 10**power
+        begun = time.perf_counter()
+        sketch = Sketch(d, 5, 250, 0)
+        built = time.perf_counter() - begun
+        v = torch.randn(1, d)
+        sketch.apply(v)
+        times = 20 if power < 7 else 2
+        begun = time.perf_counter()
+        for _ in range(times):
+            sketch.apply(v)
+        each = (time.perf_counter() - begun) / times
+        table.add_row(f"10^{power}", f"{built:.2f}", f"{1e3 * each:.3f}", f"{1e9 * each / d:.1f}")
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--largest", type=int, default=7)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    console = Console()
+    console.print(monitored())
+    console.print(sketches(options.largest))
+
+
+if __name__ == "__main__":
+    main()

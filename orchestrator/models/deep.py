@@ -1,0 +1,101 @@
+"""The FDA thesis' deep networks for images (section 3.5); parameter counts are for its inputs and classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from algorithms.part import option
+from orchestrator.models.base import Model, image_shape
+
+
+class Vgg16Star(Model):
+    """VGG16 without its 512-channel blocks: 2x64, 2x128, 2x256, then 512-512 with dropout (2,592,202 on MNIST)."""
+
+    name: str = "vgg16_star"
+    dropout: float = option(0.5, "dropout after both hidden dense layers", ge=0, lt=1)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, h, w = image_shape(shape, 8, self.name)
+        layers: list[nn.Module] = []
+        for width in (64, 128, 256):
+            for inputs in (channels, width):
+                layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()]
+            layers.append(nn.MaxPool2d(2))
+            channels = width
+        flat = 256 * (h // 8) * (w // 8)
+        dense: list[nn.Module] = [nn.Flatten()]
+        for inputs in (flat, 512):
+            dense += [nn.Linear(inputs, 512), nn.ReLU(), nn.Dropout(self.dropout)]
+        return nn.Sequential(*layers, *dense, nn.Linear(512, classes))
+
+
+class _Dense(Model):
+    dropout: float = option(0.2, "dropout after both convolutions of a layer (thesis)", ge=0, lt=1)
+    blocks: tuple[int, ...] = ()
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        from torchvision.models.densenet import DenseNet  # slow to import, in every actor
+
+        channels, _, _ = image_shape(shape, 32, self.name)
+        net = DenseNet(32, tuple(self.blocks), 64, num_classes=classes)
+        if channels != 3:
+            net.features.conv0 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+        for module in list(net.modules()):
+            if isinstance(module, nn.BatchNorm2d):
+                module.eps, module.momentum = 1.001e-5, 0.01  # as Keras has them
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight)
+        for name, layer in net.named_modules():
+            if name.rpartition(".")[2].startswith("denselayer") and self.dropout:
+                for conv in ("conv1", "conv2"):
+                    setattr(layer, conv, nn.Sequential(getattr(layer, conv), nn.Dropout(self.dropout)))
+        return net
+
+
+class DenseNet121(_Dense):
+    """DenseNet-121 (Huang et al. 2017) on small images: 6,964,106 trainable parameters for CIFAR-10."""
+
+    name: str = "densenet121"
+    blocks: tuple[int, ...] = option((6, 12, 24, 16), "layers of each dense block")
+
+
+class DenseNet201(_Dense):
+    """DenseNet-201 (Huang et al. 2017) on small images: 18,112,138 trainable parameters for CIFAR-10."""
+
+    name: str = "densenet201"
+    blocks: tuple[int, ...] = option((6, 12, 48, 32), "layers of each dense block")
+
+
+class ConvNeXtLarge(Model):
+    """ConvNeXt-Large with the thesis' head for fine-tuning (197,068,580 parameters with 100 classes)."""
+
+    name: str = "convnext_large"
+    weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        from torchvision.models import convnext_large
+
+        image_shape(shape, 32, self.name)
+        if shape[0] != 3:
+            raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
+        net = convnext_large(weights="IMAGENET1K_V1" if self.weights == "imagenet" else None, stochastic_depth_prob=0.0)
+        if self.weights not in ("imagenet", "none"):
+            net.load_state_dict(_state(self.weights))
+        head = nn.Sequential(nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes))
+        return nn.Sequential(net.features, _MeanPool(), nn.LayerNorm(1536, eps=1e-6), head)
+
+
+class _MeanPool(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((-2, -1))
+
+
+def _state(file: str) -> dict[str, Any]:
+    if not Path(file).is_file():
+        raise ValueError(f"model.weights: there is no file {file}")
+    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    return state

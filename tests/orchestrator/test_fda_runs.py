@@ -1,0 +1,135 @@
+"""FDA, compression and optimiser policies in whole runs: bytes, bits and equivalences."""
+
+import pytest
+import torch
+
+from orchestrator import checkpoint
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.server import ray_plane
+from tests.conftest import finish, small
+
+ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
+D, K = 7850, 6
+
+
+def run(*settings):
+    names = {s.split("=")[0] for s in settings}
+    return finish(small(*settings, *[s for s in ALL if s.split("=")[0] not in names]))
+
+
+@pytest.mark.parametrize(
+    ("monitor", "state"),
+    [("linear", 8), ("sketch", 5004), ("naive", 4), ("{name: sketch, rows: 3, columns: 500}", 6004)],
+)
+def test_bytes_are_the_published_formula(monitor, state):
+    """rounds · 4 d K · 2 + state · steps · K, to the byte."""
+    e = run(f"round_end={{name: fda, theta: 2.0, monitor: {monitor}}}", "rounds=4")
+    steps = sum(r["round_steps"] for r in e.records)
+    total = sum(r["bytes_up"] + r["bytes_down"] for r in e.records)
+    assert total == 4 * 4 * D * K * 2 + state * steps * K
+
+
+def test_a_zero_threshold_is_synchronous_training_bitwise():
+    fda = run("round_end={name: fda, theta: 0}", "local.optimizer_state=keep", "rounds=5")
+    bsp = run("algorithm=synchronous", "local.steps=1", "rounds=5")
+    assert fda.weights_sha256() == bsp.weights_sha256()
+    assert [r["round_steps"] for r in fda.records] == [1] * 5
+
+
+@pytest.mark.parametrize("work", [["local.steps=6"], ["local.steps=null", "local.epochs=2"]])
+@pytest.mark.parametrize("name", ["fedavg", "fedadam", "scaffold", "fedprox", "feddyn"])
+def test_an_infinite_threshold_is_the_algorithm_itself_bitwise(name, work):
+    settings = [f"algorithm={name}", "data.limit=384", *work]  # equal clients: FDA is in lock step
+    assert run(*settings, "round_end={name: fda, theta: 1e30}").weights_sha256() == run(*settings).weights_sha256()
+
+
+CASES = [
+    ["round_end={name: fda, theta: 2.0}"],
+    ["round_end={name: fda, theta: 2.0, monitor: sketch}", "algorithm=scaffold"],
+    ["round_end=fda_opt", "algorithm=fedadamw"],
+    ["round_end={name: fda_async, theta: 1.0, stragglers: 0.4}"],
+    [
+        "round_end={name: fda, theta: 2.0}",
+        "compression.uplink={name: top_k, fraction: 0.05}",
+        "compression.downlink=qsgd",
+    ],
+    ["compression.uplink={name: random_k, fraction: 0.2}", "algorithm=scaffold", "cohort=4"],
+    ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=average"],
+]
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("settings", CASES, ids=lambda c: c[0])
+def test_planes_and_restarts_agree(settings, tmp_path):
+    here = run(*settings)
+    config = here.config.model_copy(update={"resources": here.config.resources.model_copy(update={"actors": 2})})
+    there = Experiment(config, lambda world: ray_plane(world, config))
+    while not there.finished:
+        there.step()
+    there.close()
+    assert there.state_sha256() == here.state_sha256()
+    first = Experiment(config)
+    first.step()
+    checkpoint.save(tmp_path, first.t, first.state(), 1)
+    second = Experiment(config)
+    t, state, _ = checkpoint.load_latest(tmp_path)
+    second.restore(t, state)
+    while not second.finished:
+        second.step()
+    assert second.state_sha256() == here.state_sha256()
+
+
+def test_compressed_bytes_reach_the_ledger():
+    plain = run("rounds=1").records[0]
+    up = run("rounds=1", "compression.uplink={name: top_k, fraction: 0.1}").records[0]
+    assert (plain["bytes_up"], up["bytes_up"]) == (4 * D * K, 8 * 785 * K)
+    both = run("rounds=2", "compression.downlink=bf16").records
+    assert [r["bytes_down"] for r in both] == [4 * D * K, 2 * D * K]
+
+
+def test_error_feedback_sends_later_what_it_left_out():
+    """Sent and kept add up to the whole, message after message."""
+    e = Experiment(small("compression.uplink={name: top_k, fraction: 0.02}", "rounds=4", "cohort=1.0"))
+    whole = Experiment(small("rounds=4", "cohort=1.0"))
+    e.step()
+    whole.step()
+    left = torch.stack([e.federation.states[k]["error/delta"] for k in range(6)])
+    moved = e.algorithm.w - whole.algorithm.w
+    torch.testing.assert_close(-left.mean(0), moved, atol=1e-6, rtol=1e-4)
+    without = Experiment(small("compression.uplink={name: top_k, fraction: 0.02, error_feedback: false}", "cohort=1.0"))
+    without.step()
+    assert not without.federation.states
+
+
+def test_compressed_training_still_learns():
+    plain = run("rounds=12").records[-1]["test_accuracy"]
+    for how in ("{name: top_k, fraction: 0.05}", "qsgd", "bf16"):
+        assert run("rounds=12", f"compression.uplink={how}").records[-1]["test_accuracy"] > plain - 0.12
+
+
+def test_averaged_optimiser_state_is_the_mean_of_the_clients():
+    settings = ["local.optimizer=adam", "local.lr=0.001", "rounds=1"]
+    average = run(*settings, "local.optimizer_state=average")
+    kept = run(*settings, "local.optimizer_state=keep")
+    for name in ("first", "second"):
+        mean = torch.stack([kept.federation.states[k][f"optimizer/{name}"] for k in range(K)]).mean(0)
+        torch.testing.assert_close(average.federation.optimizer[f"optimizer/{name}"], mean, atol=1e-8, rtol=1e-4)
+    sent = 3 * 4 * D + 8
+    assert average.records[0]["bytes_up"] == sent * K
+    assert average.weights_sha256() == kept.weights_sha256()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["round_end=fda_async", "local.execution=vectorized"], "clients of their own pace"),
+        (["algorithm=local", "round_end=fda"], "leave round_end at fixed"),
+        (["algorithm=drfa", "round_end=fda"], "leave round_end at fixed"),
+        (["algorithm=clustered", "compression.downlink=bf16", "cohort=1.0"], "different models"),
+        (["round_end={name: fda, theta: -1}"], "round_end.theta"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(settings, message):
+    with pytest.raises(UserError, match=message):
+        Experiment(small(*settings))
