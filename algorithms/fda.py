@@ -15,11 +15,11 @@ clients keep their optimiser's state (``local.optimizer_state: keep``) and batch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
 from algorithms.draws import generator
@@ -31,6 +31,7 @@ from algorithms.parts.round_ends import RoundEnd, RoundState
 if TYPE_CHECKING:
     from algorithms.algorithm import Training
 
+NonNegative = Annotated[float, Field(ge=0)]
 AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 
 
@@ -52,20 +53,22 @@ class Fda(Monitored):
     """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local work."""
 
     name: str = "fda"
-    theta: float = option(1.0, "threshold on the variance; the thesis suggests Θ from d, see docs/fda.md", "Θ", ge=0)
+    theta: NonNegative | Literal["fl", "balanced", "hpc"] = option(
+        1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ"
+    )
     every: int = option(1, "local steps between two questions", "I_query", ge=1)
     at: tuple[int, ...] = option((), "the steps of a round after which to ask, in place of every n-th")
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
-        done, estimate = 0, 0.0
+        done, estimate, theta = 0, 0.0, threshold(self.theta, len(about.w))
         while done < about.work_steps:
             step = min(self._next(done), about.work_steps)
             training.advance(step - done)
             done = step
             estimate = self.ask(training, about)
-            if estimate > self.theta:
+            if estimate > theta:
                 break
-        return {"round_steps": float(done), "variance_estimate": estimate}
+        return {"round_steps": float(done), "variance_estimate": estimate, "theta": theta}
 
     def _next(self, done: int) -> int:
         """The next step of the round after which to ask; after the last of ``at``, the config's local work ends."""
@@ -73,6 +76,15 @@ class Fda(Monitored):
             return done + self.every
         later = [step for step in self.at if step > done]
         return min(later) if later else 2**62
+
+
+SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
+"""Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four points each)."""
+
+
+def threshold(theta: float | str, size: int) -> float:
+    """Θ as a number, for a model of ``size`` parameters."""
+    return SUGGESTED[theta] * size if isinstance(theta, str) else theta
 
 
 class FdaOpt(Monitored):

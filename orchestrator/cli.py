@@ -193,6 +193,21 @@ def energy(
     show_best_steps([RunFolder.existing(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot)
 
 
+@app.command()
+def wallclock(
+    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
+    step_ms: Annotated[float, typer.Option(help="milliseconds of a local step on the hardware in mind")],
+    link: Annotated[str, typer.Option(help="shared (one channel) or hypercube (interconnect)")] = "shared",
+    gbps: Annotated[float, typer.Option(help="bandwidth in Gbit/s")] = 0.5,
+    metric: Annotated[str, typer.Option(help="metric that is to reach the target")] = "test_accuracy",
+    target: Annotated[float | None, typer.Option(help="count up to the round that reached this value")] = None,
+) -> None:
+    """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
+    from orchestrator.wallclock import show_wallclock
+
+    show_wallclock([RunFolder.existing(r) for r in runs], step_ms, link, gbps, metric, target)
+
+
 def _numbers(text: str) -> list[float]:
     try:
         return [float(word) for word in text.split(",")]

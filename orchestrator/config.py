@@ -97,6 +97,9 @@ class Config(Section):
     name: str = Field("quickstart", pattern=r"^[\w][\w.-]*$", description="name of the run (letters, digits, . _ -)")
     seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
     rounds: int = Field(40, ge=1, description="communication rounds T")
+    stop: dict[str, float] = Field(
+        default_factory=dict, description="end before the last round when one of these metrics has reached its value"
+    )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
     algorithm: Annotated[SerializeAsAny[AlgorithmOptions], chosen_from(AlgorithmOptions)] = FedAvg.Options()

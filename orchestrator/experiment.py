@@ -101,7 +101,13 @@ class Experiment:
 
     @property
     def finished(self) -> bool:
-        return self.t >= self.config.rounds
+        return self.t >= self.config.rounds or self.reached
+
+    @property
+    def reached(self) -> bool:
+        """Whether the last round's record meets one of the config's ``stop`` conditions."""
+        last = self.records[-1] if self.records else {}
+        return any(last.get(metric, -math.inf) >= value for metric, value in self.config.stop.items())
 
     def step(self) -> Record:
         """Run one round and return its record."""
@@ -120,6 +126,7 @@ class Experiment:
         if evaluated:
             record |= self._evaluate(t)
         record |= {
+            "steps_total": float(federation.ledger.steps.max()),
             "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
             "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
             "seconds": time.perf_counter() - begun,
@@ -151,7 +158,7 @@ class Experiment:
 
     def science(self) -> str:
         """Digest of the part of the config that decides what a round computes."""
-        free = {"name", "rounds", "evaluation", "checkpoint", "resources", "energy"}
+        free = {"name", "rounds", "stop", "evaluation", "checkpoint", "resources", "energy"}
         return digest(self.config.model_dump(mode="json", exclude=free))
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:

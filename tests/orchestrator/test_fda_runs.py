@@ -1,12 +1,17 @@
 """FDA, compression and optimiser policies in whole runs: bytes, bits and equivalences."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from orchestrator import checkpoint
+from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
+from orchestrator.run_folder import RunFolder
 from orchestrator.server import ray_plane
+from orchestrator.wallclock import communication_seconds, show_wallclock, up_to
 from tests.conftest import finish, small
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
@@ -133,3 +138,43 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
 def test_what_makes_no_sense_is_a_sentence(settings, message):
     with pytest.raises(UserError, match=message):
         Experiment(small(*settings))
+
+
+def test_a_run_stops_at_its_target(tmp_path):
+    e = run("rounds=30", "stop={test_accuracy: 0.65, steps_total: 1000}")
+    assert e.t < 30
+    assert e.records[-1]["test_accuracy"] >= 0.65 > e.records[-2]["test_accuracy"]
+    assert e.records[-1]["steps_total"] == 6 * e.t
+    assert run("rounds=30", "stop={steps_total: 18}").t == 3
+
+
+def test_suggested_thresholds():
+    record = run("round_end={name: fda, theta: fl}", "rounds=1").records[0]
+    assert record["theta"] == pytest.approx(4.91e-5 * D)
+    with pytest.raises(UserError, match="round_end"):
+        small("round_end={name: fda, theta: fast}")
+
+
+def test_wallclock_by_hand(tmp_path):
+    """The thesis' formula for LeNet-5, K = 5: 2.5 GB over a shared 0.5 Gbit/s channel take 4/5 · 20/0.5 s."""
+    assert communication_seconds(2.5e9, 5, "shared", 0.5) == pytest.approx(32.0)
+    assert communication_seconds(2.5e9, 5, "hypercube", 100.0) == pytest.approx(20 * 2 / 5 / 100)
+    for arguments in ((1.0, 5, "pigeon", 1.0), (1.0, 5, "shared", 0.0)):
+        with pytest.raises(UserError):
+            communication_seconds(*arguments)
+    rounds = pd.DataFrame({"test_accuracy": [0.1, np.nan, 0.6, 0.7]})
+    assert len(up_to(rounds, "test_accuracy", 0.6)) == 3
+    assert up_to(rounds, "test_accuracy", 0.9) is None
+    assert len(up_to(rounds, "test_accuracy", None)) == 4
+
+
+def test_wallclock_from_the_command_line(tmp_path, capsys):
+    folder = RunFolder.new(tmp_path / "run")
+    e = Experiment(small("rounds=2", *ALL))
+    begin(e, folder, False)
+    drive(e, folder)
+    show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", 2.0)
+    show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", None)
+    shown = capsys.readouterr().out
+    assert "never reached" in shown
+    assert f"{2 * 4 * D * K * 2 / 1e9:.3f}" in shown
