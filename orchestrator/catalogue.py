@@ -94,6 +94,18 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
             key, _type(field.annotation), _default(field), str(extra.get("symbol", "")), field.description or ""
         )
     console.print(table if table.row_count else "(no options)")
+    if issubclass(cls, AlgorithmOptions):
+        for title, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
+            if values:
+                console.print(f"{title}: {', '.join(f'{k}={_plain(v)}' for k, v in values.items())}", highlight=False)
+
+
+def _presets(cls: type[AlgorithmOptions]) -> dict[str, dict[str, Any]]:
+    return {f"preset {name} sets, unless the config does": values for name, values in cls.presets.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_defaults=True) | {"name": value.name} if isinstance(value, Part) else value
 
 
 def _type(annotation: Any) -> str:

@@ -21,10 +21,11 @@ def pairwise(rows: Tensor) -> Tensor:
     O(m² d) time; memory beyond the rows is O(m²) and one block of columns.
     """
     m = len(rows)
-    finite = rows.isfinite().all(1)
+    largest = torch.stack([block.abs().amax(1) for block in _columns(rows, rows.dtype)]).amax(0)
+    finite = largest.isfinite()
     total = torch.zeros(m * (m - 1) // 2, dtype=torch.float64)
-    safe = float(torch.where(finite[:, None], rows, 0.0).abs().max()) < 1e15  # squares within float32
-    for block in _columns(rows, torch.float32 if safe and rows.dtype == torch.float32 else torch.float64):
+    safe = bool((largest[finite] < 1e15).all())  # squares stay within float32
+    for block in _columns(rows, rows.dtype if safe else torch.float64):
         total += torch.pdist(torch.where(finite[:, None], block, 0.0)).double().square_()
     table = torch.zeros(m, m, dtype=torch.float64)
     i, j = torch.triu_indices(m, m, 1)
