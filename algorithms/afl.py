@@ -15,6 +15,7 @@ from torch import Tensor
 from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, own_step
 from algorithms.local import LocalRule
 from algorithms.part import option
+from algorithms.parts.round_ends import Fixed
 from algorithms.parts.simplex import project, spread
 
 
@@ -35,8 +36,8 @@ class AFL(Algorithm):
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.local_steps != 1:
-                return "afl does one gradient step a round; leave local.steps at 1"
+            if parts.local_steps != 1 or not isinstance(parts.round_end, Fixed):
+                return "afl does one gradient step a round; leave local.steps at 1 and round_end at fixed"
             return everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options

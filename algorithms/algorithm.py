@@ -23,6 +23,7 @@ from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.part import Part, part_name
 from algorithms.parts.aggregators import Aggregator, Mean, Rows
 from algorithms.parts.optimizers import Optimizer
+from algorithms.parts.robust import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundEnd, RoundState
 from algorithms.parts.samplers import Draw, Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
@@ -46,6 +47,10 @@ class Composition:
     local_lr: float
     """Local learning rate η of the first round."""
     batch_size: int
+    drop_last: bool = False
+    """Whether an epoch leaves out a last, smaller mini-batch."""
+    optimizer_state: str = "reset"
+    """What becomes of the local optimiser's state between rounds."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,8 @@ class AlgorithmOptions(Part):
     needs_whole_cohort: ClassVar[bool] = False
     """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
+    needs_rows: ClassVar[bool] = False
+    """Whether the server looks at every client's update, whatever the aggregator."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 
@@ -266,12 +273,14 @@ class Algorithm:
             return
         if updates.weights is not None:
             self.buffers = updates.mean("buffers")
-        elif self.influence is None:
-            self.buffers = updates.rows("buffers").quantile(0.5, dim=0)
-        elif self.influence.weights.any():
-            weights = self.influence.weights
-            shares = Influence.of(updates.clients, np.arange(len(weights)), weights)
-            self.buffers = shares.combine(updates.rows("buffers"))
+            return
+        rows = updates.rows("buffers")
+        usable = rows.isfinite().all(1).numpy()
+        if self.influence is None and usable.any():
+            self.buffers = coordinate_median(rows[torch.from_numpy(usable)])
+        elif self.influence is not None and (self.influence.weights * usable).any():
+            places = np.arange(len(usable))
+            self.buffers = Influence.of(updates.clients, places, self.influence.weights * usable).combine(rows)
 
     def personal_models(self) -> Tensor | None:
         """Models [N, d] of the clients, if the server keeps one for each (clusters, gossip)."""
@@ -302,16 +311,14 @@ class Algorithm:
         with clients.train(cohort, rule, received, known, own) as training:
             report = end.run(training, about)
             updates = training.collect(weights)
-
-        def mean() -> Tensor:
-            return updates.vectors["delta"] if updates.weights is not None else updates.rows("delta").mean(0)
-
-        return updates, report | end.close(about, mean)
+        return updates, report
 
     def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:
         """What a round end may know."""
         parts = self.setting.parts
-        one = max(1, -(-int(self.setting.sizes(cohort.ids).max()) // parts.batch_size))
+        clients = cohort.ids[cohort.ids != self.setting.server]
+        most = int(self.setting.samples[clients].max(initial=0)) or self.setting.heldout
+        one = max(1, most // parts.batch_size if parts.drop_last else -(-most // parts.batch_size))
         work = parts.local_steps or (parts.local_epochs or 1) * one
         return RoundState(self.setting.seed, t, w, self.memory, one, work)
 
@@ -337,9 +344,10 @@ class Algorithm:
             Rows(others, updates.samples[~own.numpy()], reference, self.memory)
         )
         self.influence = None
-        if combined.weights is not None:
+        shares = combined.weights if combined.shares is None else combined.shares
+        if shares is not None:
             full = torch.zeros(len(rows), dtype=torch.float64)
-            full[~own] = combined.weights
+            full[~own] = shares
             self.influence = Influence(updates.clients, full.numpy())
         return combined.vector
 
@@ -365,9 +373,9 @@ def own_step(name: str, parts: Composition) -> str | None:
 
 
 def fixed_work(name: str, parts: Composition) -> str | None:
-    """Refusal of round ends that watch for a synchronisation by algorithms that have none; None if the parts fit."""
+    """Refusal of round ends that watch a common model by algorithms that have none; None if the parts fit."""
     if not isinstance(parts.round_end, Fixed):
-        return f"{name} never averages its clients' models; leave round_end at fixed"
+        return f"{name} has no one model that its clients drift from; leave round_end at fixed"
     return None
 
 

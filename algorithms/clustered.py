@@ -16,7 +16,16 @@ import torch
 from scipy.cluster.hierarchy import cut_tree, linkage
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, everyone, own_step
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Cohort,
+    Composition,
+    everyone,
+    fixed_work,
+    own_step,
+)
 from algorithms.local import LocalRule
 from algorithms.part import option
 
@@ -28,6 +37,7 @@ class Clustered(Algorithm):
         """FedAvg within clusters that are found on the way."""
 
         name: str = "clustered"
+        needs_rows = True
         one_broadcast = False
         eps1: float = option(0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0)
         eps2: float = option(1.6, "and is split when some client's update is longer than this", "ε₂", gt=0)
@@ -37,7 +47,7 @@ class Clustered(Algorithm):
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            return everyone(self.name, parts) or own_step(self.name, parts)
+            return fixed_work(self.name, parts) or everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models", "cluster")

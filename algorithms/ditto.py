@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from algorithms.algorithm import Clients
+from algorithms.algorithm import Clients, Composition
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
@@ -47,6 +47,11 @@ class Ditto(FedAvg):
         name: str = "ditto"
         strength: float = option(1.0, "how strongly personal models are held to the global one", "λ", ge=0)
         personal_steps: int | None = option(None, "steps of the personal problem; unset: the config's local work", ge=1)
+
+        def refuses(self, parts: Composition) -> str | None:
+            if parts.optimizer_state == "keep":
+                return "ditto's two models would share the optimizer's state; set local.optimizer_state to reset"
+            return super().refuses(parts)
 
     options: Options
 

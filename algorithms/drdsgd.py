@@ -17,7 +17,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, fixed_work, own_step
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
@@ -43,6 +43,7 @@ class DRDSGD(Algorithm):
         """Gossip over a graph with local steps that weigh high losses exponentially."""
 
         name: str = "drdsgd"
+        needs_rows = True
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)
         robust: bool = option(True, "scale steps by exp(ℓ/μ)/μ; false: plain decentralised SGD")
         graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(Ring(), "who talks to whom", "W")
@@ -50,7 +51,7 @@ class DRDSGD(Algorithm):
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            return everyone(self.name, parts) or own_step(self.name, parts)
+            return fixed_work(self.name, parts) or everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models")

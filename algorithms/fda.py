@@ -14,18 +14,16 @@ clients keep their optimiser's state (``local.optimizer_state: keep``) and batch
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
-from torch import Tensor
 
 from algorithms.draws import generator
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
-from algorithms.parts.monitors import AmsSketch, Length, Linear, Monitor
+from algorithms.parts.monitors import AmsSketch, Drift, Exact, Linear, Monitor
 from algorithms.parts.round_ends import RoundEnd, RoundState
 
 if TYPE_CHECKING:
@@ -65,8 +63,10 @@ class Fda(Monitored):
             step = min(self._next(done), about.work_steps)
             training.advance(step - done)
             done = step
+            if self.at and done not in self.at:
+                break
             estimate = self.ask(training, about)
-            if estimate > theta:
+            if not estimate <= theta:  # so written that a diverged client's NaN ends the round, too
                 break
         return {"round_steps": float(done), "variance_estimate": estimate, "theta": theta}
 
@@ -102,20 +102,23 @@ class FdaOpt(Monitored):
             training.advance(step)
             done += step
             estimate = self.ask(training, about)
-            if estimate > theta:
+            if not estimate <= theta:
                 break
-        weights = np.full(len(training.cohort), 1 / len(training.cohort))
-        about.memory["length"] = training.query(Length(transmitted=False), weights).double()
-        about.memory["steps"] = torch.tensor(float(done), dtype=torch.float64)
-        return {"round_steps": float(done), "variance_estimate": estimate, "theta": max(theta, 0.0)}
+        variance = self._variance(training, about)
+        following = cap / 2 / done * variance
+        if np.isfinite(following):
+            about.memory["theta"] = torch.tensor(following, dtype=torch.float64)
+        return {
+            "round_steps": float(done),
+            "variance_estimate": estimate,
+            "variance": variance,
+            "theta": max(theta, 0.0),
+        }
 
-    def close(self, about: RoundState, mean: Callable[[], Tensor]) -> dict[str, float]:
-        """Θ of the next round from the exact variance ν of this one (the server has the models)."""
-        variance = float(about.memory["length"]) - float(mean().double().square().sum())
-        about.memory["theta"] = torch.tensor(
-            cap_steps(about) / 2 / float(about.memory["steps"]) * variance, dtype=torch.float64
-        )
-        return {"variance": variance}
+    def _variance(self, training: Training, about: RoundState) -> float:
+        """ν, the exact variance of the models that are about to be sent (so that nothing more is)."""
+        weights = np.full(len(training.cohort), 1 / len(training.cohort))
+        return Exact().estimate(training.query(Drift(transmitted=False), weights))
 
 
 def cap_steps(about: RoundState) -> int:
@@ -160,7 +163,7 @@ class AsyncFda(Monitored):
             done[due] += 1
             arrival[due] += speed[due]
             estimate = self.monitor.estimate(latest.mean(0))
-            if estimate > self.theta:
+            if not estimate <= self.theta:
                 break
         total = float(about.memory.get("clock", torch.zeros((), dtype=torch.float64))) + now
         about.memory["clock"] = torch.tensor(total, dtype=torch.float64)

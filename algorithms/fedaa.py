@@ -55,6 +55,7 @@ class FedAA(FedAvg):
             UniformWeights(), "who weighs the selected clients; the presets choose ddpg"
         )
 
+        needs_rows = True
         presets: ClassVar[dict[str, dict[str, Any]]] = {
             "paper": {**_COMMON, "algorithm.agent": {"name": "ddpg", "preset": "paper"}},
             "authors": {
@@ -105,6 +106,10 @@ class FedAA(FedAvg):
         selected = self.selection(t, updates)
         state = self.observation(selected)
         report |= self.agent.observe(self.reward, state)
+        if not len(selected.rows):  # nobody sent anything finite: the model stays, and so does the agent's rhythm
+            self.influence = None
+            self.agent.act(self._nobody(t, state))
+            return report | self._rate(clients) | _describe(state[: self.slots])
         action = self.agent.act(self.situation(t, updates, selected, state, clients))
         self.influence = Influence.of(updates.clients, selected.rows, action[: len(selected.rows)])
         self.apply(updates)
@@ -153,10 +158,14 @@ class FedAA(FedAvg):
 
     def _begin(self, clients: Clients) -> None:
         """Lines 1–7 for the initial model, which any action leaves as it is."""
-        every = np.full(self.slots, 1.0)
         self._rate(clients)
-        state = self.observation(Selected(np.arange(self.slots), every))
-        self.agent.act(Situation(self.setting.seed, 0, state, every, every, lambda weights: self.accuracy))
+        state = self.observation(Selected(np.arange(self.slots), np.ones(self.slots)))
+        self.agent.act(self._nobody(0, state))
+
+    def _nobody(self, t: int, state: np.ndarray) -> Situation:
+        """A situation in which the weights make no difference."""
+        ones = np.ones(self.slots)
+        return Situation(self.setting.seed, t, state, ones, ones, lambda weights: self.accuracy)
 
     def _rate(self, clients: Clients) -> dict[str, float]:
         """Line 6: the reward of the present model."""

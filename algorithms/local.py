@@ -87,7 +87,9 @@ class LocalRule:
 
 
 class GivenModel(LocalRule):
-    """Start from the client's own model, given as ``own["model"]``."""
+    """Start from the client's own model, given as ``own["model"]``; nothing of it passes a server."""
+
+    transmitted = False
 
     def begin(self, work: Work) -> Tensor:
         return work.own["model"]

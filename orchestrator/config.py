@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
@@ -143,6 +144,8 @@ class Config(Section):
             local_epochs=self.local.epochs,
             local_lr=self.local.lr,
             batch_size=self.local.batch_size,
+            drop_last=self.local.drop_last,
+            optimizer_state=self.local.optimizer_state,
         )
 
     @model_validator(mode="after")
@@ -158,6 +161,9 @@ class Config(Section):
             raise ValueError(
                 f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to fail or keep"
             )
+        rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
+        if self.local.optimizer_state == "average" and rows:
+            raise ValueError("local.optimizer_state average would go past the chosen aggregation; use reset or keep")
         if not isinstance(self.compression.downlink, NoCompression) and not self.algorithm.one_broadcast:
             raise ValueError(
                 f"{self.algorithm.name} sends different models to its clients; leave compression.downlink at none"
@@ -249,18 +255,22 @@ def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     for path, value in defaults.items():
         if not has(filled, path):
             put(filled, path, value)
-        elif isinstance(value, BaseModel):
+        elif isinstance(value, BaseModel | dict):
             _complete(filled, path, value)
     return _named(filled, Config)
 
 
-def _complete(filled: dict[str, Any], path: str, default: BaseModel) -> None:
+def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, Any]) -> None:
     """Where the user names the same part, or only some of its options, keep the default's other options."""
-    given = filled[path]
+    given: Any = filled
+    for key in path.split("."):
+        given = given[key]
     given = {"name": given} if isinstance(given, str) else given
-    whole = default.model_dump(exclude_unset=True) | {"name": default.model_dump()["name"]}
-    if isinstance(given, Mapping) and given.get("name", whole["name"]) == whole["name"]:
-        filled[path] = {**whole, **given}
+    whole = default
+    if isinstance(default, BaseModel):
+        whole = default.model_dump(exclude_unset=True) | {"name": default.model_dump()["name"]}
+    if isinstance(given, Mapping) and isinstance(whole, dict) and given.get("name", whole["name"]) == whole["name"]:
+        put(filled, path, {**whole, **given})
 
 
 def _usual_cohort(raw: Mapping[str, Any]) -> int:

@@ -48,7 +48,7 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     t, state, notes = load_latest(folder.checkpoints)
     if state["science"] != experiment.science():
         raise UserError(
-            f"{folder.path}: config.yaml was changed since the checkpoint; only rounds, evaluation, "
+            f"{folder.path}: config.yaml was changed since the checkpoint; only rounds, stop, evaluation, "
             "checkpoint and resources may differ on --resume"
         )
     experiment.restore(t, state)

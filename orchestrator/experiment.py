@@ -107,7 +107,10 @@ class Experiment:
     def reached(self) -> bool:
         """Whether the last round's record meets one of the config's ``stop`` conditions."""
         last = self.records[-1] if self.records else {}
-        return any(last.get(metric, -math.inf) >= value for metric, value in self.config.stop.items())
+        return self._ends(last)
+
+    def _ends(self, record: Record) -> bool:
+        return any(record.get(metric, -math.inf) >= value for metric, value in self.config.stop.items())
 
     def step(self) -> Record:
         """Run one round and return its record."""
@@ -122,11 +125,11 @@ class Experiment:
         log = federation.log
         train, transfer, asked = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
         record: Record = {"round": t, **self._training_metrics(), **self._influence(), **extra}
+        record["steps_total"] = self._steps_before() + float(log.diagnostics["steps"].max(initial=0))
         evaluating = time.perf_counter()
-        if evaluated:
+        if evaluated or self._ends(record):
             record |= self._evaluate(t)
         record |= {
-            "steps_total": float(federation.ledger.steps.max()),
             "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
             "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
             "seconds": time.perf_counter() - begun,
@@ -189,9 +192,15 @@ class Experiment:
             raise UserError(f"config: algorithm: {error}") from error
 
     def _training_metrics(self) -> Record:
+        """Means over the benign clients of the cohort whose update counted."""
         log = self.federation.log
-        means = {n: float(np.mean(v)) for n, v in log.diagnostics.items() if len(v)}
-        return {"cohort": float(len(log.cohort)), "dropped": float(len(log.dropped)), **means}
+        counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.dropped)
+        means = {n: float(np.mean(v[counted])) for n, v in log.diagnostics.items() if counted.any()}
+        return {"cohort": float(len(log.cohort)), "dropped": float(len(set(log.dropped))), **means}
+
+    def _steps_before(self) -> float:
+        """Local steps of the rounds so far, each counted with its longest."""
+        return self.records[-1]["steps_total"] if self.records else 0.0
 
     def _influence(self) -> Record:
         """Effective number of clients 1/Σp² in the last aggregate, and the malicious clients' part in it."""

@@ -56,12 +56,22 @@ def save_policy(folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[
     (folder / FACTS_FILE).write_text(json.dumps(dict(facts), indent=2))
 
 
-def load_policy(learner: Learner, folder: Path) -> None:
-    """Replace the module's weights by those in ``folder``; raises ValueError if they are another agent's."""
+def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> None:
+    """Replace the module's weights by those in ``folder``; raises ValueError if they are another agent's.
+
+    ``agent`` holds the options of the agent that is to act on them.
+    """
     try:
         weights = load_file(folder / POLICY_FILE)
+        trained = json.loads((folder / FACTS_FILE).read_text()).get("agent", {})
     except Exception as error:
         raise ValueError(f"algorithm.agent.policy: there is no policy in {folder}: {error}") from error
+    for key in ("name", "head", "logit_bound"):
+        if key in trained and trained[key] != agent.get(key):
+            raise ValueError(
+                f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not {agent.get(key)!r}; "
+                "give the agent the same preset"
+            )
     own = module_weights(learner)
     shapes = {k: tuple(v.shape) for k, v in own.items()}
     given = {k: tuple(v.shape) for k, v in weights.items()}

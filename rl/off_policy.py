@@ -1,10 +1,11 @@
 """DDPG and TD3 driven by a federated server: act, run the round, observe what came of it, learn.
 
-One run is one episode without an end. Module, learner and buffer are the RLlib algorithm's own.
+Rounds never end an episode. Module, learner and buffer are the RLlib algorithm's own.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +21,8 @@ from rl.algorithm import DDPGConfig
 from rl.learning import build_learner, learner_state, recorded
 from rl.replay import SeededEpisodeReplayBuffer
 
-EPISODE = "federated run"
+Transition = tuple[np.ndarray, np.ndarray, float, np.ndarray]
+COLUMNS = ("states", "actions", "rewards", "next_states")
 
 
 class OffPolicyAgent:
@@ -34,10 +36,11 @@ class OffPolicyAgent:
         self.module = self.learner.module[DEFAULT_MODULE_ID].unwrapped()
         self.updates = updates
         self.seed = seed
-        self._begin_buffer()
-        self.observations: list[np.ndarray] = []
-        self.actions: list[np.ndarray] = []
-        self.rewards: list[float] = []
+        self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=seed)
+        self.rounds = 0
+        self.pending: tuple[np.ndarray, np.ndarray] | None = None
+        """State and action whose reward has not been observed."""
+        self.transitions: deque[Transition] = deque(maxlen=self.config.capacity)
 
     def act(self, situation: Situation) -> np.ndarray:
         """Weights [K] of the actor with exploration noise."""
@@ -49,19 +52,17 @@ class OffPolicyAgent:
         with torch.no_grad():
             if not explore:
                 return self.module.forward_inference(batch)[Columns.ACTIONS][0].numpy()
-            action = self.module.forward_exploration(batch, t=len(self.rewards))[Columns.ACTIONS][0].numpy()
-        if not self.observations:
-            self.observations.append(np.asarray(state, np.float32))
-            self.ongoing.add_env_reset(self.observations[0])
-        self.actions.append(action)
+            action = self.module.forward_exploration(batch, t=self.rounds)[Columns.ACTIONS][0].numpy()
+        self.pending = np.asarray(state, np.float32), action
         return action
 
     def observe(self, reward: float, state: np.ndarray) -> dict[str, float]:
         """Store the transition that the last action led to, and learn."""
-        self.observations.append(np.asarray(state, np.float32))
-        self.rewards.append(float(reward))
-        self._store(len(self.rewards) - 1)
-        if len(self.rewards) < self.config.learning_starts:
+        assert self.pending is not None, "observe follows act"
+        self._store((*self.pending, float(reward), np.asarray(state, np.float32)))
+        self.rounds += 1
+        self.pending = None
+        if self.rounds < self.config.learning_starts:
             return {}
         losses: dict[str, float] = {}
         for _ in range(self.updates):
@@ -71,39 +72,37 @@ class OffPolicyAgent:
                 gamma=self.config.gamma,
                 sample_episodes=True,
             )
-            steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: len(self.rewards)}
+            steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.rounds}
             losses |= recorded(self.learner.update(episodes=episodes, timesteps=steps))
         return losses
 
     def state(self) -> dict[str, Any]:
+        columns = zip(*self.transitions, strict=True) if self.transitions else ((),) * len(COLUMNS)
         return {
             "learner": learner_state(self.learner),
             "exploration": self.module.get_exploration_state(),
             "replay": self.buffer.rng.bit_generator.state,
-            "observations": np.array(self.observations),
-            "actions": np.array(self.actions),
-            "rewards": np.array(self.rewards),
+            "transitions": {name: np.array(column) for name, column in zip(COLUMNS, columns, strict=True)},
+            "pending": None if self.pending is None else list(self.pending),
+            "rounds": self.rounds,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.learner.set_state(state["learner"])
         self.module.set_exploration_state(state["exploration"])
-        self.observations, self.actions = list(state["observations"]), list(state["actions"])
-        self.rewards = [float(r) for r in state["rewards"]]
-        self._begin_buffer()
-        if self.observations:
-            self.ongoing.add_env_reset(self.observations[0])
-        for t in range(len(self.rewards)):
-            self._store(t)
+        self.rounds = int(state["rounds"])
+        self.pending = None if state["pending"] is None else (state["pending"][0], state["pending"][1])
+        self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=self.seed)
+        self.transitions.clear()
+        for before, action, reward, after in zip(*(state["transitions"][name] for name in COLUMNS), strict=True):
+            self._store((before, action, float(reward), after))
         self.buffer.rng.bit_generator.state = state["replay"]
 
-    def _begin_buffer(self) -> None:
-        self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=self.seed)
-        self.ongoing = SingleAgentEpisode(id_=EPISODE)
-
-    def _store(self, t: int) -> None:
-        """Transition ``t`` to the buffer."""
-        self.ongoing.add_env_step(self.observations[t + 1], self.actions[t], self.rewards[t])
-        piece = self.ongoing
-        self.ongoing = piece.cut()
-        self.buffer.add(piece)
+    def _store(self, transition: Transition) -> None:
+        """To the buffer, as an episode of its own: RLlib evicts whole episodes."""
+        before, action, reward, after = transition
+        episode = SingleAgentEpisode(
+            observations=[before, after], actions=[action], rewards=[reward], len_lookback_buffer=0
+        )
+        self.buffer.add(episode)
+        self.transitions.append(transition)

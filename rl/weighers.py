@@ -74,7 +74,7 @@ class Ddpg(Learned):
 
         agent = OffPolicyAgent(self.config(), slots, observation, seed, self.updates)
         if self.policy is not None:
-            load_policy(agent.learner, self.policy)
+            load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
     def config(self) -> Any:
@@ -136,7 +136,7 @@ class Ppo(Learned):
 
         agent = OnPolicyAgent(self.config(), slots, observation, seed, self.temperature, self.one_step)
         if self.policy is not None:
-            load_policy(agent.learner, self.policy)
+            load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
     def config(self) -> Any:

@@ -39,6 +39,8 @@ class Combined:
     """The aggregate [d]."""
     weights: Tensor | None
     """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by one."""
+    shares: Tensor | None = None
+    """How much each client counts [m], where that is not in proportion to ``weights``."""
 
 
 class Aggregator(Part):

@@ -46,6 +46,8 @@ def square(drift: Tensor) -> Tensor:
 class Drift(Probe):
     """(‖Δ_k‖², Δ_k)."""
 
+    transmitted: bool = True
+
     def answer(self, work: Work) -> Tensor:
         drift = work.w - work.start
         return torch.cat([square(drift), drift], 1)
@@ -63,11 +65,8 @@ class Exact(Monitor):
         return float(mean[0]) - float(mean[1:].double().square().sum())
 
 
-@dataclass(frozen=True)
 class Length(Probe):
     """‖Δ_k‖²."""
-
-    transmitted: bool = True
 
     def answer(self, work: Work) -> Tensor:
         return square(work.w - work.start)

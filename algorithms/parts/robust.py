@@ -29,11 +29,7 @@ class Robust(Aggregator):
             return Combined(torch.zeros_like(rows.updates[0]), torch.zeros(len(finite), dtype=torch.float64))
         kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
         combined = self.judge(kept, int((~finite).sum()))
-        if combined.weights is None or finite.all():
-            return combined
-        weights = torch.zeros(len(finite), dtype=torch.float64)
-        weights[finite] = combined.weights
-        return Combined(combined.vector, weights)
+        return Combined(combined.vector, _spread(combined.weights, finite), _spread(combined.shares, finite))
 
     @abstractmethod
     def judge(self, rows: Rows, set_aside: int) -> Combined:
@@ -66,8 +62,10 @@ class Counting(Robust):
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         f = max(0, self.tolerated(len(rows.updates) + set_aside) - set_aside)
-        while len(rows.updates) < self.least(f):  # only after dropped clients
+        while f > 0 and len(rows.updates) < self.least(f):  # clients were dropped, or drawn twice
             f -= 1
+        if len(rows.updates) < self.least(f):
+            return Combined(coordinate_median(rows.updates), None)
         return self.against(rows, f)
 
     @abstractmethod
@@ -94,7 +92,7 @@ class Median(Robust):
     name: str = "median"
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
-        return Combined(_median(rows.updates), None)
+        return Combined(coordinate_median(rows.updates), None)
 
 
 class TrimmedMean(Counting):
@@ -149,7 +147,7 @@ class Bulyan(Counting):
             scores = krum_scores(table[left][:, left], f)
             picked.append(left.pop(int(scores.argmin())))
         x = rows.updates[sorted(picked)]
-        order = (x - _median(x)).abs().argsort(dim=0, stable=True)[: len(x) - 2 * f]
+        order = (x - coordinate_median(x)).abs().argsort(dim=0, stable=True)[: len(x) - 2 * f]
         return Combined(x.gather(0, order).mean(0), None)
 
 
@@ -172,7 +170,7 @@ class GeometricMedian(Robust):
         x = rows.updates
         alpha = torch.from_numpy(np.asarray(rows.samples, np.float64)) if self.by_samples else torch.ones(len(x))
         alpha = alpha.double() / alpha.sum()
-        point, weights = _median(x), alpha  # from the mean, one huge row would take many steps to leave
+        point, weights = coordinate_median(x), alpha  # from the mean, one huge row would take many steps to leave
         for _ in range(self.iterations):
             near = alpha / norms(x, point).clamp_min(self.smoothing)
             previous, weights = weights, near / near.sum()
@@ -192,7 +190,7 @@ class Faba(Counting):
         left = torch.ones(len(x), dtype=torch.bool)
         for _ in range(f):
             ids = left.nonzero()[:, 0]
-            left[ids[norms(x[left], x[left].mean(0)).argmax()]] = False
+            left[ids[norms(x[left], x[left].double().mean(0)).argmax()]] = False
         return chosen(x, left.nonzero()[:, 0])
 
 
@@ -213,7 +211,8 @@ class FLTrust(Robust):
         length, own = norms(x).clamp_min(1e-30), norms(root[None])[0].clamp_min(1e-30)
         cosine = (x.double() @ root.double()) / (length * own)
         trust = cosine.clamp_min(0.0)
-        return average(x, trust / trust.sum().clamp_min(1e-30) * own / length)
+        shares = trust / trust.sum().clamp_min(1e-30)
+        return Combined(average(x, shares * own / length).vector, shares * own / length, shares)
 
 
 class NormClipping(Robust):
@@ -225,7 +224,9 @@ class NormClipping(Robust):
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         length = norms(rows.updates)
         radius = float(length.median()) if self.radius is None else self.radius
-        return average(rows.updates, (radius / length.clamp_min(1e-30)).clamp_max(1.0) / len(length))
+        shares = torch.full_like(length, 1 / len(length))
+        weights = shares * (radius / length.clamp_min(1e-30)).clamp_max(1.0)
+        return Combined(average(rows.updates, weights).vector, weights, shares)
 
 
 class CenteredClipping(Robust):
@@ -248,7 +249,16 @@ class CenteredClipping(Robust):
         return Combined(v, None)
 
 
-def _median(x: Tensor) -> Tensor:
+def _spread(values: Tensor | None, finite: Tensor) -> Tensor | None:
+    """Values of the finite rows in their places among all rows [m]; 0 for the others."""
+    if values is None:
+        return None
+    full = torch.zeros(len(finite), dtype=torch.float64)
+    full[finite] = values
+    return full
+
+
+def coordinate_median(x: Tensor) -> Tensor:
     """Coordinate-wise median [d] (the mean of the two middle values for even m)."""
     values = x.sort(0).values
     m = len(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -45,10 +44,6 @@ class RoundEnd(Part):
     @abstractmethod
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
         """Advance ``training`` to its end; returns scalars worth recording for the round."""
-
-    def close(self, about: RoundState, mean: Callable[[], Tensor]) -> dict[str, float]:
-        """Take note of the outcome; ``mean`` gives the mean update [d] of the cohort. More scalars to record."""
-        return {}
 
 
 class Fixed(RoundEnd):

@@ -105,6 +105,7 @@ class Federation:
             received = {**received, **self.optimizer}
         self.ledger.sent(cohort.ids, sum(self._wire(n, v) for n, v in received.items()))
         received = {n: self._broadcast(n, v) for n, v in received.items()}
+        known = {n: self.replicas.get(n, v) for n, v in known.items()}
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
         self.log.transfer_seconds += time.perf_counter() - begun

@@ -101,7 +101,7 @@ class Session:
         samples = federation.data.holdings.sizes[ids]
         if weights is None:
             rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
-            federation.optimizer = {n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)}
+            self._keep_optimizer({n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)})
             return Updates(ids, samples, None, rows, scalars)
         if forged:
             counted = weights * kept.numpy()
@@ -111,13 +111,17 @@ class Session:
         scale = 1.0 if kept.all() else float(weights.sum() / used.sum())
         sums = {n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces) for n, pieces in vectors.items()}
         total = float((used * scale).sum())
-        federation.optimizer = {n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)}
+        self._keep_optimizer({n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)})
         return Updates(ids, samples, used * scale, sums, scalars)
 
     def close(self) -> None:
         """Forget blocks of a session that was abandoned before its collection."""
         if self.open:
             self.federation.plane.forget([(self.number, b) for b in range(len(self.specs))])
+
+    def _keep_optimizer(self, mean: Tensors) -> None:
+        if self.transmitted:
+            self.federation.optimizer = mean
 
     def _forge(self, vectors: dict[str, list[Tensor]]) -> tuple[dict[str, list[Tensor]], np.ndarray]:
         """The blocks' rows as the server gets them from malicious clients too, and which rows are finite [m]."""

@@ -41,8 +41,10 @@ class Net:
 
     @cached_property
     def stochastic(self) -> bool:
-        """Whether training draws random numbers inside the network (dropout)."""
-        return any(isinstance(m, STOCHASTIC) and m.p > 0 for m in self.module.modules())
+        """Whether training may draw random numbers inside the network (dropout)."""
+        return any(
+            getattr(m, "may_draw", False) or (isinstance(m, STOCHASTIC) and m.p > 0) for m in self.module.modules()
+        )
 
     def to(self, device: torch.device) -> Net:
         """Move what is not part of the flat vectors (frozen tensors, integer buffers) to ``device``."""

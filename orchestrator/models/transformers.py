@@ -14,6 +14,9 @@ from orchestrator.models.base import Model
 class SequenceClassifier(nn.Module):
     """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text of the batch."""
 
+    may_draw = True
+    """Some architectures call dropout as a function, which no look at the modules finds."""
+
     def __init__(self, net: nn.Module, pad: int, types: int) -> None:
         super().__init__()
         self.net = net
@@ -41,7 +44,7 @@ class Transformer(Model):
     lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0)
     lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1)
     lora_dropout: float = option(0.0, "dropout before the adapters", ge=0, lt=1)
-    lora_targets: tuple[str, ...] = option((), "modules that get adapters; unset: peft's choice for the architecture")
+    lora_targets: tuple[str, ...] = option((), "modules that get adapters; unset: peft's choice, where it has one")
     dropout: float | None = option(None, "all dropout rates; unset: the checkpoint's", ge=0, lt=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -49,14 +52,15 @@ class Transformer(Model):
             raise ValueError(
                 f"model {self.name!r} needs tokenised text; set data.dataset.tokenizer to {self.checkpoint!r}"
             )
-        net = self._load(classes)
+        net, fresh = self._load(classes)
         pad = net.config.pad_token_id
         types = int(getattr(net.config, "type_vocab_size", 0) or 0)
         if self.lora_rank:
-            net = self._with_adapters(net)
+            net = self._with_adapters(net, fresh)
         return SequenceClassifier(net, 0 if pad is None else pad, types)
 
-    def _load(self, classes: int) -> Any:
+    def _load(self, classes: int) -> tuple[Any, list[str]]:
+        """The network, and the modules that the checkpoint does not hold (the head)."""
         from transformers import AutoConfig, AutoModelForSequenceClassification
 
         try:
@@ -64,13 +68,16 @@ class Transformer(Model):
             if self.dropout is not None:
                 for key in [k for k in config.to_dict() if "dropout" in k]:
                     setattr(config, key, self.dropout)
-            net = AutoModelForSequenceClassification.from_pretrained(self.checkpoint, config=config)
-        except (OSError, ValueError) as error:
+            net, info = AutoModelForSequenceClassification.from_pretrained(
+                self.checkpoint, config=config, output_loading_info=True
+            )
+        except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise ValueError(f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}") from error
-        return net.to(torch.float32)
+        return net.to(torch.float32), sorted({key.rpartition(".")[0] for key in info["missing_keys"]})
 
-    def _with_adapters(self, net: Any) -> Any:
+    def _with_adapters(self, net: Any, fresh: list[str]) -> Any:
+        """Adapters in a frozen network; what the checkpoint does not hold is trained as a whole."""
         from peft import LoraConfig, TaskType, get_peft_model
 
         config = LoraConfig(
@@ -79,6 +86,7 @@ class Transformer(Model):
             lora_alpha=self.lora_alpha,
             lora_dropout=self.lora_dropout,
             target_modules=list(self.lora_targets) or None,
+            modules_to_save=fresh or None,
         )
         try:
             return get_peft_model(net, config)

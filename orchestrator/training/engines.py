@@ -72,5 +72,5 @@ def vectorizable(net: Net) -> str | None:
     if net.buffer_spec.size:
         return "it has batch-norm statistics, which a padded batch would change"
     if net.stochastic:
-        return "it has dropout, whose draws could not be keyed by client"
+        return "it may have dropout, whose draws could not be keyed by client"
     return None

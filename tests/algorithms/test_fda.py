@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.algorithm import Composition, Setting
+from algorithms.algorithm import Cohort, Composition, Setting
 from algorithms.fda import AsyncFda, Fda, FdaOpt
 from algorithms.flat import ParamSpec
 from algorithms.local import Work
@@ -188,12 +188,10 @@ def test_questions_at_given_steps():
 
 
 class Scripted:
-    """A Training whose monitor estimates and final variance are given."""
+    """A Training whose monitor estimates and final drifts (‖Δ‖² and mean Δ) are given."""
 
-    def __init__(self, estimates, length):
-        self.estimates, self.length, self.steps = list(estimates), length, 0
-        from algorithms.algorithm import Cohort
-
+    def __init__(self, estimates, length, mean=(0.0, 0.0, 0.0)):
+        self.estimates, self.final, self.steps = list(estimates), torch.tensor([length, *mean]), 0
         self.cohort = Cohort.of([0, 1])
 
     def advance(self, steps):
@@ -201,7 +199,7 @@ class Scripted:
 
     def query(self, probe, weights=None):
         if not probe.transmitted:
-            return torch.tensor([self.length])
+            return self.final
         return torch.tensor([self.estimates.pop(0)])
 
 
@@ -209,18 +207,22 @@ def test_fda_opt_s_threshold_by_hand():
     """E = 1, e = 10 steps: cap 100 steps. Round 1: one epoch; then Θ = 5/epochs · ν each time."""
     memory, end = {}, FdaOpt(monitor=Naive())
     about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10)
-    first = Scripted([0.1], length=3.0)
-    assert end.run(first, about)["round_steps"] == 10
-    assert end.close(about, lambda: torch.tensor([1.0, 0.0, 0.0]))["variance"] == 2.0
+    first = end.run(Scripted([0.1], 3.0, (1.0, 0.0, 0.0)), about)
+    assert (first["round_steps"], first["variance"], first["theta"]) == (10, 2.0, 0.0)
     assert float(memory["theta"]) == pytest.approx(5 / 1 * 2.0)
-    second = Scripted([3.0, 9.99, 10.01], length=14.0)
-    assert end.run(second, about) == {"round_steps": 30.0, "variance_estimate": pytest.approx(10.01), "theta": 10.0}
-    end.close(about, lambda: torch.tensor([0.0, 2.0, 0.0]))
+    second = end.run(Scripted([3.0, 9.99, 10.01], 14.0, (0.0, 2.0, 0.0)), about)
+    assert (second["round_steps"], second["theta"]) == (30, 10.0)
     assert float(memory["theta"]) == pytest.approx(5 / 3 * 10.0)
-    capped = Scripted([1.0] * 20, length=1.0)
-    assert end.run(capped, about)["round_steps"] == 100
-    end.close(about, lambda: torch.zeros(3))
+    assert end.run(Scripted([1.0] * 20, 1.0), about)["round_steps"] == 100
     assert float(memory["theta"]) == pytest.approx(5 / 10 * 1.0)
+
+
+def test_a_diverged_client_ends_the_round():
+    memory = {"theta": torch.tensor(4.0)}
+    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10)
+    assert FdaOpt(monitor=Naive()).run(Scripted([1.0, float("nan")], float("nan")), about)["round_steps"] == 20
+    assert float(memory["theta"]) == 4.0
+    assert Fda(theta=9.0, monitor=Naive()).run(Scripted([1.0, float("nan")], 0.0), about)["round_steps"] == 2
 
 
 def test_the_cap_is_2_tau_plus_8_epochs():

@@ -156,3 +156,18 @@ def test_needs_held_out_rows():
     setting = Setting(0, np.ones(6), ParamSpec.of({"w": torch.zeros(world.d)}), parts)
     with pytest.raises(ValueError, match="held out at the server"):
         Algorithm.registry["fedaa"](variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0))
+
+
+def test_when_nobody_sends_anything_finite_the_model_stays():
+    world = Quadratics()
+    alg = fedaa(world, agent={"name": "samples"})
+    alg.round(1, world)
+    before = alg.w.clone()
+    world.curvature = world.curvature * torch.nan
+    world.centre = torch.zeros_like(world.centre)
+    alg.agent = Recorder()
+    world.heldout = lambda w, buffers: torch.tensor([[1.0, 2.0]])
+    report = alg.round(2, world)
+    assert torch.equal(alg.w, before)
+    assert report["reward"] == 0.5
+    assert (len(alg.agent.acted), len(alg.agent.observed)) == (1, 1)

@@ -210,3 +210,43 @@ def test_column_blocks_do_not_matter(monkeypatch):
     monkeypatch.setattr("algorithms.parts.distances.ELEMENTS", 60)
     torch.testing.assert_close(pairwise(x), whole[0])
     torch.testing.assert_close(norms(x, x[1]), whole[1])
+
+
+@pytest.mark.parametrize("name", [*NAMES, "fltrust"])
+def test_huge_finite_lies_wherever_they_stand(name):
+    """3e38 in float32: sums overflow, and the liars are the last rows."""
+    x = (rows(10) * 0.1 + 1).float()
+    for places in ([0, 1], [8, 9], [3, 7]):
+        lied = x.clone()
+        lied[places] = 3e38
+        found = combine(
+            name,
+            lied,
+            reference=x.mean(0),
+            **(
+                {"byzantine": 0.2}
+                if name in COUNTING and name != "bulyan"
+                else {"byzantine": 0.15}
+                if name == "bulyan"
+                else {}
+            ),
+        )
+        assert found.vector.isfinite().all()
+        if name not in ("norm_clipping", "centered_clipping"):  # these bound a liar's pull, they do not remove it
+            assert float((found.vector - x.mean(0)).norm()) < 1.5
+
+
+def test_a_scaled_update_counts_by_its_share_and_not_by_its_factor():
+    """FLTrust and norm clipping multiply short and long rows differently; everybody still counts alike."""
+    x = torch.ones(5, 4, dtype=torch.float64) * torch.tensor([1e-6, 1.0, 1.0, 1.0, 1e3], dtype=torch.float64)[:, None]
+    for name in ("fltrust", "norm_clipping"):
+        found = combine(name, x, reference=torch.ones(4, dtype=torch.float64))
+        torch.testing.assert_close(found.shares, torch.full((5,), 0.2, dtype=torch.float64))
+        torch.testing.assert_close(found.weights @ x, found.vector)
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_a_cohort_of_one_or_two(name):
+    for m in (1, 2):
+        x = rows(m)
+        torch.testing.assert_close(combine(name, x, byzantine=0.0).vector, x.mean(0), atol=2.0, rtol=0)

@@ -238,3 +238,59 @@ def test_presets_fill_in_what_is_left_open():
 def test_what_makes_no_sense_is_a_sentence(settings, message):
     with pytest.raises(UserError, match=message):
         Experiment(small(*settings))
+
+
+def test_training_metrics_are_those_of_honest_clients():
+    e = finish(ten("attack={name: label_flip, ids: [1, 7]}", "rounds=1"))
+    losses = e.federation.log.diagnostics["train_loss"]
+    assert e.records[0]["train_loss"] == pytest.approx(np.delete(losses, [1, 7]).mean())
+    assert abs(e.records[0]["train_loss"] - losses.mean()) > 1e-6
+
+
+def test_statistics_of_a_diverged_client_are_left_out():
+    """Batch-norm buffers under a coordinate-wise aggregator: the median over the clients that sent numbers."""
+    from algorithms.algorithm import Updates
+
+    alg = finish(ten("aggregator=median", "rounds=1")).algorithm
+    alg.influence = None
+    rows = torch.tensor([[torch.nan, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 100.0]])
+    alg.take_buffers(Updates(np.arange(4), np.ones(4), None, {"buffers": rows}, {}))
+    assert alg.buffers.tolist() == [4.0, 5.0]
+
+
+@pytest.mark.parametrize("aggregator", ["median", "multi_krum", "fltrust", "trimmed_mean"])
+def test_batch_norm_models_under_attack(aggregator):
+    settings = [
+        "model=fedaa_resnet",
+        "data.limit=200",
+        "data.clients=5",
+        "local.steps=1",
+        "cohort=1.0",
+        "rounds=2",
+        "data.heldout.per_class=2",
+    ]
+    e = finish(small(*settings, f"aggregator={{name: {aggregator}}}", "attack={name: gaussian, buffers: true}"))
+    assert e.algorithm.buffers.isfinite().all()
+    assert e.algorithm.buffers.abs().max() < 50
+    assert e.algorithm.w.isfinite().all()
+
+
+def test_the_readme_of_fedaa_compares_like_with_like():
+    """Every method of the example does the same work on the same data."""
+    from pathlib import Path
+
+    configs = [
+        load(Path("examples/fedaa/mnist.yaml"), [s] if s else [])
+        for s in ("", "algorithm=ditto", "algorithm=lp_proj", "algorithm=fedavg")
+    ]
+    assert (
+        len(
+            {(c.cohort_size, c.local.epochs, c.local.batch_size, c.local.lr, c.data.heldout.per_class) for c in configs}
+        )
+        == 1
+    )
+
+
+def test_a_partial_agent_keeps_the_preset():
+    c = load(None, ["algorithm={name: fedaa, preset: authors}", "algorithm.agent.hidden=[64, 64]"])
+    assert (c.algorithm.agent.name, c.algorithm.agent.preset, c.algorithm.agent.hidden) == ("ddpg", "authors", (64, 64))

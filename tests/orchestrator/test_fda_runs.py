@@ -145,7 +145,11 @@ def test_a_run_stops_at_its_target(tmp_path):
     assert e.t < 30
     assert e.records[-1]["test_accuracy"] >= 0.65 > e.records[-2]["test_accuracy"]
     assert e.records[-1]["steps_total"] == 6 * e.t
-    assert run("rounds=30", "stop={steps_total: 18}").t == 3
+    early = run("rounds=30", "stop={steps_total: 18}", "evaluation.every=5")
+    assert early.t == 3
+    assert "test_accuracy" in early.records[-1]
+    partial = run("cohort=2", "sampler=cyclic", "rounds=6", "local.steps=1")
+    assert partial.records[-1]["steps_total"] == 6
 
 
 def test_suggested_thresholds():

@@ -231,16 +231,19 @@ def test_ppo_learns_too():
 
 
 def test_a_saved_policy_moves(tmp_path):
-    a = Td3(preset="robust", hidden=(8, 8)).start(5, 5, 0)
+    a_options = Td3(preset="robust", hidden=(8, 8))
+    a = a_options.start(5, 5, 0)
     walk(a, 4)
-    save_policy(tmp_path / "p", module_weights(a.learner), {"rounds": 4})
+    save_policy(tmp_path / "p", module_weights(a.learner), {"agent": a_options.model_dump(mode="json")})
     b = Td3(preset="robust", hidden=(8, 8), policy=tmp_path / "p").start(5, 5, 9)
     state = np.linspace(0, 1, 5, dtype=np.float32)
     assert np.array_equal(a.choose(state, explore=False), b.choose(state, explore=False))
     with pytest.raises(ValueError, match="another agent or number of clients"):
-        load_policy(Td3(preset="robust", hidden=(8, 8)).start(6, 6, 0).learner, tmp_path / "p")
+        load_policy(a_options.start(6, 6, 0).learner, tmp_path / "p", a_options.model_dump())
     with pytest.raises(ValueError, match="no policy in"):
-        load_policy(b.learner, tmp_path / "nowhere")
+        load_policy(b.learner, tmp_path / "nowhere", a_options.model_dump())
+    with pytest.raises(ValueError, match="trained with head 'softmax', not 'l1'"):
+        Td3(hidden=(8, 8), policy=tmp_path / "p").start(5, 5, 0)
 
 
 def test_the_environment_is_a_gymnasium_environment():
@@ -253,3 +256,16 @@ def test_the_environment_is_a_gymnasium_environment():
     state, _ = env.reset(seed=1)
     assert state[-1] == 1
     assert (np.diff(state) >= 0).all()
+
+
+def test_the_buffer_keeps_the_newest_transitions_and_resumes(tmp_path):
+    weigher = Ddpg(hidden=(8, 8), buffer=6, batch=4)
+    agent = weigher.start(5, 5, 0)
+    walk(agent, 15)
+    assert len(agent.buffer) == len(agent.transitions) == 6
+    again = weigher.start(5, 5, 0)
+    again.restore(copy.deepcopy(agent.state()))
+    state = np.linspace(0, 1, 5, dtype=np.float32)
+    for _ in range(9):
+        assert np.array_equal(agent.choose(state), again.choose(state))
+        assert agent.observe(0.3, state) == again.observe(0.3, state)
