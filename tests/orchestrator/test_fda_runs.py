@@ -1,9 +1,12 @@
 """FDA, compression and optimiser policies in whole runs: bytes, bits and equivalences."""
 
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from orchestrator import checkpoint
 from orchestrator.drive import begin, drive
@@ -172,13 +175,15 @@ def test_wallclock_by_hand(tmp_path):
     assert len(up_to(rounds, "test_accuracy", None)) == 4
 
 
-def test_wallclock_from_the_command_line(tmp_path, capsys):
+def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
+    page = Console(file=StringIO(), width=200)
+    monkeypatch.setattr("orchestrator.wallclock.console", page)
     folder = RunFolder.new(tmp_path / "run")
     e = Experiment(small("rounds=2", *ALL))
     begin(e, folder, False)
     drive(e, folder)
     show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", 2.0)
     show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", None)
-    shown = capsys.readouterr().out
+    shown = page.file.getvalue()
     assert "never reached" in shown
     assert f"{2 * 4 * D * K * 2 / 1e9:.3f}" in shown
