@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -64,6 +64,8 @@ class Setting:
     parts: Composition
     heldout: int = 0
     """Rows held out at the server."""
+    statistics: ParamSpec = field(default_factory=lambda: ParamSpec(()))
+    """Layout of the batch-norm statistics."""
 
     @property
     def clients(self) -> int:
@@ -207,7 +209,8 @@ class AlgorithmOptions(Part):
     defaults: ClassVar[dict[str, Any]] = {}
     """Config values that replace the general defaults where the config leaves them unset (dotted paths)."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
-    """More such values for each value of the option ``preset``."""
+    """More such values for each value of the option ``presets_by``."""
+    presets_by: ClassVar[str] = "preset"
     needs_whole_cohort: ClassVar[bool] = False
     """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
@@ -248,9 +251,12 @@ class Algorithm:
         """Who counted how much in the last aggregate; None where coordinates were chosen one by one."""
         self.memory: Tensors = {}
         """What aggregator and round end remember."""
+        self.notes: dict[str, float] = {}
+        """What the aggregator has to say about the last aggregate, for the record."""
         aggregator = setting.parts.aggregator
         if aggregator.needs_reference and not setting.heldout:
             raise ValueError(f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class")
+        aggregator.check(setting.spec)
         self.start()
 
     def start(self) -> None:
@@ -335,15 +341,15 @@ class Algorithm:
     def aggregate(self, updates: Updates, name: str) -> Tensor:
         """The aggregate [d] of the uploads ``name`` by the config's aggregator; notes who counted how much."""
         if updates.weights is not None:
-            self.influence = Influence(updates.clients, updates.weights.numpy())
+            self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
             return updates.mean(name)
         rows, own = updates.rows(name), torch.from_numpy(updates.clients == self.setting.server)
         reference = rows[own][0] if own.any() else None
         others = rows[~own] if own.any() else rows
         combined = self.setting.parts.aggregator.combine(
-            Rows(others, updates.samples[~own.numpy()], reference, self.memory)
+            Rows(others, updates.samples[~own.numpy()], reference, self.memory, self.setting.spec)
         )
-        self.influence = None
+        self.influence, self.notes = None, combined.report
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
             full = torch.zeros(len(rows), dtype=torch.float64)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny
 
+from algorithms.algorithm import uniform
 from algorithms.draws import generator
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
@@ -43,7 +44,7 @@ class Monitored(RoundEnd):
 
     def ask(self, training: Training, about: RoundState) -> float:
         """H, from one small message of every client."""
-        weights = np.full(len(training.cohort), 1 / len(training.cohort))
+        weights = uniform(training.cohort)
         return self.monitor.estimate(training.query(self.monitor.probe(len(about.w), about.seed), weights))
 
 
@@ -117,7 +118,7 @@ class FdaOpt(Monitored):
 
     def _variance(self, training: Training, about: RoundState) -> float:
         """ν, the exact variance of the models that are about to be sent (so that nothing more is)."""
-        weights = np.full(len(training.cohort), 1 / len(training.cohort))
+        weights = uniform(training.cohort)
         return Exact().estimate(training.query(Drift(transmitted=False), weights))
 
 

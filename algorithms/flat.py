@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,28 +94,30 @@ class ParamSpec:
             for e, v in zip(self.entries, self.views(flat).values(), strict=True)
         }
 
-    def select(self, *patterns: str) -> tuple[slice, ...]:
-        """Slices of the tensors whose name matches one of the regular expressions; raises KeyError if none do."""
-        hits = [e for e in self.entries if any(re.search(p, e.name) for p in patterns)]
-        if not hits:
-            raise KeyError(f"no tensor matches {', '.join(patterns)}; there are {', '.join(self.names)}")
-        return _merge([slice(e.start, e.stop) for e in hits])
+    def chosen(self, layers: int | str) -> tuple[Entry, ...]:
+        """Tensors of the last k layers (a number), or those whose name matches a regular expression.
 
-    def last_layers(self, k: int) -> tuple[slice, ...]:
-        """Slices of the last ``k`` layers (modules that own tensors); raises ValueError if there are fewer."""
-        if not 1 <= k <= len(self.layers):
-            raise ValueError(f"the model has {len(self.layers)} layers, so the last {k} cannot be taken")
-        chosen = set(self.layers[-k:])
-        return _merge([slice(e.start, e.stop) for e in self.entries if e.layer in chosen])
+        Raises ValueError if there are fewer layers, or if no name matches.
+        """
+        if isinstance(layers, str):
+            hits = tuple(e for e in self.entries if re.search(layers, e.name))
+            if not hits:
+                raise ValueError(f"no tensor matches {layers!r}; there are {', '.join(self.names)}")
+            return hits
+        if not 1 <= layers <= len(self.layers):
+            raise ValueError(f"the model has {len(self.layers)} layers, so the last {layers} cannot be taken")
+        last = set(self.layers[-layers:])
+        return tuple(e for e in self.entries if e.layer in last)
 
 
-def _merge(slices: list[slice]) -> tuple[slice, ...]:
+def places(entries: Iterable[Entry]) -> tuple[slice, ...]:
+    """Slices of the vector that hold ``entries``; neighbours are joined."""
     merged: list[slice] = []
-    for s in slices:
-        if merged and merged[-1].stop == s.start:
-            merged[-1] = slice(merged[-1].start, s.stop)
+    for e in entries:
+        if merged and merged[-1].stop == e.start:
+            merged[-1] = slice(merged[-1].start, e.stop)
         else:
-            merged.append(s)
+            merged.append(slice(e.start, e.stop))
     return tuple(merged)
 
 

@@ -65,6 +65,15 @@ class LocalRule:
 
     transmitted: bool = True
     """Whether a deployment would send the uploads to a server, so that the ledger counts them."""
+    watches_accuracy: bool = False
+    """Whether :meth:`epoch` wants to be called."""
+    asks_gradient: bool = False
+    """Whether ``upload`` finds in ``extras["gradient"]`` [C, d] the gradient of the summed loss on all local data."""
+
+    @property
+    def private(self) -> int:
+        """Entries of the model that stay with each client: in a broadcast and in ``delta``, but never transmitted."""
+        return 0
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         """One client's state before it has ever taken part: name -> tensor (no client axis)."""
@@ -73,6 +82,20 @@ class LocalRule:
     def begin(self, work: Work) -> Tensor:
         """The models [C, d] from which local training starts; may be a broadcast view."""
         return work.received["w"].expand(len(work.clients), -1)
+
+    def epoch(self, work: Work, starting: Tensor, accuracy: Tensor) -> None:
+        """A pass over the data begins for the clients ``starting`` (mask [C]) with this training ``accuracy`` [C]."""
+
+    def references(self, work: Work) -> list[Tensor]:
+        """Models [C, d] whose features :meth:`contrast` compares with the local model's; none: plain cross-entropy."""
+        return []
+
+    def contrast(self, features: Tensor, references: list[Tensor]) -> Tensor:
+        """Loss terms [C, B] beside the cross-entropy, from features [C, B, F] of the local and the reference models.
+
+        Features are what enters the model's last layer.
+        """
+        raise NotImplementedError
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
         """The direction [C, d] that the local optimiser follows, from the mini-batch gradient [C, d]."""

@@ -11,29 +11,36 @@ Control variates start at 0; K is the number of steps that the client did.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
 from algorithms.algorithm import Composition, Updates
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
-from algorithms.local import LocalRule, Tensors, Work, zeros
+from algorithms.local import LocalRule, Tensors, Work
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.optimizers import Sgd
 
 
+@dataclass(frozen=True)
 class ControlVariate(LocalRule):
-    """SCAFFOLD's client: corrected gradients, and the option II update of c_i."""
+    """SCAFFOLD's client: corrected gradients in one part of the model, and the option II update of c_i."""
+
+    part: slice
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
-        return {"control": zeros(spec)}
+        return {"control": torch.zeros_like(received["control"])}
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
-        return gradient.sub_(work.state["control"]).add_(work.received["control"])
+        gradient[:, self.part].sub_(work.state["control"]).add_(work.received["control"])
+        return gradient
 
     def upload(self, work: Work) -> Tensors:
         delta = work.w - work.start
         scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
-        change = -work.received["control"] - delta / scale
+        change = -work.received["control"] - delta[:, self.part] / scale
         change = change * (work.steps > 0).unsqueeze(1)  # a client without a batch learns nothing about its gradient
         work.state["control"] = work.state["control"] + change
         return {"delta": delta, "control": change}
@@ -50,21 +57,26 @@ class Scaffold(FedAvg):
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local_optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
-                return "scaffold's control variates are gradients of plain SGD; set local.optimizer to sgd"
+                return f"{self.name}'s control variates are gradients of plain SGD; set local.optimizer to sgd"
             if not isinstance(parts.aggregator, Mean):
-                return "scaffold averages uniformly over the cohort; set aggregator to mean"
+                return f"{self.name} averages uniformly over the cohort; set aggregator to mean"
             if not parts.sampler.distinct:
-                return f"scaffold needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+                return f"{self.name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
             return None
 
     server_state = (*FedAvg.server_state, "control")
 
     def start(self) -> None:
         super().start()
-        self.control = zeros(self.setting.spec)
+        self.control = torch.zeros_like(self.w[self.part])
+
+    @property
+    def part(self) -> slice:
+        """The part of the model whose gradients are corrected: all of it."""
+        return slice(0, self.setting.spec.size)
 
     def rule(self) -> LocalRule:
-        return ControlVariate()
+        return ControlVariate(self.part)
 
     def broadcast(self) -> Tensors:
         return {**super().broadcast(), "control": self.control}

@@ -14,6 +14,7 @@ from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import Part, nearest, variants
 from algorithms.parts.aggregators import Aggregator
 from algorithms.parts.attacks import Attack
+from algorithms.parts.barycenters import Barycenter
 from algorithms.parts.compressors import Compressor
 from algorithms.parts.graphs import Graph
 from algorithms.parts.monitors import Monitor
@@ -39,6 +40,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
     "aggregators": ("aggregator", Aggregator),
+    "barycenters": ("aggregator.method", Barycenter),
     "compressors": ("compression.uplink", Compressor),
     "monitors": ("round_end.monitor", Monitor),
     "attacks": ("attack", Attack),

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,14 @@ data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitio
 app.add_typer(data_app, name="data")
 agent_app = typer.Typer(no_args_is_help=True, help="FedAA's reinforcement-learning agents.")
 app.add_typer(agent_app, name="agent")
+
+
+class Split(StrEnum):
+    """Which rows of a dataset."""
+
+    train = "train"
+    test = "test"
+
 
 ConfigArgument = Annotated[Path | None, typer.Argument(help="YAML config; without one, the quick start")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")]
@@ -171,12 +180,15 @@ def data_show(
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
     plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
-    metric: Annotated[str, typer.Option(help="column of rounds.parquet to plot")] = "test_accuracy",
+    metric: Annotated[str, typer.Option(help="column of rounds.parquet; all that begin with it, if it ends in /")] = (
+        "test_accuracy"
+    ),
+    target: Annotated[float | None, typer.Option(help="count rounds and seconds until the metric reached this")] = None,
 ) -> None:
     """Print runs side by side and overlay their curves."""
     from orchestrator.comparison import show_comparison
 
-    show_comparison([RunFolder.existing(r) for r in runs], plot, metric)
+    show_comparison([RunFolder.existing(r) for r in runs], plot, metric, target)
 
 
 @app.command()
@@ -206,6 +218,25 @@ def wallclock(
     from orchestrator.wallclock import show_wallclock
 
     show_wallclock([RunFolder.existing(r) for r in runs], step_ms, link, gbps, metric, target)
+
+
+@app.command()
+def landscape(
+    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs of the same model")],
+    dims: Annotated[int, typer.Option(help="1: curves, 2: contours")] = 1,
+    points: Annotated[int, typer.Option(help="points a direction")] = 21,
+    radius: Annotated[float, typer.Option(help="how far to go, in lengths of the model's filters")] = 1.0,
+    on: Annotated[Split, typer.Option(help="rows that the loss is taken over")] = Split.train,
+    rows: Annotated[int, typer.Option(help="at most so many of them")] = 2000,
+    rho: Annotated[float, typer.Option(help="radius of the SAM-style sharpness")] = 0.05,
+    seed: Annotated[int, typer.Option(help="of the directions")] = 0,
+    plot: Annotated[Path, typer.Option(help="PNG to write; its data goes beside it as CSV")] = Path("landscape.png"),
+) -> None:
+    """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
+    from orchestrator.landscape import show_landscape
+
+    folders = [RunFolder.existing(r) for r in runs]
+    show_landscape(folders, plot, dims=dims, points=points, radius=radius, on=on.value, rows=rows, rho=rho, seed=seed)
 
 
 def _numbers(text: str) -> list[float]:

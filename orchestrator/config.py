@@ -54,6 +54,9 @@ class EvaluationConfig(Section):
         False,
         description="where it keeps none: evaluate each model that was trained in the round on its client's test rows",
     )
+    gradient_norms: bool = Field(
+        False, description="record the norm of the mini-batch gradients of each layer, mean over steps and clients"
+    )
 
 
 class CheckpointConfig(Section):
@@ -245,8 +248,8 @@ def _with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     options = variants(AlgorithmOptions).get(str(name))
     defaults = dict(options.defaults) if options else {}
     if options and options.presets:
-        given = chosen.get("preset") if isinstance(chosen, Mapping) else None
-        preset = options.model_fields["preset"].default if given is None else given
+        given = chosen.get(options.presets_by) if isinstance(chosen, Mapping) else None
+        preset = options.model_fields[options.presets_by].default if given is None else given
         defaults |= options.presets.get(str(preset), {})
     for given, other in (("local.epochs", "local.steps"), ("local.steps", "local.epochs")):
         if has(filled, given):
@@ -265,12 +268,23 @@ def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, 
     given: Any = filled
     for key in path.split("."):
         given = given[key]
-    given = {"name": given} if isinstance(given, str) else given
-    whole = default
-    if isinstance(default, BaseModel):
-        whole = default.model_dump(exclude_unset=True) | {"name": default.model_dump()["name"]}
-    if isinstance(given, Mapping) and isinstance(whole, dict) and given.get("name", whole["name"]) == whole["name"]:
-        put(filled, path, {**whole, **given})
+    put(filled, path, _merged(_written(default) if isinstance(default, BaseModel) else default, given))
+
+
+def _merged(whole: Any, given: Any) -> Any:
+    """``given`` over the options ``whole`` of a part, at every depth, unless it names another part."""
+    given = {"name": given} if isinstance(given, str) and isinstance(whole, dict) and "name" in whole else given
+    if not isinstance(given, Mapping) or not isinstance(whole, dict):
+        return given
+    if given.get("name", whole.get("name")) != whole.get("name"):
+        return given
+    return {**whole, **{k: _merged(whole.get(k), v) for k, v in given.items()}}
+
+
+def _written(part: BaseModel) -> dict[str, Any]:
+    """The name of a part and the options that were given to it, at every depth."""
+    given = {n: v for n, v in part if n == "name" or n in part.model_fields_set}
+    return {n: _written(v) if isinstance(v, BaseModel) else v for n, v in given.items()}
 
 
 def _usual_cohort(raw: Mapping[str, Any]) -> int:

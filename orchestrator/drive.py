@@ -81,7 +81,7 @@ def drive(
         board.close()
     if not experiment.finished:
         folder.save(experiment.t, experiment.state(), plan.keep)
-    return _write(experiment, folder)
+    return write_results(experiment, folder)
 
 
 def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
@@ -106,7 +106,8 @@ def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
     }
 
 
-def _write(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
+def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> dict[str, Any]:
+    """Write model, tables, result.json and (unless told not to) the report of a run; returns the result."""
     result = _summary(experiment, "finished" if experiment.finished else "stopped")
     net = experiment.net
     model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(experiment.algorithm.buffers)
@@ -118,5 +119,6 @@ def _write(experiment: Experiment, folder: RunFolder) -> dict[str, Any]:
     clients = [pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows]
     folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())
     folder.write_text("result.json", json.dumps(result, indent=2))
-    write_report(folder, experiment.data.histogram())
+    if report:
+        write_report(folder, experiment.data.histogram())
     return result

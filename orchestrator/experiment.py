@@ -68,10 +68,15 @@ def resolve(config: Config, net: Net) -> Config:
 class Experiment:
     """One run: everything that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
-    def __init__(self, config: Config, plane: Callable[[World], Plane] = InProcess) -> None:
-        """Build the parts; raises UserError for data or a model that do not fit. ``plane`` runs the clients."""
+    def __init__(
+        self, config: Config, plane: Callable[[World], Plane] = InProcess, data: FederatedData | None = None
+    ) -> None:
+        """Build the parts; raises UserError for data or a model that do not fit.
+
+        ``plane`` runs the clients; ``data`` is what the config's data section and seed give, where it is at hand.
+        """
         torch.set_num_threads(config.resources.threads)
-        self.data = FederatedData.build(config.data, config.seed)
+        self.data = FederatedData.build(config.data, config.seed) if data is None else data
         samples = self.data.samples
         try:
             self.net = Net.of(config.model, samples.shape, samples.classes, config.seed)
@@ -83,12 +88,12 @@ class Experiment:
             self.adversary = Adversary.of(config.attack, config.seed, config.data.clients)
         except ValueError as error:
             raise UserError(f"config: {error}") from error
-        world = World(
+        self.world = World(
             self.data, config.model, config.local, config.buffers, config.seed, config.resources.threads,
-            self.adversary.mislabelled, config.compression.uplink,
+            self.adversary.mislabelled, config.compression.uplink, config.evaluation.gradient_norms,
         )  # fmt: skip
         self.federation = Federation(
-            plane(world), self.data, config.local,
+            plane(self.world), self.data, config.local,
             block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
             buffers=config.buffers, non_finite=config.non_finite, adversary=self.adversary,
             judge_local=config.evaluation.local_models and self._keeps_no_models(),
@@ -124,7 +129,7 @@ class Experiment:
         done = time.perf_counter() - begun
         log = federation.log
         train, transfer, asked = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
-        record: Record = {"round": t, **self._training_metrics(), **self._influence(), **extra}
+        record: Record = {"round": t, **self._training_metrics(), **self._influence(), **self.algorithm.notes, **extra}
         record["steps_total"] = self._steps_before() + float(log.diagnostics["steps"].max(initial=0))
         evaluating = time.perf_counter()
         if evaluated or self._ends(record):
@@ -184,7 +189,7 @@ class Experiment:
     def _algorithm(self) -> Algorithm:
         config, net = self.config, self.net
         heldout = len(self.data.heldout_rows)
-        setting = Setting(config.seed, self.data.train.sizes, net.spec, config.composition(), heldout)
+        setting = Setting(config.seed, self.data.train.sizes, net.spec, config.composition(), heldout, net.buffer_spec)
         kind = Algorithm.registry[config.algorithm.name]
         try:
             return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())

@@ -28,6 +28,23 @@ def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel:
     return figure
 
 
+def panels(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel: str) -> Figure:
+    """Many columns over rounds: a panel for each run, on one scale."""
+    width, height = SIZE
+    figure = Figure(figsize=(0.55 * width * len(runs), height), layout="constrained")
+    places = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
+    for axes, (run, rounds) in zip(places, runs.items(), strict=True):
+        for column, label in columns.items():
+            known = rounds[["round", column]].dropna()
+            axes.plot(known["round"], known[column], label=label, linewidth=1.2)
+        axes.set_title(run, fontsize=9)
+        axes.set_xlabel("round")
+        axes.grid(alpha=0.3)
+    places[0].set_ylabel(ylabel)
+    places[-1].legend(fontsize=8)
+    return figure
+
+
 def label_map(histogram: np.ndarray) -> Figure:
     """Training rows per client (horizontal) and label (vertical) as a heat map."""
     figure = Figure(figsize=SIZE, layout="constrained")
@@ -55,6 +72,34 @@ def traffic(rounds: pd.DataFrame) -> Figure:
     for way in ("down", "up"):
         table[way] = rounds[f"bytes_{way}"].cumsum() / 1e6
     return curves({"": table}, {"down": "server to clients", "up": "clients to server"}, "MB since the start")
+
+
+def landscape(data: pd.DataFrame, dims: int) -> Figure:
+    """Loss around runs (columns run, x0, x1, loss): curves on common axes, or contours side by side."""
+    runs = list(dict.fromkeys(data["run"]))
+    width, height = SIZE
+    figure = Figure(figsize=SIZE if dims == 1 else (0.6 * width * len(runs) + 1, height), layout="constrained")
+    if dims == 1:
+        axes = figure.add_subplot()
+        for run in runs:
+            one = data[data["run"] == run]
+            axes.plot(one["x0"], one["loss"], label=run, linewidth=1.4)
+        axes.set_xlabel("distance along the direction")
+        axes.set_ylabel("loss")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        return figure
+    logs = np.log10(data["loss"].clip(lower=1e-6))
+    levels = np.linspace(logs.min(), logs.max() + 1e-9, 25)
+    panels = figure.subplots(1, len(runs), squeeze=False)[0]
+    for axes, run in zip(panels, runs, strict=True):
+        table = data[data["run"] == run].pivot(index="x1", columns="x0", values="loss")
+        heights = np.log10(np.clip(table.to_numpy(), 1e-6, None))
+        image = axes.contourf(table.columns.to_numpy(), table.index.to_numpy(), heights, levels, cmap="viridis")
+        axes.set_title(run, fontsize=8)
+        axes.set_aspect("equal")
+    figure.colorbar(image, ax=list(panels), label="log10 loss")
+    return figure
 
 
 def steps_map(grid: pd.DataFrame) -> Figure:

@@ -85,16 +85,20 @@ class Server:
 
 def ray_plane(world: World, config: Config) -> Plane:
     """The client actors of a run."""
+    return RayPool(world, config.name, pool_resources(config, _actors(config.resources, config.data.clients)))
+
+
+def pool_resources(config: Config, actors: int) -> Resources:
+    """What ``actors`` client actors are pinned to."""
     r = config.resources
-    resources = Resources(
-        actors=_actors(r, config.data.clients),
+    return Resources(
+        actors=actors,
         cpus_per_actor=r.cpus_per_actor,
         gpus_per_actor=r.gpus_per_actor,
         clients_per_actor=r.clients_per_actor,
         strategy=r.strategy,
         boot_timeout=r.boot_timeout,
     )
-    return RayPool(world, config.name, resources)
 
 
 def _actors(r: ResourcesConfig, clients: int) -> int:

@@ -10,8 +10,10 @@ import yaml
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import variants
+from orchestrator.checkpoint import load_latest, save
 from orchestrator.config import Config, load
 from orchestrator.experiment import Experiment
+from orchestrator.server import ray_plane
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -44,7 +46,34 @@ def small(*settings: str) -> Config:
     names = [n["name"] if isinstance(n, dict) else n for n in named]
     fixed = variants(AlgorithmOptions)[names[0]].defaults if names else {}
     work = [f"{k}={v}" for k, v in (("cohort", 4), ("local.steps", 3)) if k not in fixed]
-    return load(None, [*base, *work, *settings])
+    one_layer = ["aggregator.layers=1"] if "feddual" in names else []
+    return load(None, [*base, *work, *one_layer, *settings])
+
+
+def finish_on_ray(config: Config) -> Experiment:
+    """Run a config on Ray to its end."""
+    experiment = Experiment(config, lambda world: ray_plane(world, config))
+    try:
+        while not experiment.finished:
+            experiment.step()
+    finally:
+        experiment.close()
+    return experiment
+
+
+def resumed(config: Config, folder: Path, after: int, **options) -> Experiment:
+    """Run ``after`` rounds, write a checkpoint, and run to the end from that file."""
+    first = Experiment(config, **options)
+    for _ in range(after):
+        first.step()
+    save(folder, after, first.state(), 1)
+    first.close()
+    second = Experiment(config, **options)
+    second.restore(*load_latest(folder)[:2])
+    while not second.finished:
+        second.step()
+    second.close()
+    return second
 
 
 def finish(config: Config, **options) -> Experiment:

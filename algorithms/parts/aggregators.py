@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from algorithms.flat import ParamSpec
 from algorithms.local import Tensors
 from algorithms.part import Part
 
@@ -29,6 +31,8 @@ class Rows:
     """The server's own update [d], for aggregators that ask for it."""
     memory: Tensors = field(default_factory=dict)
     """What the aggregator remembers from one round to the next; it may change the entries."""
+    spec: ParamSpec | None = None
+    """Which tensors the d entries are."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Combined:
     """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by one."""
     shares: Tensor | None = None
     """How much each client counts [m], where that is not in proportion to ``weights``."""
+    report: dict[str, float] = field(default_factory=dict)
+    """Numbers worth recording."""
 
 
 class Aggregator(Part):
@@ -59,6 +65,9 @@ class Aggregator(Part):
     @abstractmethod
     def combine(self, rows: Rows) -> Combined:
         """The aggregate of ``rows``; only called when ``weights`` is None."""
+
+    def check(self, spec: ParamSpec) -> None:
+        """Raise ValueError if the model lacks what this aggregator is asked to look at."""
 
     def refuses(self, cohort: int) -> str | None:
         """Why a cohort of this size is too small, in one sentence; None if it is not."""
@@ -86,3 +95,12 @@ class WeightedMean(_Mean):
 
     def weights(self, samples: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return samples * counts / np.sum(samples * counts)
+
+
+def weighted_sum(rows: Tensor, weights: np.ndarray) -> Tensor:
+    """Σ_c p_c rows[c], added in row order; a row of weight 0 is skipped even if it is not finite."""
+    total = torch.zeros_like(rows[0])
+    for row, p in zip(rows, weights.tolist(), strict=True):
+        if p:
+            total.add_(row, alpha=p)
+    return total

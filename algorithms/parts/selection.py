@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.flat import ParamSpec
+from algorithms.flat import ParamSpec, places
 from algorithms.parts.distances import pairwise
 
 
@@ -50,11 +50,8 @@ def layers(spec: ParamSpec, which: str) -> tuple[slice, ...]:
     if which == "last_hidden":
         mixing = list(dict.fromkeys(e.layer for e in spec.entries if len(e.shape) > 1))
         hidden = mixing[-2] if len(mixing) > 1 else spec.layers[-1]
-        return spec.select(f"^{re.escape(hidden)}\\.[^.]+$")
-    try:
-        return spec.select(which)
-    except KeyError as error:
-        raise ValueError(f"layers: {error.args[0]}") from error
+        which = f"^{re.escape(hidden)}\\.[^.]+$"
+    return places(spec.chosen(which))
 
 
 def columns(rows: Tensor, pieces: tuple[slice, ...]) -> Tensor:

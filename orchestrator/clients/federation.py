@@ -103,7 +103,8 @@ class Federation:
             received = {k: v for k, v in received.items() if k != BUFFERS}
         if rule.transmitted:
             received = {**received, **self.optimizer}
-        self.ledger.sent(cohort.ids, sum(self._wire(n, v) for n, v in received.items()))
+        shared = {n: v[rule.private :] if n == "w" else v for n, v in received.items()}
+        self.ledger.sent(cohort.ids, sum(self._wire(n, v) for n, v in shared.items()))
         received = {n: self._broadcast(n, v) for n, v in received.items()}
         known = {n: self.replicas.get(n, v) for n, v in known.items()}
         begun = time.perf_counter()

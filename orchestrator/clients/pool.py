@@ -42,12 +42,14 @@ class Resources:
 class RayPool(Plane):
     """Client actors in one placement group; work goes to whichever is idle, longest first."""
 
-    def __init__(self, world: World, run: str, resources: Resources) -> None:
+    def __init__(self, world: World, run: str, resources: Resources, within: PlacementGroup | None = None) -> None:
+        """``within`` is a Tune trial's placement group, whose bundles after the first are the client actors'."""
         tensors_travel_as_arrays()
         self.run_name, self.resources = run, resources
         self.actors = resources.actors
         self.world = ray.put(world)
-        self.group = self._reserve()
+        self.within = within
+        self.group = self._reserve() if within is None else within
         self.incarnations = [0] * self.actors
         self.handles = [self._create(i) for i in range(self.actors)]
         self.failed_boots = 0
@@ -108,7 +110,8 @@ class RayPool(Plane):
     def close(self) -> None:
         for handle in self.handles:
             ray.kill(handle)
-        remove_placement_group(self.group)
+        if self.within is None:
+            remove_placement_group(self.group)
 
     def _task(self, job: Job) -> Task:
         def call(index: int, actor: ActorHandle) -> Any:
@@ -137,7 +140,8 @@ class RayPool(Plane):
 
     def _create(self, index: int) -> ActorHandle:
         r = self.resources
-        place = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=index)
+        bundle = index if self.within is None else index + 1
+        place = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=bundle)
         options: dict[str, Any] = {
             "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.group.id.hex()[-6:]})",
             "num_cpus": r.cpus_per_actor,

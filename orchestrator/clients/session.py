@@ -11,9 +11,10 @@ from torch import Tensor
 
 from algorithms.algorithm import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.plane import Job
 from orchestrator.errors import Diverged
-from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate, weighted_sum
+from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
 from orchestrator.training.lane import OPTIMIZER
 
 if TYPE_CHECKING:

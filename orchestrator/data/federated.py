@@ -130,9 +130,9 @@ class FederatedData:
         return self.test[k] if k < self.clients else np.empty(0, np.int64)
 
     @classmethod
-    def build(cls, config: DataConfig, seed: int) -> FederatedData:
-        """Load, hold out, share out; raises UserError if that cannot be done as configured."""
-        samples = config.dataset.load(Request(seed, config.clients))
+    def build(cls, config: DataConfig, seed: int, samples: Samples | None = None) -> FederatedData:
+        """Load (unless ``samples`` are at hand), hold out, share out; raises UserError if that cannot be done."""
+        samples = config.dataset.load(Request(seed, config.clients)) if samples is None else samples
         pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
         published = config.partition.published(config.clients)
         heldout = published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)

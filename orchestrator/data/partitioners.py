@@ -144,6 +144,25 @@ class Pfnm(Partitioner):
         )
 
 
+class FedDualPartition(Partitioner):
+    """The partition of FedDUAL's published code: clients overlap, and part of the data belongs to nobody.
+
+    For each class p ~ Dir(α 1_N); client k draws max(1, ⌊p_k n_c⌋) of its n_c rows without regard to the others.
+    """
+
+    name: str = "feddual"
+    alpha: float = option(0.01, "concentration", "α", gt=0)
+
+    def split(self, pool: Pool) -> list[np.ndarray]:
+        rng = pool.rng()
+        parts: list[list[np.ndarray]] = [[] for _ in range(pool.clients)]
+        for group in pool.by_class():
+            p = _dirichlet(rng, np.full(pool.clients, self.alpha))
+            for k in range(pool.clients):
+                parts[k].append(rng.choice(group, min(len(group), max(1, int(p[k] * len(group)))), replace=False))
+        return [np.concatenate(p) for p in parts]
+
+
 class Zipf(Partitioner):
     """DRDM's clients: Zipf sizes d_i = d i^-σ / Σ_j j^-σ and a class mix p_i ~ Dir(α 1) drawn per client.
 

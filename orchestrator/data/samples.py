@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,6 +47,9 @@ class Request:
 
 class Dataset(Part):
     """A dataset that a config can name."""
+
+    generated: ClassVar[bool] = False
+    """Whether the samples depend on the request."""
 
     @abstractmethod
     def load(self, request: Request) -> Samples:

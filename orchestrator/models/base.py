@@ -17,6 +17,10 @@ class Model(Part):
         "default", "initial weights: PyTorch's defaults, or Glorot-uniform weights with zero biases"
     )
 
+    projection: int | None = option(
+        None, "width of a two-layer projection head put before the last dense layer (MOON)", ge=1
+    )
+
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module from inputs [B, *shape] to logits [B, classes]; raises ValueError for a shape it cannot take."""
@@ -24,9 +28,25 @@ class Model(Part):
     def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build, then initialise as the option says (from torch's global generator)."""
         module = self.build(shape, classes)
+        if self.projection is not None:
+            project(module, self.projection)
         if self.init == "glorot":
             module.apply(glorot)
         return module
+
+
+def project(module: nn.Module, width: int) -> None:
+    """Put F → F → ReLU → ``width`` before the last dense layer F → classes; raises ValueError if there is none."""
+    dense = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
+    if not dense:
+        raise ValueError("model.projection: the model has no dense layer")
+    name, last = dense[-1]
+    parent, _, child = name.rpartition(".")
+    features, classes = last.in_features, last.out_features
+    head = nn.Sequential(
+        nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width), nn.Linear(width, classes)
+    )
+    setattr(module.get_submodule(parent), child, head)
 
 
 def glorot(module: nn.Module) -> None:

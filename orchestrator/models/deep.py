@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +71,27 @@ class DenseNet201(_Dense):
     blocks: tuple[int, ...] = option((6, 12, 48, 32), "layers of each dense block")
 
 
+class FedDualVgg16(Model):
+    """FedDUAL's CIFAR network: a frozen ImageNet VGG16, mean pooling, 64 ReLU units (33,482 trained for 10 classes).
+
+    Dataset ``features`` with backbone ``vgg16`` and model ``mlp`` of 64 units compute the same faster.
+    """
+
+    name: str = "feddual_vgg16"
+    init: Literal["default", "glorot"] = option("default", "of the dense layers: PyTorch's defaults, or Glorot-uniform")
+    weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        from torchvision.models import vgg16
+
+        channels, _, _ = image_shape(shape, 32, self.name)
+        if channels != 3:
+            raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
+        net = _loaded(vgg16, self.weights)
+        frozen = net.features.requires_grad_(False)
+        return nn.Sequential(frozen, _MeanPool(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, classes))
+
+
 class ConvNeXtLarge(Model):
     """ConvNeXt-Large with the thesis' head for fine-tuning (197,068,580 parameters with 100 classes)."""
 
@@ -82,9 +104,7 @@ class ConvNeXtLarge(Model):
         image_shape(shape, 32, self.name)
         if shape[0] != 3:
             raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
-        net = convnext_large(weights="IMAGENET1K_V1" if self.weights == "imagenet" else None, stochastic_depth_prob=0.0)
-        if self.weights not in ("imagenet", "none"):
-            net.load_state_dict(_state(self.weights))
+        net = _loaded(convnext_large, self.weights, stochastic_depth_prob=0.0)
         head = nn.Sequential(nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes))
         return nn.Sequential(net.features, _MeanPool(), nn.LayerNorm(1536, eps=1e-6), head)
 
@@ -92,6 +112,14 @@ class ConvNeXtLarge(Model):
 class _MeanPool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((-2, -1))
+
+
+def _loaded(build: Callable[..., Any], weights: str, **options: Any) -> Any:
+    """A torchvision network with the ``weights`` that a config names."""
+    net = build(weights="IMAGENET1K_V1" if weights == "imagenet" else None, **options)
+    if weights not in ("imagenet", "none"):
+        net.load_state_dict(_state(weights))
+    return net
 
 
 def _state(file: str) -> dict[str, Any]:

@@ -60,6 +60,31 @@ class LeNet5(Model):
         )
 
 
+class FedDualLeNet(Model):
+    """FedDUAL's Fashion-MNIST network: LeNet with a dense layer over the channels (164,116 parameters)."""
+
+    name: str = "feddual_lenet"
+    init: Literal["default", "glorot"] = option("glorot", "Glorot-uniform as Keras does, or PyTorch's defaults")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        channels, h, w = image_shape(shape, 16, self.name)
+        flat = 120 * (((h - 4) // 2 - 4) // 2) * (((w - 4) // 2 - 4) // 2)
+        return nn.Sequential(
+            nn.Conv2d(channels, 6, 5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 6, 5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 120, 1),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(flat, 84),
+            nn.Tanh(),
+            nn.Linear(84, classes),
+        )
+
+
 class FedAACnn(Model):
     """FedAA's CIFAR model: two 5x5 convolutions and three dense layers (62,006 parameters on 3x32x32)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +64,32 @@ class Net:
         grads = torch.autograd.grad(loss, list(self.params.values()), materialize_grads=True)
         return self.spec.write(grads, out)
 
-    def functional(self) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
-        """The module as a function of its named parameters and one batch of inputs."""
-        return lambda params, x: functional_call(self.module, params, (x,))
+    def functional(self, featured: bool = False) -> Callable[[dict[str, Tensor], Tensor], Any]:
+        """The module as a function of its named parameters and one batch of inputs: logits, or (logits, features)."""
+
+        def forward(params: dict[str, Tensor], x: Tensor) -> Any:
+            if not featured:
+                return functional_call(self.module, params, (x,))
+            box = self._features
+            return functional_call(self.module, params, (x,)), box.pop()
+
+        return forward
+
+    def featured(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [B, classes] and features [B, F] (what enters the last layer) of the bound model."""
+        box = self._features
+        return self.module(x), box.pop()
+
+    def at(self, w: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of the model ``w`` [d], whose statistics are left as they are."""
+        tensors = self.spec.views(w) | {n: b.clone() for n, b in self.buffer_spec.views(buffers).items()}
+        box = self._features
+        return functional_call(self.module, tensors, (x,)), box.pop()
+
+    @cached_property
+    def _features(self) -> list[Tensor]:
+        """Holds what entered the last layer in the latest forward pass."""
+        box: list[Tensor] = []
+        last = self.module.get_submodule(self.spec.layers[-1])
+        last.register_forward_pre_hook(lambda module, inputs: box.__setitem__(slice(None), [inputs[0].flatten(1)]))
+        return box

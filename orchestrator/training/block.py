@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.aggregators import weighted_sum
 from algorithms.parts.compressors import NoCompression
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
@@ -134,6 +135,8 @@ class Block:
         """Bytes of one client's upload ``name``."""
         if name == BUFFERS and self.world.buffers != "aggregate":
             return 0
+        if name == "delta" and self.spec.rule.private:
+            one = one[self.spec.rule.private :]
         plain = isinstance(self.world.uplink, NoCompression)
         if plain or name == BUFFERS or name.startswith(OPTIMIZER) or one.dim() == 0:
             return one.numel() * one.element_size()
@@ -149,15 +152,6 @@ class Block:
                 results[int(k)] = per_client(loss, hit, np.array([len(rows)]))[0]
         table = torch.stack([results[k] for k in sorted(results)])
         return {"correct": table[:, 0], "loss": table[:, 1], "rows": table[:, 2]}
-
-
-def weighted_sum(rows: Tensor, weights: np.ndarray) -> Tensor:
-    """Σ_c p_c rows[c], added in row order; a row of weight 0 is skipped even if it is not finite."""
-    total = torch.zeros_like(rows[0])
-    for row, p in zip(rows, weights.tolist(), strict=True):
-        if p:
-            total.add_(row, alpha=p)
-    return total
 
 
 def engines(world: World) -> dict[bool, Engine]:

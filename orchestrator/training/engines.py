@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +12,17 @@ from torch import Tensor
 from torch.func import vmap
 
 from orchestrator.models.net import Net
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Loss terms beside the cross-entropy (see :meth:`algorithms.local.LocalRule.contrast`)."""
+
+    models: list[Tensor]
+    """Reference models [C, d]."""
+    buffers: Tensor
+    """Batch-norm statistics [C, b] of the local models, which the reference models use too."""
+    term: Callable[[Tensor, list[Tensor]], Tensor]
 
 
 class Engine(ABC):
@@ -22,7 +35,9 @@ class Engine(ABC):
         """Announce the models [C, d] and buffers [C, b] that the next steps work on (they are changed in place)."""
 
     @abstractmethod
-    def gradients(self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor) -> Tensor:
+    def gradients(
+        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+    ) -> Tensor:
         """Losses [C] and, in ``out`` [C, d], gradients at ``w`` [C, d] for inputs x [C, B, ...], labels y [C, B].
 
         Only the first ``sizes[c]`` rows of client c's batch count.
@@ -37,9 +52,18 @@ class Sequential(Engine):
         if not self.net.module.training:
             self.net.module.train()
 
-    def gradients(self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor) -> Tensor:
+    def gradients(
+        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+    ) -> Tensor:
         n = int(sizes[0])
-        loss = F.cross_entropy(self.net.module(x[0, :n]), y[0, :n])
+        x, y = x[0, :n], y[0, :n]
+        if contrast is None:
+            loss = F.cross_entropy(self.net.module(x), y)
+        else:
+            logits, features = self.net.featured(x)
+            with torch.no_grad():
+                others = [self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models]
+            loss = F.cross_entropy(logits, y) + contrast.term(features[None], others).mean()
         self.net.gradient(loss, out[0])
         return loss.detach().unsqueeze(0)
 
@@ -54,11 +78,21 @@ class Vectorized(Engine):
     def __init__(self, net: Net) -> None:
         super().__init__(net)
         self.forward = vmap(net.functional())
+        self.featured = vmap(net.functional(featured=True))
 
-    def gradients(self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor) -> Tensor:
+    def gradients(
+        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+    ) -> Tensor:
         params = {name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()}
-        logits = self.forward(params, x)
+        if contrast is None:
+            logits, extra = self.forward(params, x), None
+        else:
+            logits, features = self.featured(params, x)
+            with torch.no_grad():
+                others = [self.featured(self.net.spec.views(m), x)[1] for m in contrast.models]
+            extra = contrast.term(features, others)
         losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
+        losses = losses if extra is None else losses + extra
         places = torch.arange(y.shape[1], device=y.device)
         counted = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
         means = (losses * counted).sum(1)

@@ -29,6 +29,22 @@ def per_sample(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndar
     return torch.cat(losses).cpu(), torch.cat(hits).cpu()
 
 
+def mean_loss(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> float:
+    """Mean cross-entropy of the model ``w`` on ``rows``."""
+    return float(per_sample(world, net, w, buffers, rows)[0].double().mean())
+
+
+def summed_gradient(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> Tensor:
+    """∇ Σ_i ℓ_i(w) [d] over ``rows``, in evaluation mode."""
+    net.bind(w, buffers)
+    net.module.eval()
+    total, part = torch.zeros_like(w), torch.empty_like(w)
+    for i in range(0, len(rows), BATCH):
+        x, y = world.batch(rows[i : i + BATCH])
+        total += net.gradient(F.cross_entropy(net.module(x), y, reduction="sum"), part)
+    return total
+
+
 def per_client(loss: Tensor, hit: Tensor, sizes: np.ndarray) -> Tensor:
     """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed loss, rows."""
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.from_numpy(np.asarray(sizes)))

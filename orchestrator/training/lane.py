@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from algorithms.draws import torch_generator, torch_seed
+from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
 from algorithms.parts.compressors import NoCompression
 from orchestrator.training.batches import Batches
-from orchestrator.training.engines import Engine
+from orchestrator.training.engines import Contrast, Engine
+from orchestrator.training.evaluation import per_sample, summed_gradient
 from orchestrator.training.world import World
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class Lane:
         planned = np.array([world.local.planned(int(n)) for n in sizes])
         order = np.argsort(-planned, kind="stable")
         self.ids, self.planned = ids[order], planned[order]
-        self.trains = np.array([world.local.steps_per_epoch(int(n)) > 0 for n in sizes[order]])
+        self.epoch = np.array([world.local.steps_per_epoch(int(n)) for n in sizes[order]])
+        self.trains = self.epoch > 0
         self.done = np.zeros(len(ids), np.int64)
         self.streams = [
             Batches(world.data.holdings[k], world.local, world.seed, self.t, int(k), spec.session) for k in self.ids
@@ -69,6 +72,7 @@ class Lane:
         self.work.w = self.work.start.clone(memory_format=torch.contiguous_format)
         self.gradient = torch.empty_like(self.work.w)
         self.loss = torch.zeros(len(ids), device=device)
+        self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=device)
         self.optimizer_state = {k.removeprefix(OPTIMIZER): v for k, v in kept.items()}
         if world.local.optimizer_state != "keep":
             self.optimizer_state = world.local.optimizer.start(self.work.w)
@@ -105,10 +109,26 @@ class Lane:
         active = (wanted[None, :] > np.arange(total)[:, None]).sum(1)
         self.engine.attach(self.work.w, self.buffers)
         for s in range(total):
+            if self.rule.watches_accuracy:
+                self._begin_epochs(s, int(active[s]))
             with self._randomness(s):
                 self._step(int(active[s]), rows[s], sizes[s])
         self.done += wanted
         self.work.steps += torch.from_numpy(wanted).to(self.work.steps)
+
+    def _begin_epochs(self, step: int, active: int) -> None:
+        """Tell the rule how well the models do that begin another pass over their data."""
+        starting = ((self.done + step) % np.maximum(self.epoch, 1) == 0) & (np.arange(len(self.ids)) < active)
+        if not starting.any():
+            return
+        accuracy = torch.zeros(len(self.ids))
+        for c in np.flatnonzero(starting):
+            rows = self.world.data.holdings[self.ids[c]]
+            _, hit = per_sample(self.world, self.engine.net, self.work.w[c], self.buffers[c], rows)
+            accuracy[c] = hit.float().mean()
+        device = self.work.w.device
+        self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))
+        self.engine.attach(self.work.w, self.buffers)
 
     def _step(self, active: int, rows: np.ndarray, sizes: np.ndarray) -> None:
         local, work = self.world.local, self.work.first(active)
@@ -117,7 +137,11 @@ class Lane:
         if self.flipped is not None:
             y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
         g = self.gradient[:active]
-        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes[:active]).to(y.device), g)
+        compared = self.rule.references(work)
+        contrast = Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
+        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes[:active]).to(y.device), g, contrast)
+        if self.world.gradient_norms:
+            self.norms[:active] += layer_norms(work.spec, g)
         if local.clip is not None:
             norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
@@ -141,6 +165,8 @@ class Lane:
 
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
+        if self.rule.asks_gradient:
+            self.work.extras["gradient"] = self._data_gradient()
         uploads = dict(self.rule.upload(self.work))
         if self.rule.transmitted:
             uploads = {n: self._compressed(n, v) if v.dim() > 1 else v for n, v in uploads.items()}
@@ -157,7 +183,20 @@ class Lane:
             "steps": self.work.steps,
             "finite": torch.stack(totals).isfinite().all(0),
         }
+        if self.world.gradient_norms:
+            means = self.norms / self.work.steps.clamp_min(1).unsqueeze(1)
+            diagnostics |= {f"gradient_norm/{n}": v for n, v in zip(self.work.spec.layers, means.T, strict=True)}
         return uploads, diagnostics
+
+    def _data_gradient(self) -> Tensor:
+        """Gradients [C, d] of the summed loss on all of each client's data, at its local model."""
+        rows = [self.world.data.holdings[k] for k in self.ids]
+        return torch.stack(
+            [
+                summed_gradient(self.world, self.engine.net, self.work.w[c], self.buffers[c], mine)
+                for c, mine in enumerate(rows)
+            ]
+        )
 
     def _compressed(self, name: str, rows: Tensor) -> Tensor:
         """What the server makes of an upload [C, d], with error feedback where the compressor asks for it."""
@@ -179,6 +218,15 @@ class Lane:
         if self.buffers.numel() and self.world.buffers != "aggregate":
             kept[BUFFERS] = self.buffers
         return {int(k): {name: v[c].clone() for name, v in kept.items()} for c, k in enumerate(self.ids)}
+
+
+def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:
+    """L2 norm of each layer's part of ``vectors`` [C, d] -> [C, layers]."""
+    squares: dict[str, Tensor] = {}
+    for e in spec.entries:
+        part = vectors[:, e.start : e.stop].square().sum(1)
+        squares[e.layer] = squares[e.layer] + part if e.layer in squares else part
+    return torch.stack(list(squares.values()), 1).sqrt()
 
 
 def _stack(rows: list[Tensors], device: torch.device) -> Tensors:

@@ -33,6 +33,8 @@ class World:
     mislabelled: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     """Ids of the clients that train on flipped labels."""
     uplink: Compressor = field(default_factory=NoCompression)
+    gradient_norms: bool = False
+    """Whether to record the norm of the mini-batch gradients of each layer."""
     device: str = "cpu"
 
     def net(self) -> Net:

@@ -31,8 +31,8 @@ def here(*words):
     """The command in this process: (exit code, all output) — for what needs no process of its own."""
     buffers = [io.StringIO(), io.StringIO()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal.console, "file", buffers[0])
-        patch.setattr(terminal.errors, "file", buffers[1])
+        patch.setattr(terminal.console, "_file", buffers[0])
+        patch.setattr(terminal.errors, "_file", buffers[1])
         patch.setattr(sys, "argv", ["fedorch", *map(str, words)])
         for console in (terminal.console, terminal.errors):
             patch.setattr(console, "_width", 200)

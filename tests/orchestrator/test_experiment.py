@@ -6,11 +6,10 @@ import torch
 
 from algorithms.algorithm import Algorithm
 from algorithms.draws import generator
-from orchestrator import checkpoint
 from orchestrator.errors import Diverged, UserError
 from orchestrator.experiment import Experiment
 from orchestrator.metrics import over_clients
-from tests.conftest import finish, small
+from tests.conftest import finish, resumed, small
 
 ALGORITHMS = sorted(Algorithm.registry)
 
@@ -27,14 +26,7 @@ def test_resumed_is_undisturbed(name, tmp_path):
     kept = [] if name == "ditto" else ["local.optimizer_state=keep"]  # ditto's two models would share it
     config = small(f"algorithm={name}", *kept)
     whole = finish(config)
-    first = Experiment(config)
-    first.step()
-    checkpoint.save(tmp_path, first.t, first.state(), 1)
-    second = Experiment(config)
-    t, state, _ = checkpoint.load_latest(tmp_path)
-    second.restore(t, state)
-    while not second.finished:
-        second.step()
+    second = resumed(config, tmp_path, 1)
     assert second.state_sha256() == whole.state_sha256()
     assert [r["bytes_up"] for r in second.records] == [r["bytes_up"] for r in whole.records]
     assert second.records[0]["test_loss"] == whole.records[0]["test_loss"]
@@ -44,7 +36,7 @@ def test_resumed_is_undisturbed(name, tmp_path):
 def test_server_state_names_everything_that_changes(name):
     """Attributes outside ``server_state`` stay as they were (but for the account of the last aggregate)."""
     experiment = Experiment(small(f"algorithm={name}"))
-    known = {*experiment.algorithm.server_state, "influence"}
+    known = {*experiment.algorithm.server_state, "influence", "notes"}
     fixed = {k: id(v) for k, v in vars(experiment.algorithm).items() if k not in known}
     experiment.step()
     assert {k: id(v) for k, v in vars(experiment.algorithm).items() if k in fixed} == fixed

@@ -8,14 +8,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from orchestrator import checkpoint
 from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
 from orchestrator.run_folder import RunFolder
-from orchestrator.server import ray_plane
 from orchestrator.wallclock import communication_seconds, show_wallclock, up_to
-from tests.conftest import finish, small
+from tests.conftest import finish, finish_on_ray, resumed, small
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
 D, K = 7850, 6
@@ -72,20 +70,8 @@ CASES = [
 def test_planes_and_restarts_agree(settings, tmp_path):
     here = run(*settings)
     config = here.config.model_copy(update={"resources": here.config.resources.model_copy(update={"actors": 2})})
-    there = Experiment(config, lambda world: ray_plane(world, config))
-    while not there.finished:
-        there.step()
-    there.close()
-    assert there.state_sha256() == here.state_sha256()
-    first = Experiment(config)
-    first.step()
-    checkpoint.save(tmp_path, first.t, first.state(), 1)
-    second = Experiment(config)
-    t, state, _ = checkpoint.load_latest(tmp_path)
-    second.restore(t, state)
-    while not second.finished:
-        second.step()
-    assert second.state_sha256() == here.state_sha256()
+    assert finish_on_ray(config).state_sha256() == here.state_sha256()
+    assert resumed(config, tmp_path, 1).state_sha256() == here.state_sha256()
 
 
 def test_compressed_bytes_reach_the_ledger():

@@ -14,23 +14,13 @@ from orchestrator.clients.actor import tensors_travel_as_arrays
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
 from orchestrator.server import ray_plane
-from tests.conftest import finish, small
+from tests.conftest import finish, finish_on_ray, small
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
 
 def on_ray(config):
     return Experiment(config, lambda world: ray_plane(world, config))
-
-
-def finish_on_ray(config):
-    experiment = on_ray(config)
-    try:
-        while not experiment.finished:
-            experiment.step()
-    finally:
-        experiment.close()
-    return experiment
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""The ``fedorch`` command: what the orchestrator offers, and sweeps."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator import cli
+from orchestrator.errors import UserError
+
+
+class Form(StrEnum):
+    """How a table is written."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    csv = "csv"
+    html = "html"
+    latex = "latex"
+
+
+BudgetOption = Annotated[str, typer.Option(help="smoke (seconds), reduced (fits two cores), full (the paper's)")]
+
+
+@cli.app.command()
+def sweep(
+    target: Annotated[str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")] = "",
+    place: Annotated[Path | None, typer.Argument(help="status: folder of the sweep")] = None,
+    show: Annotated[
+        bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
+    ] = False,
+    budget: BudgetOption = "reduced",
+    settings: cli.SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder for the results (default: runs/sweeps/NAME)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the sweep in that folder")] = False,
+    at_once: Annotated[int | None, typer.Option(help="most trials that run at the same time")] = None,
+    address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
+    num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
+    num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,
+) -> None:
+    """Run a grid, or all of a paper's table, on Ray Tune."""
+    from orchestrator.cluster import connected
+    from sweeps import commands
+
+    if show:
+        commands.show_list()
+        return
+    if target == "status":
+        if place is None:
+            raise UserError("sweep status: name the folder of the sweep")
+        commands.show_status(place)
+        return
+    if not target or place is not None:
+        raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
+    folder = (out or commands.default_folder(target, budget)).resolve()
+    commands.check(target, budget)
+    with connected(address, num_cpus, num_gpus):
+        commands.sweep(target, budget, folder, resume, settings or [], at_once)
+
+
+@cli.app.command()
+def table(
+    target: Annotated[str, typer.Argument(help="PAPER/TABLE, as listed by `fedorch sweep --list`")],
+    budget: BudgetOption = "reduced",
+    out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,
+    form: Annotated[Form, typer.Option("--format", help="how to write it")] = Form.terminal,
+    file: Annotated[Path | None, typer.Option(help="write to this file")] = None,
+) -> None:
+    """Measured numbers beside the published ones, and which of the paper's claims hold; also while the sweep runs."""
+    from sweeps import commands
+
+    folder = (out or commands.default_folder(target, budget)).resolve()
+    commands.show_table(target, budget, folder, form.value, file)
+
+
+def main() -> None:
+    """Entry point of the ``fedorch`` command."""
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What ``fedorch sweep`` and ``fedorch table`` do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.table import Table
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.terminal import console
+from sweeps import costs, figures, tables
+from sweeps.papers import entries, entry
+from sweeps.plan import Sweep, read_sweep
+from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, tuning_sweep
+from sweeps.results import stored
+from sweeps.results import table as cells_of
+from sweeps.runner import run_sweep
+from sweeps.watch import FILE, describe
+
+
+def default_folder(target: str, budget: str) -> Path:
+    """Where the results of a sweep go unless told otherwise."""
+    if _is_file(target):
+        return Path("runs") / "sweeps" / read_sweep(Path(target)).name
+    return Path("runs") / "sweeps" / f"{target.replace('/', '-')}-{budget}"
+
+
+def check(target: str, budget: str) -> None:
+    """Raise UserError if there is no such entry, budget or file, before Ray is started."""
+    if _is_file(target):
+        list(read_sweep(Path(target)).configs())
+    else:
+        chosen_budget(entry(target), budget)
+
+
+def _is_file(target: str) -> bool:
+    return target.endswith((".yaml", ".yml"))
+
+
+def sweep(target: str, budget: str, folder: Path, resume: bool, settings: list[str], at_once: int | None) -> None:
+    """Run a sweep file or a paper's entry (Ray must be connected), and print its table."""
+    if _is_file(target):
+        run_sweep(read_sweep(Path(target)).changed(settings, at_once), folder, resume)
+        show_cells(folder)
+        return
+    chosen = entry(target)
+    first, tuned = tuning_sweep(chosen, budget), {}
+    if first is not None:
+        tuned = _tune(chosen.id, budget, first.changed(settings, at_once), folder, resume)
+    plan = final_sweep(chosen, budget, tuned).changed(settings, at_once)
+    run_sweep(plan, folder, resume and (folder / "sweep.json").is_file())
+    costs.note(target, budget, folder)
+    show_table(target, budget, folder, "terminal", None)
+
+
+def _tune(name: str, budget: str, plan: Sweep, folder: Path, resume: bool) -> dict[str, list[str]]:
+    """The first stage of two: every method's grid; returns the settings that it chose."""
+    place = folder / "tuning"
+    if not (resume and (place / "tuned.json").is_file()):
+        run_sweep(plan, place, resume and (place / "sweep.json").is_file())
+        choose(entry(name), budget, place)
+    tuned: dict[str, list[str]] = json.loads((place / "tuned.json").read_text())
+    for row, best in tuned.items():
+        console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
+    return tuned
+
+
+def show_list() -> None:
+    """All tables and figures with their trials, and what they cost where that has been measured on this machine."""
+    known = costs.known()
+    shown_list = Table(
+        "id", "what", "rows x columns", *[f"{b}: trials (estimate)" for b in ("smoke", "reduced", "full")]
+    )
+    for name, one in entries().items():
+        size = f"{len(one.rows)} x {len(one.columns)}"
+        shown_list.add_row(name, one.title, size, *[_cost(name, b, known) for b in ("smoke", "reduced", "full")])
+    console.print(shown_list)
+
+
+def _cost(name: str, budget: str, known: dict[str, float]) -> str:
+    one = entry(name)
+    if budget not in one.budgets:
+        return ""
+    plans = [p for p in (tuning_sweep(one, budget), final_sweep(one, budget, {})) if p is not None]
+    trials = sum(len(p.planned()) for p in plans)
+    per_round = known.get(f"{name} {budget}")
+    if per_round is None:
+        return str(trials)
+    rounds = load(None, [*one.base, *chosen_budget(one, budget).settings]).rounds
+    return f"{trials} ({trials * rounds * per_round / 60:.0f} min)"
+
+
+def show_table(target: str, budget: str, folder: Path, form: tables.Format, file: Path | None) -> None:
+    """Print or write the table (or figure) of an entry from what has been measured so far."""
+    chosen = entry(target)
+    chosen_budget(chosen, budget)
+    if not (folder / "sweep.json").is_file():
+        raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")
+    values = measured(chosen, budget, folder)
+    text = tables.render(chosen, budget, values, form)
+    if text and file is None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    elif file is not None:
+        file.write_text(text or tables.render(chosen, budget, values, "markdown"), encoding="utf-8")
+        console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+    if chosen.figure:
+        figure, data = figures.draw(chosen, budget, values, folder)
+        plot = (file or folder / "figure.png").with_suffix(".png")
+        figure.savefig(plot, dpi=130)
+        data.to_csv(plot.with_suffix(".csv"), index=False)
+        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+
+
+def show_cells(folder: Path) -> None:
+    """The cells of a sweep file, best first."""
+    plan, results = stored(folder)
+    data = cells_of(folder)
+    title = f"{plan.name}: {plan.metric}, {plan.statistic} value, {len(results)} trials ended"
+    drawn = Table(*[str(c) for c in data.columns], title=title, title_justify="left")
+    for _, line in data.iterrows():
+        drawn.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in line])
+    console.print(drawn)
+
+
+def show_status(folder: Path) -> None:
+    """How a sweep is doing, from another shell."""
+    file = folder / FILE
+    if not file.is_file():
+        file = folder / "tuning" / FILE
+    if not file.is_file():
+        raise UserError(f"{folder} is not the folder of a sweep that has begun")
+    status = json.loads(file.read_text())
+    done = status["finished"] + status["stopped"] + status["failed"]
+    stage = "tuning" if file.parent.name == "tuning" else "trials"
+    console.print(f"{stage} {done}/{status['total']}: {describe(status)}", highlight=False, soft_wrap=True)
+    for trial, rounds in status["running"].items():
+        console.print(f"  {trial}: round {rounds}", highlight=False)

@@ -1,0 +1,33 @@
+"""Seconds a round of each entry on this machine, as measured by the sweeps that were run here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orchestrator.data.sources import cache
+from sweeps.results import stored
+
+
+def _file() -> Path:
+    return cache() / "sweep-costs.json"
+
+
+def known() -> dict[str, float]:
+    """``entry budget`` -> seconds a round of one trial."""
+    try:
+        found: dict[str, float] = json.loads(_file().read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def note(entry: str, budget: str, folder: Path) -> None:
+    """Remember what a sweep's trials took."""
+    _, results = stored(folder)
+    tables = [r.folder.rounds() for r in results if r.status != "failed"]
+    rounds = sum(len(t) for t in tables)
+    if rounds:
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        seconds = sum(float(t["seconds"].sum()) for t in tables)
+        _file().write_text(json.dumps({**known(), f"{entry} {budget}": seconds / rounds}, indent=2))

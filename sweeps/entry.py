@@ -1,0 +1,105 @@
+"""A table or figure of a paper as data: what is run, what each cell shows, what the paper says there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Settings = tuple[str, ...]
+"""Config keys as ``--set`` takes them: ``local.lr=0.1``; later ones win."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column (or a figure's panel, or a point on its axis) shows of a run."""
+
+    metric: str = "test_accuracy"
+    """Column of a run's rounds.parquet."""
+    settings: Settings = ()
+    """How the runs of this column differ from those of others; columns with equal settings share their runs."""
+    statistic: Literal["last", "best", "tail", "sum", "rounds_to", "steps_to", "gigabytes_to", "seconds_to"] = "last"
+    """Of the metric over rounds: its last value, its best, the mean of the last ``tail`` values, the sum; or what it
+    took until the metric reached ``target``."""
+    tail: int = 1
+    target: float | None = None
+    falling: bool = False
+    """Whether the metric falls to its target (a loss)."""
+    scale: float = 1.0
+    """The value is multiplied by this (100: percent)."""
+    better: Literal["high", "low"] = "high"
+    """Which values of the cell are better."""
+    digits: int = 2
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number of the paper."""
+
+    value: float | None
+    """None: the paper marks the cell (failed, not run)."""
+    spread: float | None = None
+    """What the paper gives after ±, or in parentheses."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper of the form "A is better than B"."""
+
+    text: str
+    better: str
+    """Row that is said to be ahead."""
+    worse: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    """Columns that it is said of; empty: all."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of the paper's work is done."""
+
+    settings: Settings = ()
+    seeds: tuple[int, ...] = (0,)
+    rows: tuple[str, ...] = ()
+    """Rows that are run; empty: all."""
+    columns: tuple[str, ...] = ()
+    reduced: str = ""
+    """What was reduced, for the reader; empty: nothing."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The first of two stages: each row's best setting by one criterion, on seeds that are not used again."""
+
+    grids: Mapping[str, Mapping[str, tuple[Any, ...]]]
+    """Row -> config key -> values. Every row must have as many combinations, so that no method is tuned harder."""
+    criterion: Column
+    seeds: tuple[int, ...] = (1000,)
+    settings: Settings = ()
+    """What is different from the final runs (fewer rounds)."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table or figure."""
+
+    id: str
+    """``paper/table1``."""
+    title: str
+    rows: Mapping[str, Settings]
+    """Methods (or a figure's curves) and how their configs differ."""
+    columns: Mapping[str, Column]
+    base: Settings
+    """Settings of all runs at the paper's own scale."""
+    budgets: Mapping[str, Budget]
+    """``smoke`` (seconds), ``reduced`` (minutes to an hour on two cores), ``full`` (the paper's)."""
+    published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    """(row, column) -> number."""
+    claims: tuple[Claim, ...] = ()
+    figure: Literal["", "curves", "axis", "scatter"] = ""
+    """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an axis; or one column
+    against the other."""
+    tuning: Tuning | None = None
+    unavailable: str = ""
+    """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says what stands in."""

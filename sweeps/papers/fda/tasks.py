@@ -1,0 +1,265 @@
+"""What chapter 3 of the FDA thesis trains: five models, their data, and the strategies' settings on each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeps.entry import Budget, Column, Settings
+
+Theta = float | str
+MNIST_WORKERS = tuple(range(5, 61, 5))
+CIFAR_WORKERS = tuple(range(5, 31, 5))
+GB, STEPS = "GB", "steps"
+FDA = {"LinearFDA": "linear", "SketchFDA": "sketch"}
+SUGGESTED = "FL"
+"""Row label of Θ = 4.91e-5 d, which suits a stand-in of any size."""
+
+IID: Mapping[str, Settings] = {"IID": ("data.partition={name: iid, shuffle: false}",)}
+LABEL_0: Mapping[str, Settings] = {"label 0": ("data.partition={name: label, label: 0}",)}
+LABEL_8: Mapping[str, Settings] = {"label 8": ("data.partition={name: label, label: 8}",)}
+SORTED_60: Mapping[str, Settings] = {"60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",)}
+
+FED_ADAM: Settings = (
+    "algorithm=fedadam",
+    "server_optimizer={lr: 0.001, beta2: 0.999, eps: 1.0e-7, bias_correction: true}",
+    "local.optimizer=sgd",
+    "local.lr=0.01",
+)
+FED_AVG_M: Settings = (
+    "algorithm=fedavgm",
+    "server_optimizer={lr: 0.316, momentum: 0.9}",
+    "local.optimizer={name: sgd, weight_decay: 2.0e-4}",
+    "local.lr=0.0316",
+)
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A task that two slow cores finish, in place of a large one."""
+
+    settings: Settings
+    target: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model with its data, and what the thesis varies on it."""
+
+    label: str
+    size: int
+    """Trainable parameters d."""
+    base: Settings
+    thetas: tuple[float, ...]
+    middle: tuple[float, int]
+    """Θ and K in the middle of the grid; the thesis' medians are shown beside these runs."""
+    workers: tuple[int, ...]
+    splits: Mapping[str, Settings]
+    cap: int
+    """Steps after which a run without the target ends: the thesis' epochs at the smallest K."""
+    evaluate: int
+    """Steps between two evaluations of Synchronous."""
+    federated: tuple[str, Settings] | None = None
+    """The FedOpt strategy with the same kind of local optimiser."""
+    stand_in: StandIn | None = None
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The strategies that FDA is compared with."""
+        return ("Synchronous",) if self.federated is None else ("Synchronous", self.federated[0])
+
+
+LENET = Task(
+    label="LeNet-5",
+    size=61_706,
+    base=(
+        "name=fda_lenet_mnist",
+        "rounds=37500",
+        "stop={test_accuracy: 0.98, steps_total: 37500}",
+        "data={dataset: mnist, clients: 5, partition: {name: iid, shuffle: false}, scale: unit}",
+        "model=lenet5",
+        "algorithm=fedavg",
+        "cohort=1.0",
+        "round_end={name: fda, theta: 2.0, monitor: linear}",
+        "local={steps: 1000, batch_size: 32, lr: 0.001, optimizer: {name: adam, eps: 1.0e-7}, "
+        "optimizer_state: keep, sampling: independent}",
+        "evaluation={clients: false}",
+    ),
+    thetas=(0.5, 1, 1.5, 2, 3, 5, 7),
+    middle=(2, 30),
+    workers=MNIST_WORKERS,
+    splits={**IID, **LABEL_0, **SORTED_60},
+    cap=37_500,
+    evaluate=47,
+    federated=("FedAdam", FED_ADAM),
+)
+VGG = Task(
+    label="VGG16*",
+    size=2_592_202,
+    base=(
+        *LENET.base,
+        "name=fda_vgg_mnist",
+        "stop={test_accuracy: 0.994, steps_total: 37500}",
+        "model={name: vgg16_star, init: glorot}",
+        "round_end={name: fda, theta: 50.0, monitor: linear}",
+    ),
+    thetas=(20, 25, 30, 50, 75, 90, 100),
+    middle=(50, 30),
+    workers=MNIST_WORKERS,
+    splits={**IID, **LABEL_0, **LABEL_8},
+    cap=37_500,
+    evaluate=47,
+    federated=("FedAdam", FED_ADAM),
+    stand_in=StandIn(("model=lenet5",), 0.975, "LeNet-5 in place of VGG16*, to 97.5 %, with Θ = 4.91e-5 d"),
+)
+DENSENET121 = Task(
+    label="DenseNet121",
+    size=6_964_106,
+    base=(
+        "name=fda_densenet_cifar10",
+        "rounds=93750",
+        "stop={test_accuracy: 0.8, steps_total: 93750}",
+        "data={dataset: cifar10, clients: 5, partition: {name: iid, shuffle: false}}",
+        "model=densenet121",
+        "algorithm=fedavg",
+        "cohort=1.0",
+        "buffers=local",
+        "round_end={name: fda, theta: 250.0, monitor: linear}",
+        "local={steps: 5000, batch_size: 32, lr: 0.1, "
+        "optimizer: {name: sgd, momentum: 0.9, nesterov: true, weight_decay: 2.0e-4}, "
+        "optimizer_state: keep, sampling: independent}",
+        "evaluation={clients: false}",
+    ),
+    thetas=(200, 250, 275, 300, 325, 350, 400),
+    middle=(300, 15),
+    workers=CIFAR_WORKERS,
+    splits=IID,
+    cap=93_750,
+    evaluate=52,
+    federated=("FedAvgM", FED_AVG_M),
+    stand_in=StandIn(
+        ("model=fedaa_cnn", "local.lr=0.01"),
+        0.55,
+        "a network of 62,006 parameters in place of the DenseNet, with a tenth of the learning rate where local work "
+        "has momentum, to 55 %, with Θ = 4.91e-5 d",
+    ),
+)
+DENSENET201 = Task(
+    label="DenseNet201",
+    size=18_112_138,
+    base=(
+        *DENSENET121.base,
+        "stop={test_accuracy: 0.78, steps_total: 93750}",
+        "model=densenet201",
+        "round_end={name: fda, theta: 700.0, monitor: linear}",
+    ),
+    thetas=(350, 500, 600, 700, 800, 850, 900),
+    middle=(700, 15),
+    workers=CIFAR_WORKERS,
+    splits=IID,
+    cap=93_750,
+    evaluate=52,
+    federated=("FedAvgM", FED_AVG_M),
+    stand_in=DENSENET121.stand_in,
+)
+CONVNEXT = Task(
+    label="ConvNeXtLarge",
+    size=197_068_580,
+    base=(
+        "name=fda_convnext_cifar100",
+        "rounds=20833",
+        "stop={test_accuracy: 0.76, steps_total: 20833}",
+        "data={dataset: cifar100, clients: 3, partition: {name: iid, shuffle: false}}",
+        "model=convnext_large",
+        "algorithm=fedavg",
+        "cohort=1.0",
+        "round_end={name: fda, theta: 50.0, monitor: linear}",
+        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, optimizer: {name: adamw, weight_decay: 1.0e-8}, "
+        "optimizer_state: keep, sampling: independent}",
+        "evaluation={clients: false}",
+    ),
+    thetas=(25, 50, 100, 150),
+    middle=(50, 3),
+    workers=(3, 5),
+    splits=IID,
+    cap=20_833,
+    evaluate=156,
+    stand_in=StandIn(
+        ("model=fedaa_cnn", "local.lr=0.001"),
+        0.2,
+        "a network of 69,656 parameters from scratch in place of the pre-trained ConvNeXtLarge, with 20 times its "
+        "learning rate, to 20 %, with Θ = 4.91e-5 d",
+    ),
+)
+
+
+def fda(task: Task, thetas: tuple[Theta, ...]) -> dict[str, Settings]:
+    """Both FDA variants for each Θ; ``FL`` is the suggestion for slow networks."""
+    return {
+        f"{name} Θ={theta if isinstance(theta, str) else f'{theta:g}'}": (
+            f"round_end={{name: fda, theta: {'fl' if theta == SUGGESTED else theta}, monitor: {monitor}}}",
+        )
+        for name, monitor in FDA.items()
+        for theta in thetas
+    }
+
+
+def rivals(task: Task) -> dict[str, Settings]:
+    """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
+    rows: dict[str, Settings] = {
+        "Synchronous": (
+            "algorithm=synchronous",
+            "round_end=fixed",
+            "local.steps=1",
+            f"rounds={task.cap}",
+            f"evaluation.every={task.evaluate}",
+        )
+    }
+    if task.federated is not None:
+        name, settings = task.federated
+        rows[name] = (
+            *settings,
+            "round_end=fixed",
+            "local.steps=null",
+            "local.epochs=1",
+            "local.optimizer_state=reset",
+            "rounds=1001",
+            "stop.steps_total=400000",
+        )
+    return rows
+
+
+def thetas(task: Task) -> tuple[Theta, ...]:
+    """The thesis' grid, and where a stand-in needs it the suggestion by size."""
+    return task.thetas if task.stand_in is None else (*task.thetas, SUGGESTED)
+
+
+def cost(what: str, target: float, settings: Settings = ()) -> Column:
+    """Gigabytes or steps of each client until the server's model has the target accuracy."""
+    if what == GB:
+        return Column("test_accuracy", settings, "gigabytes_to", target=target, better="low", digits=3)
+    return Column("test_accuracy", settings, "steps_to", target=target, better="low", digits=0)
+
+
+def thesis_rows(rows: Mapping[str, Settings]) -> tuple[str, ...]:
+    """The rows that the thesis has, too."""
+    return tuple(row for row in rows if f"Θ={SUGGESTED}" not in row)
+
+
+def smoke(rows: tuple[str, ...], columns: tuple[str, ...]) -> Budget:
+    """Two rounds of LeNet-5 on a few of the embedded images."""
+    settings = ("data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "local.steps=3", "rounds=2")
+    text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
+    return Budget((*settings, "stop.round=2"), rows=rows, columns=columns, reduced=text)
+
+
+def reduced(task: Task, rows: tuple[str, ...], columns: tuple[str, ...], text: str, steps: int = 8000) -> Budget:
+    """The given part of the grid, by the stand-in where the task has one."""
+    stop = f"stop.steps_total={steps}"
+    if task.stand_in is None:
+        return Budget((stop,), rows=rows, columns=columns, reduced=text)
+    target = f"stop.test_accuracy={task.stand_in.target}"
+    return Budget(
+        (*task.stand_in.settings, target, stop), rows=rows, columns=columns, reduced=f"{task.stand_in.text}; {text}"
+    )

@@ -1,0 +1,164 @@
+"""A sweep as a config: what varies, on which seeds, who schedules it, and what is looked at."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from orchestrator.config import Config
+from orchestrator.errors import UserError
+from sweeps.entry import Column
+from sweeps.spaces import Axis, as_settings, cells
+from sweeps.trainable import trial_config
+
+
+class Scheduler(BaseModel):
+    """Who ends trials early."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["fifo", "asha", "median", "pbt"] = "fifo"
+    grace: int = Field(1, ge=1, description="asha, median: rounds that every trial gets")
+    reduction: float = Field(3.0, gt=1, description="asha: one in so many trials goes on at each rung")
+    interval: int = Field(5, ge=1, description="pbt: rounds between exploitations")
+
+    def start(self, rounds: int, drawn: dict[str, Any]) -> Any:
+        """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may change."""
+        from ray.tune import schedulers
+
+        if self.name == "asha":
+            return schedulers.ASHAScheduler(
+                time_attr="round", max_t=max(rounds, self.grace), grace_period=self.grace,
+                reduction_factor=self.reduction,
+            )  # fmt: skip
+        if self.name == "median":
+            return schedulers.MedianStoppingRule(time_attr="round", grace_period=self.grace)
+        if self.name == "pbt":
+            return schedulers.PopulationBasedTraining(
+                time_attr="round", perturbation_interval=self.interval, hyperparam_mutations=drawn
+            )
+        return schedulers.FIFOScheduler()
+
+
+class Cell(BaseModel):
+    """Settings that belong together, under a name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    settings: tuple[str, ...] = ()
+
+
+class Sweep(BaseModel):
+    """What ``fedorch sweep FILE`` reads; ``fedorch sweep PAPER/TABLE`` makes one from an entry."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
+    base: str | dict[str, Any] = Field(default_factory=dict, description="a config, or a path beside the sweep")
+    set: tuple[str, ...] = Field((), description="key=value for every trial")
+    cells: tuple[Cell, ...] = Field((), description="named groups of settings, crossed with the axes")
+    axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")
+    seeds: tuple[int, ...] = Field((0,), min_length=1)
+    samples: int = Field(1, ge=1, description="draws of the random axes for each cell of the grid")
+    metric: str = Field("test_accuracy", description="what is compared")
+    mode: Literal["max", "min"] = "max"
+    statistic: Literal["last", "best", "tail"] = "last"
+    tail: int = Field(1, ge=1, description="values averaged by statistic tail")
+    scheduler: Scheduler = Scheduler()
+    searcher: Literal["random", "optuna"] = Field("random", description="who draws the random axes")
+    actors: int = Field(0, ge=0, description="client actors of a trial; 0: its clients run in the trial's own process")
+    retries: int = Field(1, ge=0, description="new starts of a trial whose process died")
+    report_every: int = Field(1, ge=1, description="rounds between reports to Tune")
+    checkpoint_every: int = Field(5, ge=1, description="reports between checkpoints")
+    at_once: int | None = Field(None, ge=1, description="most trials that run at the same time")
+    loggers: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ("tensorboard",)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Sweep:
+        if self.searcher == "optuna" and (len(self.seeds) > 1 or any(a.when for a in self.axes.values())):
+            raise ValueError("optuna chooses each trial by the last ones: give it one seed and unconditional axes")
+        if self.scheduler.name == "pbt" and not any(a.grid is None for a in self.axes.values()):
+            raise ValueError("pbt changes drawn axes, and this sweep has none")
+        return self
+
+    @property
+    def column(self) -> Column:
+        """The compared metric as a table's column."""
+        better: Literal["high", "low"] = "high" if self.mode == "max" else "low"
+        return Column(self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4)
+
+    def changed(self, settings: list[str], at_once: int | None) -> Sweep:
+        """This sweep with further settings, which win over all others, and a limit on trials at the same time."""
+        cells = tuple(c.model_copy(update={"settings": (*c.settings, *settings)}) for c in self.cells)
+        more = {"cells": cells} if cells else {"set": (*self.set, *settings)}
+        return self.model_copy(update={**more, "at_once": at_once or self.at_once})
+
+    def raw(self) -> dict[str, Any]:
+        """The base config as a mapping."""
+        return dict(self.base) if isinstance(self.base, dict) else {}
+
+    def planned(self) -> list[dict[str, Any]]:
+        """Trials on the grid, each with its seeds: {label, settings, seed}."""
+        grid = [as_settings(cell) for cell in ([{}] if self.searcher == "optuna" else cells(self.axes))]
+        groups = self.cells or (Cell(label=""),)
+        return [
+            {
+                "label": ", ".join(filter(None, [group.label, *cell])) or self.name,
+                "settings": [*self.set, *group.settings, *cell],
+                "seed": seed,
+            }
+            for group, cell, seed in itertools.product(groups, grid, self.seeds)
+        ]
+
+    def drawn(self) -> dict[str, Any]:
+        """Random axes as Tune's domains; under optuna the grid's, too."""
+        from ray import tune
+
+        found = {path: axis.domain() for path, axis in self.axes.items() if axis.grid is None}
+        if self.searcher == "optuna":
+            found |= {path: tune.choice(list(axis.grid)) for path, axis in self.axes.items() if axis.grid is not None}
+        return found
+
+    def configs(self) -> Iterator[Config]:
+        """Configs that stand for all trials: every cell of the grid, and the ends of the ranges; raises UserError."""
+        for planned in self.planned():
+            yield trial_config(self.raw(), {"planned": planned})
+        for path, axis in self.axes.items():
+            if path in self.drawn():
+                for value in axis.some():
+                    yield trial_config(self.raw(), {"planned": self.planned()[0], path: value})
+
+
+def read_sweep(path: Path) -> Sweep:
+    """A sweep from YAML; raises UserError with one sentence."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: a sweep is a mapping of keys to values")
+    if isinstance(raw.get("base"), str):
+        raw["base"] = _mapping(path.parent / raw["base"])
+    try:
+        return Sweep.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        problem = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{path}: {where + ': ' if where else ''}{problem}") from error
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise UserError(f"base: cannot read {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"base: {path} is not a config")
+    return raw

@@ -1,0 +1,126 @@
+"""Runs a sweep with Ray Tune, or continues one that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.run_folder import RunFolder
+from sweeps.data import Shelf
+from sweeps.plan import Sweep
+from sweeps.trainable import Job, Trial, bundles, check_room
+from sweeps.watch import Watcher
+
+
+def run_sweep(sweep: Sweep, folder: Path, resume: bool) -> None:
+    """Run all trials (Ray must be connected); their results are in ``folder``/trials.
+
+    Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder is another sweep's.
+    """
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1")  # a killed driver finds its trials where they were
+    os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")  # rounds that are not evaluated report no metric
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    from ray import tune
+
+    configs = list(sweep.configs())
+    for config in {c.resources.model_dump_json(): c for c in configs}.values():
+        check_room(config, sweep.actors)
+    _own(folder, sweep, resume)
+    job = Job(str(folder), sweep.raw(), sweep.metric, sweep.actors, sweep.report_every)
+    trainable: Any = tune.with_resources(
+        tune.with_parameters(Trial, job=job, shelf=Shelf.of(configs)), bundles(configs[0], sweep.actors)
+    )
+    total = len(sweep.planned()) * sweep.samples
+    rounds = max(config.rounds for config in configs)
+    storage = folder / "tune"
+    if resume and tune.Tuner.can_restore(str(storage / "trials")):
+        tuner = tune.Tuner.restore(
+            str(storage / "trials"), trainable=trainable, resume_unfinished=True, resume_errored=True
+        )
+    else:
+        tuner = _tuner(sweep, trainable, storage, rounds, _callbacks(sweep, folder, total))
+    tuner.fit()
+
+
+def _tuner(sweep: Sweep, trainable: Any, storage: Path, rounds: int, callbacks: list[Any]) -> Any:
+    from ray import tune
+
+    drawn = sweep.drawn()
+    planned = sweep.planned()
+    return tune.Tuner(
+        trainable,
+        param_space={"planned": planned[0] if sweep.searcher == "optuna" else tune.grid_search(planned), **drawn},
+        tune_config=tune.TuneConfig(
+            metric=sweep.metric,
+            mode=sweep.mode,
+            num_samples=sweep.samples,
+            scheduler=sweep.scheduler.start(rounds, drawn),
+            search_alg=_searcher(sweep),
+            max_concurrent_trials=sweep.at_once,
+            reuse_actors=True,
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="trials",
+            storage_path=str(storage),
+            callbacks=callbacks,
+            verbose=0,
+            failure_config=tune.FailureConfig(max_failures=sweep.retries),
+            checkpoint_config=tune.CheckpointConfig(
+                checkpoint_frequency=sweep.checkpoint_every, num_to_keep=3, checkpoint_at_end=False
+            ),
+        ),
+    )
+
+
+def _searcher(sweep: Sweep) -> Any:
+    """Tune's searcher for the drawn axes, keyed by the first seed."""
+    if sweep.searcher == "optuna":
+        try:
+            from ray.tune.search.optuna import OptunaSearch
+
+            return OptunaSearch(seed=sweep.seeds[0])
+        except (ImportError, AssertionError) as error:
+            raise UserError("searcher optuna needs the package optuna: pip install 'fedorch[optuna]'") from error
+    from ray.tune.search.basic_variant import BasicVariantGenerator
+
+    return BasicVariantGenerator(random_state=sweep.seeds[0])
+
+
+def _callbacks(sweep: Sweep, folder: Path, total: int) -> list[Any]:
+    """Our own watcher, and the loggers that the sweep names."""
+    from ray.tune.logger import TBXLoggerCallback
+
+    made: list[Any] = [Watcher(folder, total, sweep.metric, sweep.mode)]
+    if "tensorboard" in sweep.loggers:
+        made.append(TBXLoggerCallback())
+    try:
+        if "mlflow" in sweep.loggers:
+            from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=str(folder / "mlflow")))
+        if "wandb" in sweep.loggers:
+            from ray.air.integrations.wandb import WandbLoggerCallback
+
+            made.append(WandbLoggerCallback(project=sweep.name))
+    except (ImportError, RuntimeError) as error:
+        raise UserError(f"loggers: {error}") from error
+    return made
+
+
+def _own(folder: Path, sweep: Sweep, resume: bool) -> None:
+    """Make the sweep's folder, or check that it is this sweep's."""
+    mine = sweep.model_dump_json(indent=2, exclude={"at_once"})  # how fast it goes may change on --resume
+    file = folder / "sweep.json"
+    if resume:
+        if not file.is_file():
+            raise UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
+        if file.read_text() != mine:
+            raise UserError(f"{folder} holds another sweep (or another budget of it); choose another --out")
+        return
+    if folder.exists() and any(path.name != "tuning" for path in folder.iterdir()):  # the first stage is inside
+        raise UserError(f"--out {folder}: it exists and is not empty; choose another, or add --resume to continue it")
+    folder.mkdir(parents=True, exist_ok=True)
+    RunFolder(folder).write_text("sweep.json", mine)

@@ -1,0 +1,48 @@
+"""One number out of a run: what a table's cell shows."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from algorithms.part import nearest
+from orchestrator.errors import UserError
+from sweeps.entry import Column
+
+
+def value(rounds: pd.DataFrame, column: Column) -> float:
+    """The ``column``'s statistic of a run's round table, scaled; NaN if a target was never reached.
+
+    Raises UserError if the run does not report the metric.
+    """
+    if column.metric not in rounds:
+        raise UserError(
+            f"the runs do not report {column.metric!r}; {nearest(column.metric, [str(c) for c in rounds.columns])}"
+        )
+    known = rounds[column.metric].dropna()
+    if not len(known):
+        return math.nan
+    if column.target is not None:
+        return column.scale * _until(rounds, known, column)
+    if column.statistic == "sum":
+        return column.scale * float(known.sum())
+    if column.statistic == "best":
+        return column.scale * float(known.max() if column.better == "high" else known.min())
+    return column.scale * float(known.iloc[-column.tail if column.statistic == "tail" else -1 :].mean())
+
+
+def _until(rounds: pd.DataFrame, known: pd.Series, column: Column) -> float:
+    """What it took until the metric reached the target."""
+    assert column.target is not None
+    hits = known.index[known <= column.target if column.falling else known >= column.target]
+    if not len(hits):
+        return math.nan
+    spent = rounds.loc[: hits[0]]
+    if column.statistic == "steps_to":
+        return float(spent["steps_total"].iloc[-1])
+    if column.statistic == "seconds_to":
+        return float(spent["seconds"].sum())
+    if column.statistic == "gigabytes_to":
+        return float((spent["bytes_up"] + spent["bytes_down"]).sum()) / 1e9
+    return float(len(spent))

@@ -1,0 +1,113 @@
+"""A paper's table with measured numbers beside the published ones, for a terminal, Markdown, CSV, HTML or LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from orchestrator.terminal import console
+from sweeps.entry import Column, Entry, Published
+from sweeps.reproduction import Values, Verdict, chosen_budget, shown, verdicts
+
+Format = Literal["terminal", "markdown", "csv", "html", "latex"]
+
+
+def numbers(entry: Entry, budget: str, values: Values) -> pd.DataFrame:
+    """One row a cell: measured mean, standard error and seeds; published value and spread; their difference."""
+    rows, columns = shown(entry, chosen_budget(entry, budget))
+    found = []
+    for row in rows:
+        for column in columns:
+            seeds = np.array(list(values.get((row, column), {}).values()))
+            known = seeds[np.isfinite(seeds)]
+            published = entry.published.get((row, column), Published(None))
+            mean = float(known.mean()) if len(known) else math.nan
+            spread = float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
+            said = math.nan if published.value is None else published.value
+            found.append({
+                "row": row, "column": column, "mean": mean, "standard_error": spread, "seeds": len(seeds),
+                "missed": int((~np.isfinite(seeds)).sum()), "published": said,
+                "published_spread": math.nan if published.spread is None else published.spread,
+                "difference": mean - said, "note": published.note,
+            })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
+    """The table as a paper prints it: a line a method, each cell ``measured ± s.e. (published)``."""
+    cells = data.assign(text=[_cell(line, entry.columns[str(line["column"])]) for _, line in data.iterrows()])
+    table = cells.pivot(index="row", columns="column", values="text")
+    return table.loc[list(dict.fromkeys(data["row"])), list(dict.fromkeys(data["column"]))]
+
+
+def _cell(line: pd.Series, column: Column) -> str:
+    digits = column.digits
+    if not line["seeds"]:
+        text = "·"
+    elif math.isnan(line["mean"]):
+        text = "missed"
+    else:
+        text = f"{line['mean']:.{digits}f}"
+        if not math.isnan(line["standard_error"]):
+            text += f" ± {line['standard_error']:.{digits}f}"
+        if line["missed"]:
+            text += f", {line['missed']} missed"
+    if not math.isnan(line["published"]):
+        text += f" ({line['published']:.{digits}f})"
+    elif line["note"]:
+        text += f" ({line['note']})"
+    return text
+
+
+def render(entry: Entry, budget: str, values: Values, form: Format) -> str:
+    """The table as text; the terminal's is printed instead, and empty."""
+    data = numbers(entry, budget, values)
+    if form == "csv":
+        return data.to_csv(index=False)
+    table, said = wide(entry, data), claims(entry, values)
+    head = f"{entry.id}: {entry.title}"
+    reduced = chosen_budget(entry, budget).reduced
+    notes = ["measured ± standard error over seeds (published)", *([f"reduced: {reduced}"] if reduced else [])]
+    if form == "terminal":
+        drawn = Table("", *table.columns, title=head, title_justify="left", caption="; ".join(notes))
+        for row, cells in table.iterrows():
+            drawn.add_row(str(row), *cells)
+        console.print(drawn)
+        for line in said:
+            console.print(f"  {line}", highlight=False)
+        return ""
+    if form == "html":
+        listed = "".join(f"<li>{line}</li>" for line in said)
+        return f"<h3>{head}</h3>\n{table.to_html(border=0)}\n<p>{'; '.join(notes)}</p>\n<ul>{listed}</ul>\n"
+    if form == "latex":
+        return table.to_latex(caption=head, column_format="l" + "r" * table.shape[1])
+    lines = [
+        f"**{head}** — {'; '.join(notes)}.",
+        "",
+        _line(["", *table.columns]),
+        _line(["---"] * (table.shape[1] + 1)),
+    ]
+    lines += [_line([str(row), *cells]) for row, cells in table.iterrows()]
+    return "\n".join([*lines, "", *[f"- {line}" for line in said], ""])
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def claims(entry: Entry, values: Values) -> list[str]:
+    """A sentence for each claim of the paper: in how many cells it holds (p < 0.05), leans so, fails, or is open."""
+    return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
+
+
+def _summary(found: list[Verdict]) -> str:
+    words = Counter(v.word for v in found)
+    if not found or words["open"] == len(found):
+        return "not measured yet"
+    names = {"holds": "holds (p < 0.05)", "leans": "leans so", "fails": "fails", "open": "not measured"}
+    return ", ".join(f"{names[w]} in {words[w]}" for w in names if words[w]) + f" of {len(found)} cells"

@@ -1,0 +1,171 @@
+"""The experiment of ``fedorch run`` as a Tune trainable, with exact checkpoints and results on disk as it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.util.placement_group import get_current_placement_group
+
+from orchestrator import checkpoint
+from orchestrator.clients.plane import InProcess, Plane
+from orchestrator.clients.pool import RayPool
+from orchestrator.config import Config, apply, build, put
+from orchestrator.drive import write_results
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.run_folder import RunFolder
+from orchestrator.server import pool_resources
+from orchestrator.training.world import World
+from sweeps.data import Shelf
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all trials of a sweep share."""
+
+    folder: str
+    """Folder of the sweep; each trial's results go to ``trials/KEY``."""
+    base: dict[str, Any]
+    """Raw config before a trial's own settings."""
+    metric: str
+    actors: int
+    """Client actors of a trial; 0: the clients run in the trial's own process."""
+    report_every: int
+
+
+def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
+    """The config of a trial: the base, its settings, its seed, its drawn values; raises UserError."""
+    raw: dict[str, Any] = json.loads(json.dumps(base))
+    planned = chosen["planned"]
+    for setting in planned["settings"]:
+        apply(raw, setting)
+    for path, value in chosen.items():
+        if path != "planned":
+            put(raw, path, value)
+    put(raw, "seed", planned["seed"])
+    return build(raw)
+
+
+def trial_key(chosen: Mapping[str, Any]) -> str:
+    """A short name that is a function of what a trial computes."""
+    text = json.dumps(chosen, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Trial(tune.Trainable):
+    """Steps an experiment; one process may run many trials after one another."""
+
+    def setup(self, config: dict[str, Any], job: Job | None = None, shelf: Shelf | None = None) -> None:
+        assert job is not None
+        self.job, self.shelf = job, shelf or Shelf({})
+        self._open(config)
+
+    def _open(self, config: dict[str, Any]) -> None:
+        self.folder = RunFolder(Path(self.job.folder) / "trials" / trial_key(config))
+        self.written, self.problem = False, ""
+        self.latest: dict[str, Any] = {}
+        self.experiment: Experiment | None = None
+        try:
+            chosen = trial_config(self.job.base, config)
+            self.experiment = Experiment(chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen))
+            self.folder.open(self.experiment.config)
+            self.folder.write_text("trial.json", json.dumps(config, default=str))
+        except UserError as error:
+            self.problem = str(error)
+
+    def _plane(self, world: World, config: Config) -> Plane:
+        if not self.job.actors:
+            return InProcess(world)
+        return RayPool(world, config.name, pool_resources(config, self.job.actors), get_current_placement_group())
+
+    def step(self) -> dict[str, Any]:
+        """Some rounds; the record of the last, with the latest value of every metric."""
+        if self.experiment is None:
+            return self._failed()
+        try:
+            for _ in range(self.job.report_every):
+                if not self.experiment.finished:
+                    self.latest |= self.experiment.step()
+        except UserError as error:
+            self.problem = str(error)
+            return self._failed()
+        done = self.experiment.finished
+        if self.job.metric not in self.latest and done:
+            self.problem = f"the trial does not report {self.job.metric!r}"
+            return self._failed()
+        if done:
+            self._write("finished")
+        return {**self.latest, "round": self.experiment.t, "done": done}
+
+    def _failed(self) -> dict[str, Any]:
+        """A trial that cannot go on by its own fault is reported, and not tried again."""
+        self._write("failed")
+        at = self.experiment.t if self.experiment else 0
+        return {**self.latest, "round": at, "problem": self.problem, "done": True}
+
+    def _write(self, status: str) -> None:
+        self.written = True
+        if self.experiment is None or status == "failed":
+            self.folder.path.mkdir(parents=True, exist_ok=True)
+            self.folder.write_text("trial.json", json.dumps(self.config, default=str))
+            self.folder.write_text("result.json", json.dumps({"status": "failed", "error": self.problem}))
+            return
+        write_results(self.experiment, self.folder, report=False)
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """The whole state of the run: a restored trial continues with the same bits."""
+        if self.experiment is not None:
+            checkpoint.save(Path(checkpoint_dir), self.experiment.t, self.experiment.state(), 1)
+
+    def load_checkpoint(self, checkpoint_dir: Any) -> None:
+        if self.experiment is not None:
+            t, state, _ = checkpoint.load_latest(Path(checkpoint_dir))
+            self.experiment.restore(t, state)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Take on another trial in this process."""
+        self._close()
+        self._open(new_config)
+        return True
+
+    def cleanup(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Results of a trial that a scheduler ended early are written, too."""
+        if self.experiment is None:
+            return
+        if not self.written and self.experiment.records:
+            self._write("stopped")
+        self.experiment.close()
+
+
+def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:
+    """A trial's resources as one placement group: the server, then the client actors."""
+    r = config.resources
+    amounts: list[tuple[str, float]] = [("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)]
+    each: dict[str, float] = {k: v for k, v in amounts if v} or {"CPU": 0.001}
+    server: dict[str, float] = {"CPU": 0.1}
+    return tune.PlacementGroupFactory([server, *[each] * actors] if actors else [each], strategy=r.strategy)
+
+
+def check_room(config: Config, actors: int) -> None:
+    """Raise UserError if a trial asks for more than the cluster has."""
+    wanted: dict[str, float] = {}
+    for bundle in bundles(config, actors).bundles:
+        for kind, amount in bundle.items():
+            wanted[kind] = wanted.get(kind, 0.0) + amount
+    total = ray.cluster_resources()
+    for kind, amount in wanted.items():
+        if amount > total.get(kind, 0.0) + 1e-9:
+            raise UserError(
+                f"a trial needs {amount:g} {kind}, and the whole cluster has {total.get(kind, 0.0):g}; "
+                "lower resources.cpus_per_actor, resources.gpus_per_actor or the number of actors"
+            )

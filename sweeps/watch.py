@@ -1,0 +1,134 @@
+"""Watching a sweep: a bar on a terminal, plain lines elsewhere, and a file for other shells."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from orchestrator.run_folder import RunFolder
+from orchestrator.terminal import console
+
+FILE = "status.json"
+
+
+class Watcher(tune.Callback):
+    """Counts trials as they start, report and end."""
+
+    def __init__(self, folder: Path, total: int, metric: str, mode: str) -> None:
+        self.folder, self.total, self.metric, self.mode = folder, total, metric, mode
+        self.begun = time.time()
+        self.running: dict[str, int] = {}
+        """Trial -> its rounds so far."""
+        self.ended: dict[str, str] = {}
+        """Trial -> finished, stopped or failed."""
+        self.best: tuple[float, str] = (math.nan, "")
+        self._draw()
+
+    def _draw(self) -> None:
+        self.bar = Progress(
+            TextColumn("trials"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("", total=self.total, note="")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its callbacks; a bar on a terminal stays here."""
+        return {k: v for k, v in vars(self).items() if k not in ("bar", "task")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._draw()
+
+    def get_state(self) -> dict[str, Any]:
+        """What a resumed sweep must know of the trials that have ended."""
+        return {"ended": dict(self.ended), "best": self.best}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.ended, self.best = dict(state["ended"]), tuple(state["best"])
+
+    def setup(self, *about: Any, **info: Any) -> None:
+        self.running.clear()
+        self.bar.start()
+        self._tell()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.running[trial.trial_id] = 0
+        self.ended.pop(trial.trial_id, None)
+        self._tell()
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        self.running[trial.trial_id] = int(result.get("round", 0))
+        value = result.get(self.metric, math.nan)
+        sign = 1 if self.mode == "max" else -1
+        if math.isfinite(value) and not sign * self.best[0] >= sign * value:
+            self.best = (value, trial.config["planned"]["label"])
+        if result.get("problem"):
+            self.ended[trial.trial_id] = "failed"
+            console.print(f"failed: {trial.config['planned']['label']}: {result['problem']}", highlight=False)
+        self._tell()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.running.pop(trial.trial_id, None)
+        done = bool((trial.last_result or {}).get("done"))
+        self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
+        self._tell(line=True)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.running.pop(trial.trial_id, None)
+        self.ended[trial.trial_id] = "failed"
+        self._tell(line=True)
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        self._tell()
+        self.bar.stop()
+
+    def status(self) -> dict[str, Any]:
+        """What there is to say, for a terminal and for status.json."""
+        kinds = list(self.ended.values())
+        elapsed = time.time() - self.begun
+        left = self.total - len(kinds)
+        return {
+            "total": self.total,
+            "finished": kinds.count("finished"),
+            "stopped": kinds.count("stopped"),
+            "failed": kinds.count("failed"),
+            "running": self.running,
+            "metric": self.metric,
+            "best": None if math.isnan(self.best[0]) else self.best[0],
+            "best_trial": self.best[1],
+            "seconds": elapsed,
+            "seconds_left": elapsed / len(kinds) * left if kinds else None,
+        }
+
+    def _tell(self, line: bool = False) -> None:
+        status = self.status()
+        RunFolder(self.folder).write_text(FILE, json.dumps(status))
+        note = describe(status)
+        self.bar.update(self.task, completed=len(self.ended), note=note)
+        if line and not console.is_terminal:
+            console.print(f"trial {len(self.ended)}/{self.total}: {note}", highlight=False)
+
+
+def describe(status: dict[str, Any]) -> str:
+    """One line: running, failed, best, time left."""
+    parts = [f"{len(status['running'])} running"]
+    for kind in ("stopped", "failed"):
+        if status[kind]:
+            parts.append(f"{status[kind]} {kind}")
+    if status["best"] is not None:
+        parts.append(f"best {status['metric']} {status['best']:.4g} ({status['best_trial']})")
+    if status["seconds_left"] is not None and status["seconds_left"] > 0:
+        parts.append(f"about {status['seconds_left'] / 60:.0f} min left")
+    return ", ".join(parts)

@@ -1,0 +1,148 @@
+"""The papers' tables and figures as data: complete, consistent, and able to run."""
+
+import itertools
+import math
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from sweeps import commands
+from sweeps.cli import cli, main  # noqa: F401  registers the commands
+from sweeps.papers import entries, entry
+from sweeps.reproduction import final_sweep, shown, tuning_sweep
+from sweeps.results import by_trial
+from tests.conftest import needs_data
+
+ENTRIES = entries()
+BUDGETS = ("smoke", "reduced", "full")
+
+
+def numbered(kind, numbers):
+    return {f"{kind}{n}" for n in numbers}
+
+
+INDEX = {  # what a reader finds in the papers; drawings of methods and lists of datasets are left out
+    "drdm": numbered("table", range(1, 7)) | numbered("figure", range(1, 7)),
+    "feddual": numbered("table", range(1, 6)) | numbered("figure", range(1, 15)),
+    "fedaa": numbered("table", [n for n in range(1, 13) if n != 5]) | numbered("figure", range(1, 6)),
+    "fda": {"table3.2", "table4.2", "table4.4"}
+    | numbered("figure3.", range(3, 18))
+    | numbered("figureA.", range(1, 12))
+    | numbered("figure4.", [2, 3, 4, 5, 6, *range(9, 18)]),
+}
+
+
+def test_every_table_and_figure_is_there():
+    found = {paper: set() for paper in INDEX}
+    for name in ENTRIES:
+        paper, rest = name.split("/")
+        found[paper].add(rest.split("-")[0])
+    assert found == INDEX
+    listed = CliRunner().invoke(cli.app, ["sweep", "--list"], env={"COLUMNS": "400"})
+    assert listed.exit_code == 0, listed.output
+    assert all(name in listed.output for name in ENTRIES)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_agrees_with_itself(name):
+    one = ENTRIES[name]
+    assert one.id == name
+    assert set(one.budgets) == set(BUDGETS)
+    assert not one.budgets["full"].settings
+    for row, column in one.published:
+        assert row in one.rows
+        assert column in one.columns
+    for claim in one.claims:
+        assert {claim.better, *claim.worse} <= set(one.rows)
+        assert set(claim.columns) <= set(one.columns)
+    for budget in one.budgets.values():
+        assert set(budget.rows) <= set(one.rows)
+        assert set(budget.columns) <= set(one.columns)
+    for column in one.columns.values():
+        assert column.statistic.endswith("_to") == (column.target is not None)
+        assert not (column.statistic.endswith("_to") and column.better == "high")
+    assert all(p.value is None or math.isfinite(p.value) for p in one.published.values())
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_its_trials_are_configs(name):
+    """All of smoke and of the first stage; of the larger budgets every row and every column once."""
+    one = ENTRIES[name]
+    list(final_sweep(one, "smoke", {}).configs())
+    for budget in ("reduced", "full"):
+        rows, columns = shown(one, one.budgets[budget])
+        pairs = {*zip(rows, itertools.cycle(columns), strict=False), *zip(itertools.cycle(rows), columns, strict=False)}
+        for row, column in pairs:
+            load(None, [*one.base, *one.budgets[budget].settings, *one.rows[row], *one.columns[column].settings])
+        tuning = tuning_sweep(one, budget)
+        if tuning is not None:
+            assert (
+                len({len(list(g)) for _, g in itertools.groupby(tuning.cells, lambda c: c.label.split(" / ")[0])}) == 1
+            )
+            load(None, [*tuning.set, *tuning.cells[0].settings])
+            load(None, [*tuning.set, *tuning.cells[-1].settings])
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "value", "spread"),
+    [
+        ("drdm/table3", "DRDM", "α=0.1 worst", 84.81, None),
+        ("drdm/table3", "SCAFF-PD", "α=0.1 average", 87.49, None),
+        ("feddual/table1", "MOON", "CIFAR100", 28.50, 0.25),
+        ("feddual/table1", "FedDyn", "FMNIST", 71.86, 0.45),
+        ("fedaa/table2-mnist", "FedAvg", "10%", 0.425, 0.006),
+        ("fedaa/table2-mnist", "Ditto", "20%", 0.933, 0.012),
+        ("fda/table4.4-mrpc", "FedAvg", "90 % of 90.2 %", 26, None),
+    ],
+)
+def test_published_numbers_read_by_hand(name, row, column, value, spread):
+    published = ENTRIES[name].published[row, column]
+    assert published.value == value
+    assert spread is None or published.spread == spread
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("drdm/tabel1", "drdm/table1"), ("fedual/table1", "feddual/table1")])
+def test_an_unknown_entry_gets_the_nearest_name(wrong, right):
+    with pytest.raises(UserError, match=f"did you mean '{re.escape(right)}'"):
+        entry(wrong)
+
+
+def test_an_unknown_budget():
+    with pytest.raises(UserError, match="drdm/table1 has smoke, reduced, full"):
+        commands.check("drdm/table1", "huge")
+
+
+def test_a_table_without_results(tmp_path):
+    with pytest.raises(UserError, match="run `fedorch sweep drdm/table1 --budget smoke` first"):
+        commands.show_table("drdm/table1", "smoke", tmp_path, "terminal", None)
+
+
+SAMPLE = ["drdm/table3", "feddual/figure4", "fedaa/table2-mnist", "fda/table4.4-sst2"]
+
+
+def runs(name, folder):
+    commands.sweep(name, "smoke", folder, False, [], 4)
+    one = ENTRIES[name]
+    found = by_trial(folder)
+    assert len(found) == len(final_sweep(one, "smoke", {}).planned())
+    assert {r.status for r in found.values()} == {"finished"}, [r.error for r in found.values() if r.error]
+    commands.show_table(name, "smoke", folder, "markdown", folder / "table.md")
+    assert (folder / "table.md").read_text().count("|") > 10
+
+
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]])
+def test_a_sample_runs_at_its_smoke_budget(name, tmp_path):
+    runs(name, tmp_path / "s")
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", [n for n in ENTRIES if n not in SAMPLE])
+def test_every_entry_runs_at_its_smoke_budget(name, tmp_path):
+    runs(name, tmp_path / "s")

@@ -1,0 +1,115 @@
+"""Search spaces and sweep files."""
+
+import itertools
+
+import pytest
+from pydantic import ValidationError
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from sweeps.plan import Sweep, read_sweep
+from sweeps.spaces import Axis, as_settings, cells
+
+AXES = {
+    "local.lr": Axis(grid=(0.01, 0.1)),
+    "algorithm": Axis(grid=("fedavg", {"name": "fedprox"}, "drdm")),
+    "algorithm.mu": Axis(grid=(0.1, 1.0), when={"algorithm": "fedprox"}),
+}
+
+
+def test_a_grid_is_the_product_without_what_a_condition_leaves_out():
+    found = cells(AXES)
+    expected = []
+    for lr, algorithm in itertools.product((0.01, 0.1), ("fedavg", {"name": "fedprox"}, "drdm")):
+        cell = {"local.lr": lr, "algorithm": algorithm}
+        expected += [{**cell, "algorithm.mu": mu} for mu in (0.1, 1.0)] if isinstance(algorithm, dict) else [cell]
+    assert found == expected
+    assert cells({}) == [{}]
+
+
+def test_a_condition_on_an_axis_that_is_itself_conditional():
+    axes = {**AXES, "local.clip": Axis(grid=(1.0, 2.0), when={"algorithm.mu": 1.0})}
+    assert sum("local.clip" in cell for cell in cells(axes)) == 4
+    assert len(cells(axes)) == len(cells(AXES)) + 2
+
+
+def test_settings_are_read_back_as_they_were():
+    cell = {"algorithm": {"name": "fedprox", "mu": 0.5}, "local.lr": 1e-05, "data.partition": "iid", "local.clip": None}
+    config = load(None, as_settings(cell))
+    assert (config.algorithm.mu, config.local.lr, config.data.partition.name) == (0.5, 1e-5, "iid")
+    assert config.local.clip is None
+
+
+@pytest.mark.parametrize(
+    ("axis", "problem"),
+    [
+        ({}, "one of grid"),
+        ({"grid": [1], "choice": [2]}, "one of grid"),
+        ({"loguniform": [0, 1]}, "must ascend"),
+        ({"uniform": [2, 1]}, "must ascend"),
+        ({"grid": []}, "at least 1"),
+    ],
+)
+def test_axes_that_make_no_sense(axis, problem):
+    with pytest.raises(ValidationError, match=problem):
+        Axis.model_validate(axis)
+
+
+def sweep(**changes):
+    return Sweep.model_validate({"set": ["model=linear"], "axes": {"local.lr": [0.1, 0.2]}, **changes})
+
+
+def test_trials_are_cells_times_seeds():
+    planned = sweep(seeds=[3, 4], cells=[{"label": "a"}, {"label": "b", "settings": ["cohort=2"]}]).planned()
+    assert len(planned) == 8
+    assert planned[-1] == {
+        "label": "b, local.lr=0.2",
+        "settings": ["model=linear", "cohort=2", "local.lr=0.2"],
+        "seed": 4,
+    }
+    assert [c.seed for c in sweep(seeds=[3, 4]).configs()] == [3, 4, 3, 4]
+
+
+def test_further_settings_win():
+    changed = sweep(cells=[{"label": "a", "settings": ["rounds=7"]}]).changed(["rounds=3"], 2)
+    assert {c.rounds for c in changed.configs()} == {3}
+    assert changed.at_once == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"axes": {"local.lrr": [1]}}, "local.lrr: there is no such key; did you mean 'lr'"),
+        ({"axes": {"local.lr": {"uniform": [-1.0, 1.0]}}}, "local.lr: must be greater than 0"),
+        ({"set": ["cohort=99"]}, "cohort 99 is larger than the 30 clients"),
+    ],
+)
+def test_wrong_trials_are_found_before_anything_runs(changes, problem):
+    with pytest.raises(UserError, match=problem):
+        list(sweep(**changes).configs())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- a", "is a mapping"),
+        ("axes: {local.lr: {grid: [1], uniform: [0, 1]}}", r"axes\.local\.lr: an axis is one of"),
+        ("searcher: optuna\nseeds: [1, 2]", "give it one seed"),
+        ("scheduler: {name: pbt}", "this sweep has none"),
+        ("scheduler: {name: hyperband}", "scheduler.name"),
+        ("base: nowhere.yaml", "cannot read"),
+        ("metrik: x", "metrik"),
+        ("a: [", "cannot read"),
+    ],
+)
+def test_bad_files(tmp_path, text, problem):
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(UserError, match=problem):
+        read_sweep(tmp_path / "s.yaml")
+
+
+def test_a_base_beside_the_sweep(tmp_path):
+    (tmp_path / "base.yaml").write_text("rounds: 5\nlocal: {lr: 0.3}")
+    (tmp_path / "s.yaml").write_text("base: base.yaml\naxes: {cohort: [2, 3]}")
+    configs = list(read_sweep(tmp_path / "s.yaml").configs())
+    assert [(c.rounds, c.local.lr, c.cohort) for c in configs] == [(5, 0.3, 2), (5, 0.3, 3)]

@@ -1,0 +1,329 @@
+"""Sweeps on Ray Tune: results, bits, failures, early stopping, restart; and tables made of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.run_folder import RunFolder
+from sweeps import commands, tables
+from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
+from sweeps.plan import Sweep
+from sweeps.reproduction import choose, final_sweep, measured, tuning_sweep, verdicts
+from sweeps.results import by_trial, stored, table
+from sweeps.runner import run_sweep
+from tests.conftest import finish
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+SMALL = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "cohort=4", "local.steps=3"]
+
+
+def sweep(**changes):
+    return Sweep.model_validate({"set": SMALL, "at_once": 2, "loggers": [], **changes})
+
+
+def results(folder):
+    return {k: json.loads((r.folder.path / "result.json").read_text()) for k, r in by_trial(folder).items()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweeps") / "one"
+    run_sweep(sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1]), folder, False)
+    return folder
+
+
+def test_every_trial_is_the_run_of_its_config(finished):
+    found = results(finished)
+    assert len(found) == 8
+    for (label, seed), result in found.items():
+        alone = finish(load(None, [*SMALL, *label.split(", "), f"seed={seed}"]))
+        assert result["weights_sha256"] == alone.weights_sha256()
+        assert result["status"] == "finished"
+
+
+def test_the_cells_are_means_over_seeds(finished):
+    data = table(finished)
+    for _, line in data.iterrows():
+        values = [
+            r["metrics"]["test_accuracy"] for (label, _), r in results(finished).items() if label == line["trial"]
+        ]
+        assert line["mean"] == pytest.approx(np.mean(values))
+        assert line["sem"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
+    assert data["mean"].is_monotonic_decreasing
+
+
+def test_status_from_another_shell(finished, capsys):
+    commands.show_status(finished)
+    assert "trials 8/8: 0 running, best test_accuracy" in capsys.readouterr().out
+
+
+def test_trials_whose_clients_are_actors_give_the_same_bits(finished, tmp_path):
+    run_sweep(sweep(set=[*SMALL, "local.lr=0.1"], actors=2, seeds=[1]), tmp_path / "s", False)
+    (there,) = results(tmp_path / "s").values()
+    assert there["weights_sha256"] == results(finished)["local.lr=0.1, algorithm=fedavg", 1]["weights_sha256"]
+    assert there["actors"] == 2
+
+
+def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(tmp_path):
+    run_sweep(sweep(set=[*SMALL, "model=mlp"], axes={"local.lr": [0.1, 1e30]}), tmp_path / "s", False)
+    by_lr = {label: r for (label, _), r in by_trial(tmp_path / "s").items()}
+    assert by_lr["local.lr=0.1"].status == "finished"
+    assert by_lr["local.lr=1.0e+30"].status == "failed"
+    assert "not finite" in by_lr["local.lr=1.0e+30"].error or "NaN" in by_lr["local.lr=1.0e+30"].error
+    assert json.loads((tmp_path / "s" / "status.json").read_text())["failed"] == 1
+    assert table(tmp_path / "s")["failed"].sum() == 1
+
+
+def test_a_metric_that_nobody_reports(tmp_path):
+    run_sweep(sweep(metric="test_acuracy"), tmp_path / "s", False)
+    (result,) = by_trial(tmp_path / "s").values()
+    assert (result.status, result.error) == ("failed", "the trial does not report 'test_acuracy'")
+
+
+def test_asha_stops_bad_trials_early(tmp_path):
+    plan = sweep(
+        set=[*SMALL, "rounds=9"],
+        axes={"local.lr": [0.05, 0.003, 0.001, 3e-4, 1e-4, 3e-5]},
+        metric="test_loss",
+        mode="min",
+        scheduler={"name": "asha", "grace": 1, "reduction": 3},
+        at_once=1,
+    )
+    run_sweep(plan, tmp_path / "s", False)
+    found = by_trial(tmp_path / "s")
+    rounds = {label: len(r.folder.rounds()) for (label, _), r in found.items()}
+    assert rounds["local.lr=0.05"] == 9
+    assert sum(rounds.values()) < 0.7 * 9 * len(rounds)
+    assert {r.status for r in found.values()} == {"finished", "stopped"}
+
+
+@pytest.mark.parametrize("scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}])
+def test_other_schedulers(tmp_path, scheduler):
+    drawn = {"local.lr": {"loguniform": [0.01, 0.1]}}
+    plan = sweep(set=[*SMALL, "rounds=6"], axes=drawn, samples=3, scheduler=scheduler, checkpoint_every=1, at_once=3)
+    run_sweep(plan, tmp_path / "s", False)
+    _, found = stored(tmp_path / "s")
+    assert {r.status for r in found} <= {"finished", "stopped"}
+    assert len([r for r in found if r.status == "finished"]) >= (3 if scheduler["name"] == "pbt" else 1)
+    assert max(len(r.folder.rounds()) for r in found) == 6
+
+
+def test_drawn_axes(tmp_path):
+    plan = sweep(axes={"local.lr": {"loguniform": [0.01, 1.0]}}, samples=3, seeds=[5])
+    run_sweep(plan, tmp_path / "s", False)
+    _, found = stored(tmp_path / "s")
+    rates = [r.chosen["local.lr"] for r in found]
+    assert len(set(rates)) == 3
+    assert all(0.01 <= r <= 1 for r in rates)
+    for r in found:
+        assert r.folder.config().local.lr == r.chosen["local.lr"]
+
+
+def test_optuna(tmp_path):
+    pytest.importorskip("optuna")
+    plan = sweep(
+        axes={"local.lr": {"loguniform": [0.01, 1.0]}, "cohort": [2, 4]}, samples=3, searcher="optuna", at_once=1
+    )
+    run_sweep(plan, tmp_path / "s", False)
+    _, found = stored(tmp_path / "s")
+    assert len(found) == 3
+    assert all(r.folder.config().cohort == r.chosen["cohort"] for r in found)
+
+
+def test_too_large_a_trial_is_refused_at_once(tmp_path):
+    with pytest.raises(UserError, match="a trial needs 3 GPU, and the whole cluster has 2"):
+        run_sweep(sweep(set=[*SMALL, "resources.gpus_per_actor=1"], actors=3), tmp_path / "s", False)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_folder_of_another_sweep(finished, tmp_path):
+    with pytest.raises(UserError, match="exists and is not empty"):
+        run_sweep(sweep(), finished, False)
+    with pytest.raises(UserError, match="holds another sweep"):
+        run_sweep(sweep(), finished, True)
+    with pytest.raises(UserError, match="is not the folder of a sweep"):
+        run_sweep(sweep(), tmp_path, True)
+
+
+ENTRY = Entry(
+    id="test/table1",
+    title="two methods on a linear model",
+    rows={"FedAvg": ("algorithm=fedavg",), "FedProx": ("algorithm={name: fedprox, mu: 0.1}",)},
+    columns={
+        "mean": Column("client_accuracy_mean", scale=100),
+        "worst": Column("client_accuracy_worst", scale=100),
+        "few rounds": Column("test_accuracy", ("rounds=2",)),
+        "rounds to 99 %": Column("test_accuracy", statistic="rounds_to", target=0.99, better="low", digits=0),
+    },
+    base=tuple(SMALL),
+    budgets={"smoke": Budget(seeds=(0,)), "reduced": Budget(("local.steps=2",), (0, 1, 2), reduced="fewer steps")},
+    published={("FedAvg", "mean"): Published(50.0, 1.0), ("FedProx", "mean"): Published(None, note="failed")},
+    claims=(Claim("FedAvg above FedProx", "FedAvg", ("FedProx",), ("mean", "worst")),),
+    tuning=Tuning(
+        {"FedAvg": {"local.lr": (1e-9, 0.1)}, "FedProx": {"local.lr": (0.1, 1e-9)}},
+        Column("test_accuracy"),
+        seeds=(77,),
+        settings=("rounds=2",),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """Both stages of ENTRY at the reduced budget."""
+    folder = tmp_path_factory.mktemp("sweeps") / "entry"
+    run_sweep(tuning_sweep(ENTRY, "reduced").changed([], 2), folder / "tuning", False)
+    tuned = choose(ENTRY, "reduced", folder / "tuning")
+    run_sweep(final_sweep(ENTRY, "reduced", tuned).changed([], 2), folder, False)
+    return folder
+
+
+def test_the_first_stage_chooses_what_learns(reproduced):
+    tuned = json.loads((reproduced / "tuning" / "tuned.json").read_text())
+    assert tuned == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
+    seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {seed for _, seed in by_trial(reproduced)}
+    assert seeds == {0, 1, 2, 77}
+
+
+def test_columns_of_equal_settings_share_their_trials(reproduced):
+    assert len(by_trial(reproduced)) == 2 * 2 * 3
+
+
+def test_cells_are_the_runs_own_numbers(reproduced):
+    values = measured(ENTRY, "reduced", reproduced)
+    alone = finish(load(None, [*SMALL, "local.steps=2", "algorithm=fedavg", "local.lr=0.1", "seed=2"]))
+    assert values["FedAvg", "worst"][2] == pytest.approx(100 * alone.records[-1]["client_accuracy_worst"])
+    data = tables.numbers(ENTRY, "reduced", values).set_index(["row", "column"])
+    three = list(values["FedAvg", "mean"].values())
+    cell = data.loc["FedAvg", "mean"]
+    assert cell["mean"] == pytest.approx(np.mean(three))
+    assert cell["standard_error"] == pytest.approx(stats.sem(three))
+    assert cell["difference"] == pytest.approx(np.mean(three) - 50.0)
+    assert data.loc["FedAvg", "rounds to 99 %"]["missed"] == 3
+
+
+def test_claims_are_paired_tests():
+    values = {
+        ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.0, 1: 9.5, 2: 11.0},
+        ("FedAvg", "worst"): {0: 5.0, 1: 5.0}, ("FedProx", "worst"): {0: 6.0, 1: 6.0},
+    }  # fmt: skip
+    mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
+    a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
+    assert mean.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
+    assert (mean.word, worst.word) == ("holds", "fails")
+    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in tables.claims(ENTRY, values)[0]
+    assert "not measured yet" in tables.claims(ENTRY, {})[0]
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
+def test_every_form_of_the_table(reproduced, form, capsys):
+    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form)
+    text += capsys.readouterr().out
+    assert "FedProx" in text
+    assert "50.0" in text
+    assert "missed" in text
+    assert form == "csv" or "failed" in text
+
+
+def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
+    """Without most of its trials."""
+    import shutil
+
+    shutil.copytree(reproduced, tmp_path / "half")
+    for path in sorted((tmp_path / "half" / "trials").iterdir())[:9]:
+        shutil.rmtree(path)
+    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", tmp_path / "half"), "markdown")
+    assert "·" in text
+
+
+@pytest.mark.parametrize("figure", ["curves", "axis", "scatter"])
+def test_figures(reproduced, figure):
+    from dataclasses import replace
+
+    from sweeps.figures import draw
+
+    drawn, data = draw(replace(ENTRY, figure=figure), "reduced", measured(ENTRY, "reduced", reproduced), reproduced)
+    assert drawn.axes
+    if figure == "curves":
+        one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]
+        last = [
+            r.folder.rounds()["client_accuracy_mean"].iloc[-1]
+            for (label, _), r in by_trial(reproduced).items()
+            if label == "FedAvg / mean"
+        ]
+        assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
+
+
+def test_unequal_tuning_is_refused():
+    from dataclasses import replace
+
+    unfair = replace(
+        ENTRY, tuning=Tuning({"FedAvg": {"local.lr": (0.1,)}, "FedProx": {"local.lr": (0.1, 0.2)}}, Column())
+    )
+    with pytest.raises(UserError, match="as many trials to be tuned with"):
+        tuning_sweep(unfair, "reduced")
+
+
+def run_in_shell(*words, **options):
+    return subprocess.Popen([sys.executable, "-m", "sweeps.cli", *map(str, words)], text=True, **options)
+
+
+def test_killed_and_resumed_is_undisturbed(tmp_path):
+    """kill -9 of the driver in mid-sweep, then --resume: the same table to the last bit."""
+    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\n"
+    (tmp_path / "s.yaml").write_text(text)
+    out = tmp_path / "out"
+    # a cluster of its own, whose processes end with the driver
+    driver = run_in_shell(
+        "sweep",
+        tmp_path / "s.yaml",
+        "--out",
+        out,
+        "--num-cpus",
+        2,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        status, deadline = out / "status.json", time.time() + 200
+        while time.time() < deadline:
+            if status.exists() and max(json.loads(status.read_text())["running"].values(), default=0) >= 12:
+                break
+            time.sleep(0.05)
+        assert len(list(out.glob("trials/*/result.json"))) < 4
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+    resumed = run_in_shell(
+        "sweep",
+        tmp_path / "s.yaml",
+        "--out",
+        out,
+        "--num-cpus",
+        2,
+        "--resume",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    printed, _ = resumed.communicate(timeout=280)
+    assert resumed.returncode == 0, printed
+    found = results(out)
+    assert len(found) == 4
+    for (label, seed), result in found.items():
+        settings = ["data.limit=400", "data.clients=6", "model=linear", "rounds=60", "cohort=4", "local.steps=3"]
+        alone = finish(load(None, [*settings, label, f"seed={seed}"]))
+        assert result["weights_sha256"] == alone.weights_sha256()
+        assert len(RunFolder(by_trial(out)[label, seed].folder.path).rounds()) == 60
+        pd.testing.assert_series_equal(
+            by_trial(out)[label, seed].folder.rounds()["test_accuracy"], pd.DataFrame(alone.records)["test_accuracy"]
+        )
