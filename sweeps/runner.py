@@ -58,7 +58,7 @@ def _tuner(sweep: Sweep, trainable: Any, storage: Path, rounds: int, callbacks: 
             num_samples=sweep.samples,
             scheduler=sweep.scheduler.start(rounds, drawn),
             search_alg=_searcher(sweep),
-            max_concurrent_trials=sweep.at_once,
+            max_concurrent_trials=sweep.at_once if sweep.searcher == "optuna" else None,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
@@ -76,7 +76,10 @@ def _tuner(sweep: Sweep, trainable: Any, storage: Path, rounds: int, callbacks: 
 
 
 def _searcher(sweep: Sweep) -> Any:
-    """Tune's searcher for the drawn axes, keyed by the first seed."""
+    """Tune's searcher for the drawn axes, keyed by the first seed.
+
+    This generator takes the limit on trials at the same time itself; Tune does not pass its own on to it.
+    """
     if sweep.searcher == "optuna":
         try:
             from ray.tune.search.optuna import OptunaSearch
@@ -86,7 +89,7 @@ def _searcher(sweep: Sweep) -> Any:
             raise UserError("searcher optuna needs the package optuna: pip install 'fedorch[optuna]'") from error
     from ray.tune.search.basic_variant import BasicVariantGenerator
 
-    return BasicVariantGenerator(random_state=sweep.seeds[0])
+    return BasicVariantGenerator(max_concurrent=sweep.at_once or 0, random_state=sweep.seeds[0])
 
 
 def _callbacks(sweep: Sweep, folder: Path, total: int) -> list[Any]:
