@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -25,9 +26,26 @@ TENSORS, REST = "tensors.safetensors", "state.json"
 
 
 def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
-    """Write ``state`` (nested dicts of tensors, arrays and JSON values) as the checkpoint of round ``t``."""
+    """Write ``state`` (nested dicts of tensors, arrays and JSON values) as the checkpoint of round ``t``.
+
+    Raises OSError if the disk refuses; what was there before is then still there, and nothing else.
+    """
     final = folder / f"round-{t:06d}"
     partial = folder / f".partial-{t:06d}"
+    try:
+        _write(partial, t, state)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        _sync(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise OSError(*error.args) from error
+    for old in sorted(folder.glob("round-*"))[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     tensors: dict[str, Tensor] = {}
@@ -37,12 +55,6 @@ def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     (partial / REST).write_text(json.dumps(document))
     for path in (partial / TENSORS, partial / REST, partial):
         _sync(path)
-    shutil.rmtree(final, ignore_errors=True)
-    partial.rename(final)
-    _sync(folder)
-    for old in sorted(folder.glob("round-*"))[:-keep]:
-        shutil.rmtree(old)
-    return final
 
 
 def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:

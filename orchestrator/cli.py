@@ -109,22 +109,24 @@ def _run_on_ray(
 
     with connected(address, num_cpus, num_gpus):
         server = launch(config, folder.path, resuming, detach)
-        facts = answer(server.prepare.remote())
+        facts = answer(server.prepared.remote())
         show_plan(facts)
-        ending = server.run.remote()
         if detach:
             console.print(f"detached; results will be in {folder.path}", highlight=False, soft_wrap=True)
             return None
-        seen = facts["done"]
+        seen, told = facts["done"], 0
         with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):
             while True:
                 news = answer(server.watch.remote(seen))
                 for record in news.records:
                     progress.show(record)
                 seen += len(news.records)
+                for note in news.notes[told:]:
+                    errors.print(f"[yellow]note:[/] {note}", highlight=False)
+                told = len(news.notes)
                 if news.ended:
                     break
-        return answer(ending)
+        return answer(server.outcome.remote())
 
 
 @contextmanager

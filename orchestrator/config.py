@@ -85,6 +85,13 @@ class ResourcesConfig(Section):
         "PACK", description="Ray's placement of the client actors over nodes"
     )
     boot_timeout: float = Field(300.0, gt=0, description="seconds to wait for actors before giving up")
+    client_timeout: float | None = Field(
+        None, gt=0, description="seconds that a block of clients may take before its actor is ended; unset: no limit"
+    )
+    on_timeout: Literal["redo", "drop"] = Field(
+        "redo", description="what becomes of such clients: tried on another actor, or left out of the round"
+    )
+    minimum_cohort: int = Field(1, ge=1, description="with on_timeout drop: the fewest clients a round may end with")
 
     @model_validator(mode="after")
     def _whole_gpus(self) -> ResourcesConfig:
@@ -171,6 +178,8 @@ class Config(Section):
             raise ValueError(
                 f"{self.algorithm.name} sends different models to its clients; leave compression.downlink at none"
             )
+        if self.resources.on_timeout == "drop" and self.algorithm.needs_whole_cohort:
+            raise ValueError(f"{self.algorithm.name} cannot go on without a dropped client; set on_timeout to redo")
         refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(self.cohort_size)
         if refusal:
             raise ValueError(refusal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,17 +17,25 @@ from orchestrator.report import write_report
 from orchestrator.run_folder import RunFolder, git_commit, versions
 from orchestrator.tensorboard import Board
 
+PATIENCE = 10.0
+"""Seconds that a resumed run waits for the process that it continues to be gone."""
+
 
 def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
     """Open the run's folder, or continue from its checkpoint; returns facts about the run for the terminal.
 
-    Raises UserError if the folder cannot be made, or the checkpoints are damaged or belong to another config.
+    Raises UserError if the folder cannot be made or is another process's, or the checkpoints are damaged or belong to
+    another config.
     """
-    notes: list[str] = []
-    if resuming:
-        notes = _resume(experiment, folder)
-    else:
-        folder.open(experiment.config)
+    folder.make()
+    folder.claim(PATIENCE if resuming else 0.0)
+    try:
+        if not resuming or not folder.begun:
+            folder.open(experiment.config)
+        notes = _resume(experiment, folder) if resuming else []
+    except BaseException:
+        folder.release()
+        raise
     sizes = experiment.data.train.sizes
     return {
         "config": experiment.config,
@@ -65,6 +74,24 @@ def drive(
 
     Raises UserError if the run cannot go on; result.json then says ``failed`` and why.
     """
+    try:
+        _rounds(experiment, folder, on_round, stopping)
+        if not experiment.finished:
+            folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
+        return write_results(experiment, folder)
+    except UserError as error:
+        failed = {**_summary(experiment, "failed"), "error": str(error)}
+        with contextlib.suppress(OSError):  # a full disk, say: the sentence still reaches the terminal
+            folder.write_text("result.json", json.dumps(failed, indent=2))
+        raise
+    finally:
+        folder.release()
+
+
+def _rounds(
+    experiment: Experiment, folder: RunFolder, on_round: Callable[[Record], None], stopping: Callable[[], bool]
+) -> None:
+    """The round loop, with a checkpoint every so often."""
     plan = experiment.config.checkpoint
     board = Board(folder.path / "tensorboard", experiment.t)
     try:
@@ -74,14 +101,8 @@ def drive(
             on_round(record)
             if plan.every and experiment.t % plan.every == 0:
                 folder.save(experiment.t, experiment.state(), plan.keep)
-    except UserError as error:
-        folder.write_text("result.json", json.dumps({**_summary(experiment, "failed"), "error": str(error)}, indent=2))
-        raise
     finally:
         board.close()
-    if not experiment.finished:
-        folder.save(experiment.t, experiment.state(), plan.keep)
-    return write_results(experiment, folder)
 
 
 def _summary(experiment: Experiment, status: str) -> dict[str, Any]:

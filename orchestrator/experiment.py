@@ -97,7 +97,7 @@ class Experiment:
             block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
             buffers=config.buffers, non_finite=config.non_finite, adversary=self.adversary,
             judge_local=config.evaluation.local_models and self._keeps_no_models(),
-            downlink=config.compression.downlink, seed=config.seed,
+            downlink=config.compression.downlink, seed=config.seed, minimum_cohort=config.resources.minimum_cohort,
         )  # fmt: skip
         self.t = 0
         self.records: list[Record] = []

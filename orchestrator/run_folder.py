@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 from safetensors.torch import save_file
@@ -18,6 +23,7 @@ from orchestrator import checkpoint
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 
+LOCK = ".lock"
 PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
 
 
@@ -26,20 +32,22 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: IO[str] | None = None
 
     @classmethod
     def new(cls, path: Path) -> RunFolder:
         """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is written."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir())):
             raise UserError(f"--out {path}: it exists and is not empty; choose another, or add --resume to continue it")
         return cls(path)
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
         """The folder of an earlier run; raises UserError if it is not one."""
-        if not (path / "config.yaml").is_file():
+        folder = cls(path)
+        if not folder.begun:
             raise UserError(f"{path} is not the folder of a run: it holds no config.yaml")
-        return cls(path)
+        return folder
 
     @property
     def checkpoints(self) -> Path:
@@ -49,13 +57,47 @@ class RunFolder:
         """The config that the run was started with."""
         return load(self.path / "config.yaml")
 
-    def open(self, config: Config) -> None:
-        """Create the folder with the resolved config."""
+    @property
+    def begun(self) -> bool:
+        """Whether a run has ever been opened here."""
+        return (self.path / "config.yaml").is_file()
+
+    def make(self) -> None:
+        """Create the folder, if it is not there; raises UserError if that is impossible."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {self.path}: cannot be created: {error.strerror}") from error
+
+    def open(self, config: Config) -> None:
+        """Create the folder with the resolved config."""
+        self.make()
         self.write_text("config.yaml", config.dump())
+
+    def claim(self, patience: float = 0.0) -> None:
+        """Keep other processes from running into this folder until :meth:`release`, or until this process ends.
+
+        Raises UserError if another one holds it and does not let go for ``patience`` seconds.
+        """
+        lock = (self.path / LOCK).open("a+", encoding="utf-8")
+        deadline = time.monotonic() + patience
+        while not _locked(lock):
+            if time.monotonic() >= deadline:
+                lock.seek(0)
+                holder = lock.read().strip() or "another process"
+                lock.close()
+                raise UserError(f"{self.path} is in use: {holder} is running into it")
+            time.sleep(0.2)
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically."""
@@ -102,6 +144,18 @@ class RunFolder:
             return pd.read_parquet(self.path / name)
         except (OSError, ValueError) as error:
             raise UserError(f"cannot read {self.path / name}: {error}") from error
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Whether the file could be locked; the kernel unlocks it when its process ends, however that ends."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # some network file systems keep no locks
+            raise
+    return True
 
 
 def versions() -> dict[str, str]:

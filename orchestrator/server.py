@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,17 @@ from orchestrator.config import Config, ResourcesConfig
 from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment, Record
+from orchestrator.monitoring.exporter import Exporter
 from orchestrator.run_folder import RunFolder
 from orchestrator.training.world import World
 
 NAMESPACE = "fedorch"
+ENDS_AFTER = 60.0
+"""Seconds that a detached server which has ended waits for the command that started it."""
+
+
+RESTARTS = 3
+"""How often a server whose process died is started again; a preempted node does not count."""
 
 
 @dataclass(frozen=True)
@@ -30,57 +38,104 @@ class Progress:
 
     records: list[Record]
     ended: bool
+    notes: list[str]
+    """What went wrong and was mended, newest last."""
 
 
 class Server:
-    """Driver actor of one run. ``watch`` may be called while ``run`` is under way."""
+    """Driver actor of one run.
+
+    It works in a thread of its own, so that it can be asked while it works, and begins by itself: when Ray starts it
+    again after its process died, it continues from the newest checkpoint, and callers see nothing but the pause.
+    """
 
     def __init__(self, config: Config, out: str, resuming: bool, detached: bool) -> None:
-        self.detached = detached
-        self.config, self.folder, self.resuming = config, RunFolder(Path(out)), resuming
+        self.config, self.folder, self.detached = config, RunFolder(Path(out)), detached
+        again = ray.get_runtime_context().was_current_actor_reconstructed
+        self.notes = ["the server's process died; it was started again from the newest checkpoint"] if again else []
+        self.resuming = resuming or again
         self.changed = threading.Condition()
         self.records: list[Record] = []
-        self.ended = False
+        self.facts: dict[str, Any] | None = None
+        self.result: dict[str, Any] | None = None
+        self.failure: Exception | None = None
         self.stopping = threading.Event()
+        self.answered = threading.Event()
+        threading.Thread(target=self._work, daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"fedorch {self.config.name} server"
+        return f"fedorch {self.config.name} server, round {len(self.records)}/{self.config.rounds}"
 
-    def prepare(self) -> dict[str, Any]:
-        """Build the experiment and start the client actors; returns facts about the plan."""
-        self.experiment = Experiment(self.config, lambda world: ray_plane(world, self.config))
-        facts = begin(self.experiment, self.folder, self.resuming)
-        self.records = list(self.experiment.records)
-        return facts
-
-    def run(self) -> dict[str, Any]:
-        """The round loop; returns the result."""
+    def _work(self) -> None:
+        """Build the experiment and the client actors, then the round loop."""
         try:
-            return drive(self.experiment, self.folder, self._tell, self.stopping.is_set)
-        finally:
+            experiment = Experiment(self.config, lambda world: ray_plane(world, self.config))
+            try:
+                facts = begin(experiment, self.folder, self.resuming)
+                with self.changed:
+                    self.records, self.facts = list(experiment.records), facts
+                    self.changed.notify_all()
+                result = self._drive(experiment)
+            finally:
+                experiment.close()
             with self.changed:
-                self.ended = True
-                self.changed.notify_all()
-            self.experiment.close()
-            if self.detached:  # nobody owns this actor, so it ends itself; the results are on disk
-                ray.kill(ray.get_runtime_context().current_actor)
+                self.result = result
+        except Exception as error:
+            traceback.print_exc()  # to the actor's log in Ray's dashboard, whoever else hears of it
+            self.failure = error
+        with self.changed:
+            self.changed.notify_all()
+        if self.detached:  # nobody owns this actor, so it ends itself; the results are on disk
+            self.answered.wait(ENDS_AFTER)
+            ray.kill(ray.get_runtime_context().current_actor)
 
-    @ray.method(concurrency_group="watch")
+    def _drive(self, experiment: Experiment) -> dict[str, Any]:
+        plane = experiment.federation.plane
+        exporter = Exporter(self.config, str(self.folder.path), plane, experiment.t)
+
+        def tell(record: Record) -> None:
+            exporter.tell(record)
+            with self.changed:
+                self.notes += plane.events()
+                self.records.append(record)
+                self.changed.notify_all()
+
+        try:
+            return drive(experiment, self.folder, tell, self.stopping.is_set)
+        finally:
+            exporter.close()
+
+    def prepared(self) -> dict[str, Any]:
+        """Facts about the plan, once the client actors are there; raises what went wrong."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.facts is not None or self.failure is not None)
+        self.answered.set()
+        if self.facts is None:
+            assert self.failure is not None
+            raise self.failure
+        return self.facts
+
     def watch(self, seen: int) -> Progress:
         """Wait until there are more than ``seen`` records, or the run has ended."""
         with self.changed:
-            self.changed.wait_for(lambda: len(self.records) > seen or self.ended)
-            return Progress(self.records[seen:], self.ended)
+            self.changed.wait_for(lambda: len(self.records) > seen or self._ended())
+            return Progress(self.records[seen:], self._ended(), list(self.notes))
 
-    @ray.method(concurrency_group="watch")
+    def outcome(self) -> dict[str, Any]:
+        """The result, once the run has ended; raises what went wrong."""
+        with self.changed:
+            self.changed.wait_for(self._ended)
+        if self.result is None:
+            assert self.failure is not None
+            raise self.failure
+        return self.result
+
     def stop(self) -> None:
         """End after the round under way, with a checkpoint."""
         self.stopping.set()
 
-    def _tell(self, record: Record) -> None:
-        with self.changed:
-            self.records.append(record)
-            self.changed.notify_all()
+    def _ended(self) -> bool:
+        return self.result is not None or self.failure is not None
 
 
 def ray_plane(world: World, config: Config) -> Plane:
@@ -98,6 +153,8 @@ def pool_resources(config: Config, actors: int) -> Resources:
         clients_per_actor=r.clients_per_actor,
         strategy=r.strategy,
         boot_timeout=r.boot_timeout,
+        client_timeout=r.client_timeout,
+        drops=r.on_timeout == "drop",
     )
 
 
@@ -119,7 +176,7 @@ def launch(config: Config, out: Path, resuming: bool, detached: bool = False) ->
     """Create the server actor on this node; it shows in the dashboard under the run's name."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote
-    cls = remote(num_cpus=0, concurrency_groups={"watch": 4})(Server)
+    cls = remote(num_cpus=0, max_concurrency=8, max_restarts=RESTARTS, max_task_retries=-1)(Server)
     try:
         return cls.options(
             name=f"{config.name} @ {out}",

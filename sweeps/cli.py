@@ -22,6 +22,7 @@ class Form(StrEnum):
     latex = "latex"
 
 
+ColumnOption = Annotated[list[str] | None, typer.Option("--column", help="only this column of the table (repeatable)")]
 BudgetOption = Annotated[str, typer.Option(help="smoke (seconds), reduced (fits two cores), full (the paper's)")]
 
 
@@ -33,6 +34,7 @@ def sweep(
         bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
     ] = False,
     budget: BudgetOption = "reduced",
+    column: ColumnOption = None,
     settings: cli.SetOption = None,
     out: Annotated[Path | None, typer.Option(help="folder for the results (default: runs/sweeps/NAME)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the sweep in that folder")] = False,
@@ -56,15 +58,16 @@ def sweep(
     if not target or place is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
     folder = (out or commands.default_folder(target, budget)).resolve()
-    commands.check(target, budget)
+    commands.check(target, budget, column or [])
     with connected(address, num_cpus, num_gpus):
-        commands.sweep(target, budget, folder, resume, settings or [], at_once)
+        commands.sweep(target, budget, folder, resume, settings or [], at_once, column or [])
 
 
 @cli.app.command()
 def table(
     target: Annotated[str, typer.Argument(help="PAPER/TABLE, as listed by `fedorch sweep --list`")],
     budget: BudgetOption = "reduced",
+    column: ColumnOption = None,
     out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,
     form: Annotated[Form, typer.Option("--format", help="how to write it")] = Form.terminal,
     file: Annotated[Path | None, typer.Option(help="write to this file")] = None,
@@ -73,7 +76,7 @@ def table(
     from sweeps import commands
 
     folder = (out or commands.default_folder(target, budget)).resolve()
-    commands.show_table(target, budget, folder, form.value, file)
+    commands.show_table(target, budget, folder, form.value, file, column or [])
 
 
 def main() -> None:

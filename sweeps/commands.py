@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -11,9 +12,10 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
+from sweeps.entry import Entry
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
-from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, tuning_sweep
+from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, narrowed, tuning_sweep
 from sweeps.results import stored
 from sweeps.results import table as cells_of
 from sweeps.runner import run_sweep
@@ -27,40 +29,50 @@ def default_folder(target: str, budget: str) -> Path:
     return Path("runs") / "sweeps" / f"{target.replace('/', '-')}-{budget}"
 
 
-def check(target: str, budget: str) -> None:
-    """Raise UserError if there is no such entry, budget or file, before Ray is started."""
-    if _is_file(target):
-        list(read_sweep(Path(target)).configs())
-    else:
-        chosen_budget(entry(target), budget)
+def check(target: str, budget: str, columns: Sequence[str] = ()) -> None:
+    """Raise UserError if there is no such entry, budget, column or file, before Ray is started."""
+    if not _is_file(target):
+        narrowed(entry(target), budget, columns)
+        return
+    if columns:
+        raise UserError("--column chooses among a paper's columns; a sweep's file has none")
+    list(read_sweep(Path(target)).configs())
 
 
 def _is_file(target: str) -> bool:
     return target.endswith((".yaml", ".yml"))
 
 
-def sweep(target: str, budget: str, folder: Path, resume: bool, settings: list[str], at_once: int | None) -> None:
+def sweep(
+    target: str,
+    budget: str,
+    folder: Path,
+    resume: bool,
+    settings: Sequence[str] = (),
+    at_once: int | None = None,
+    columns: Sequence[str] = (),
+) -> None:
     """Run a sweep file or a paper's entry (Ray must be connected), and print its table."""
     if _is_file(target):
-        run_sweep(read_sweep(Path(target)).changed(settings, at_once), folder, resume)
+        run_sweep(read_sweep(Path(target)).changed(list(settings), at_once), folder, resume)
         show_cells(folder)
         return
-    chosen = entry(target)
+    chosen = narrowed(entry(target), budget, columns)
     first, tuned = tuning_sweep(chosen, budget), {}
     if first is not None:
-        tuned = _tune(chosen.id, budget, first.changed(settings, at_once), folder, resume)
-    plan = final_sweep(chosen, budget, tuned).changed(settings, at_once)
+        tuned = _tune(chosen, budget, first.changed(list(settings), at_once), folder, resume)
+    plan = final_sweep(chosen, budget, tuned).changed(list(settings), at_once)
     run_sweep(plan, folder, resume and (folder / "sweep.json").is_file())
     costs.note(target, budget, folder)
-    show_table(target, budget, folder, "terminal", None)
+    show_table(target, budget, folder, "terminal", None, columns)
 
 
-def _tune(name: str, budget: str, plan: Sweep, folder: Path, resume: bool) -> dict[str, list[str]]:
+def _tune(chosen: Entry, budget: str, plan: Sweep, folder: Path, resume: bool) -> dict[str, list[str]]:
     """The first stage of two: every method's grid; returns the settings that it chose."""
     place = folder / "tuning"
     if not (resume and (place / "tuned.json").is_file()):
         run_sweep(plan, place, resume and (place / "sweep.json").is_file())
-        choose(entry(name), budget, place)
+        choose(chosen, budget, place)
     tuned: dict[str, list[str]] = json.loads((place / "tuned.json").read_text())
     for row, best in tuned.items():
         console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
@@ -92,10 +104,11 @@ def _cost(name: str, budget: str, known: dict[str, float]) -> str:
     return f"{trials} ({trials * rounds * per_round / 60:.0f} min)"
 
 
-def show_table(target: str, budget: str, folder: Path, form: tables.Format, file: Path | None) -> None:
+def show_table(
+    target: str, budget: str, folder: Path, form: tables.Format, file: Path | None, columns: Sequence[str] = ()
+) -> None:
     """Print or write the table (or figure) of an entry from what has been measured so far."""
-    chosen = entry(target)
-    chosen_budget(chosen, budget)
+    chosen = narrowed(entry(target), budget, columns)
     if not (folder / "sweep.json").is_file():
         raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")
     values = measured(chosen, budget, folder)

@@ -31,6 +31,13 @@ class Column:
     """Which values of the cell are better."""
     digits: int = 2
 
+    @property
+    def mode(self) -> Literal["max", "min"]:
+        """Which way the metric itself is better: the cost of reaching a target is low where the metric is high."""
+        if self.statistic.endswith("_to"):
+            return "min" if self.falling else "max"
+        return "max" if self.better == "high" else "min"
+
 
 @dataclass(frozen=True)
 class Published:

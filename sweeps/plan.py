@@ -74,7 +74,9 @@ class Sweep(BaseModel):
     searcher: Literal["random", "optuna"] = Field("random", description="who draws the random axes")
     actors: int = Field(0, ge=0, description="client actors of a trial; 0: its clients run in the trial's own process")
     retries: int = Field(1, ge=0, description="new starts of a trial whose process died")
-    report_every: int = Field(1, ge=1, description="rounds between reports to Tune")
+    report_every: int | None = Field(
+        None, ge=1, description="rounds between reports to Tune; unset: under fifo every two seconds, else every round"
+    )
     checkpoint_every: int = Field(5, ge=1, description="reports between checkpoints")
     at_once: int | None = Field(None, ge=1, description="most trials that run at the same time")
     loggers: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ("tensorboard",)
@@ -98,6 +100,11 @@ class Sweep(BaseModel):
         cells = tuple(c.model_copy(update={"settings": (*c.settings, *settings)}) for c in self.cells)
         more = {"cells": cells} if cells else {"set": (*self.set, *settings)}
         return self.model_copy(update={**more, "at_once": at_once or self.at_once})
+
+    @property
+    def rounds_a_report(self) -> int:
+        """``report_every``, settled; 0: by the clock, which only a scheduler that looks at no reports allows."""
+        return self.report_every or (0 if self.scheduler.name == "fifo" else 1)
 
     def raw(self) -> dict[str, Any]:
         """The base config as a mapping."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,17 @@ def chosen_budget(entry: Entry, name: str) -> Budget:
     if name not in entry.budgets:
         raise UserError(f"--budget {name!r}: {entry.id} has {', '.join(entry.budgets)}")
     return entry.budgets[name]
+
+
+def narrowed(entry: Entry, name: str, columns: Sequence[str]) -> Entry:
+    """The entry with only ``columns`` in that budget (none: as it is); raises UserError for one that it has not."""
+    budget = chosen_budget(entry, name)
+    there = shown(entry, budget)[1]
+    for column in columns:
+        if column not in there:
+            raise UserError(f"--column {column!r}: {entry.id} at budget {name} has {', '.join(there)}")
+    kept = replace(budget, columns=tuple(c for c in there if c in columns)) if columns else budget
+    return replace(entry, budgets={**entry.budgets, name: kept})
 
 
 def shown(entry: Entry, budget: Budget) -> tuple[list[str], list[str]]:
@@ -78,7 +90,7 @@ def _sweep(entry: Entry, name: str, base: Settings, cells: list[Cell], seeds: tu
         cells=tuple(cells),
         seeds=seeds,
         metric=column.metric,
-        mode="max" if column.better == "high" else "min",
+        mode=column.mode,
     )
 
 

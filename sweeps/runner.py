@@ -28,7 +28,7 @@ def run_sweep(sweep: Sweep, folder: Path, resume: bool) -> None:
     for config in {c.resources.model_dump_json(): c for c in configs}.values():
         check_room(config, sweep.actors)
     _own(folder, sweep, resume)
-    job = Job(str(folder), sweep.raw(), sweep.metric, sweep.actors, sweep.report_every)
+    job = Job(str(folder), sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
         tune.with_parameters(Trial, job=job, shelf=Shelf.of(configs)), bundles(configs[0], sweep.actors)
     )

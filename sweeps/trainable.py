@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,13 @@ from orchestrator.config import Config, apply, build, put
 from orchestrator.drive import write_results
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
+from orchestrator.monitoring.exporter import Exporter
 from orchestrator.run_folder import RunFolder
 from orchestrator.server import pool_resources
 from orchestrator.training.world import World
 from sweeps.data import Shelf
+
+REPORT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Job:
     actors: int
     """Client actors of a trial; 0: the clients run in the trial's own process."""
     report_every: int
+    """Rounds between reports; 0: ``REPORT_SECONDS``."""
 
 
 def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
@@ -72,11 +77,14 @@ class Trial(tune.Trainable):
         self.written, self.problem = False, ""
         self.latest: dict[str, Any] = {}
         self.experiment: Experiment | None = None
+        self.exporter: Exporter | None = None
         try:
             chosen = trial_config(self.job.base, config)
             self.experiment = Experiment(chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen))
             self.folder.open(self.experiment.config)
             self.folder.write_text("trial.json", json.dumps(config, default=str))
+            plane = self.experiment.federation.plane
+            self.exporter = Exporter(self.experiment.config, str(self.folder.path), plane, trial=self.folder.path.name)
         except UserError as error:
             self.problem = str(error)
 
@@ -90,9 +98,7 @@ class Trial(tune.Trainable):
         if self.experiment is None:
             return self._failed()
         try:
-            for _ in range(self.job.report_every):
-                if not self.experiment.finished:
-                    self.latest |= self.experiment.step()
+            self._advance(self.experiment)
         except UserError as error:
             self.problem = str(error)
             return self._failed()
@@ -103,6 +109,20 @@ class Trial(tune.Trainable):
         if done:
             self._write("finished")
         return {**self.latest, "round": self.experiment.t, "done": done}
+
+    def _advance(self, experiment: Experiment) -> None:
+        """Rounds up to the next report."""
+        begun, done = time.monotonic(), 0
+        while not experiment.finished:
+            record = experiment.step()
+            self.latest |= record
+            if self.exporter is not None:
+                self.exporter.tell(record)
+            done += 1
+            if done == self.job.report_every:
+                return
+            if not self.job.report_every and time.monotonic() - begun >= REPORT_SECONDS:
+                return
 
     def _failed(self) -> dict[str, Any]:
         """A trial that cannot go on by its own fault is reported, and not tried again."""
@@ -140,6 +160,8 @@ class Trial(tune.Trainable):
 
     def _close(self) -> None:
         """Results of a trial that a scheduler ended early are written, too."""
+        if self.exporter is not None:
+            self.exporter.close()
         if self.experiment is None:
             return
         if not self.written and self.experiment.records:

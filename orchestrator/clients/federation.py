@@ -62,12 +62,13 @@ class Federation:
     def __init__(
         self, plane: Plane, data: FederatedData, local: LocalConfig, *, block: int, vectorized: bool,
         buffers: BufferPolicy, non_finite: NonFinite, adversary: Adversary, judge_local: bool, downlink: Compressor,
-        seed: int,
+        seed: int, minimum_cohort: int = 1,
     ) -> None:  # fmt: skip
         self.plane, self.data, self.local = plane, data, local
         self.block, self.vectorized = block, vectorized
         self.buffers, self.non_finite, self.seed = buffers, non_finite, seed
         self.adversary, self.judge_local, self.downlink = adversary, judge_local, downlink
+        self.minimum_cohort = minimum_cohort
         self.ledger = Ledger(data.clients)
         self.states: dict[int, Tensors] = {}
         self.optimizer: Tensors = {}

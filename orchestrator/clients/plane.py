@@ -39,14 +39,25 @@ class Plane(ABC):
     actors: int = 1
     replaced: int = 0
     """Client actors that had to be replaced so far."""
+    repeated: int = 0
+    """Calls made again because their actor was lost or too slow."""
+
+    @property
+    def available(self) -> int:
+        """Client actors that can be given work now."""
+        return self.actors
+
+    def events(self) -> list[str]:
+        """What went wrong since this was last asked: a sentence for each actor lost."""
+        return []
 
     @abstractmethod
     def share(self, tensors: Tensors) -> Any:
         """Make tensors available to every trainer once; returns a handle."""
 
     @abstractmethod
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Execute the jobs; answers in the order of ``jobs``."""
+    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        """Execute the jobs; answers in the order of ``jobs``, None where the clients took too long and are dropped."""
 
     @abstractmethod
     def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
@@ -56,9 +67,9 @@ class Plane(ABC):
     def forget(self, keys: Sequence[Key]) -> None:
         """Drop blocks of an abandoned session."""
 
-    def busy(self, answers: Sequence[Answer]) -> float:
+    def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
-        return sum(a.seconds for a in answers) / self.actors
+        return sum(a.seconds for a in answers if a is not None) / self.actors
 
     def close(self) -> None:
         """Release everything."""
@@ -73,7 +84,7 @@ class InProcess(Plane):
     def share(self, tensors: Tensors) -> Tensors:
         return {k: v.clone() for k, v in tensors.items()}
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
         return [self._run(job) for job in jobs]
 
     def _run(self, job: Job) -> Answer:

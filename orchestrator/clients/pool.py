@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.world import World
 
+SHOWN = 5
+"""Clients of a block that its task in Ray's dashboard names."""
 INLINE = 64 * 1024
 """Broadcasts up to this many bytes travel inside the calls, which is faster than the object store."""
 
@@ -37,6 +40,9 @@ class Resources:
     clients_per_actor: int | None
     strategy: str
     boot_timeout: float
+    client_timeout: float | None = None
+    drops: bool = False
+    """Whether clients that take longer than ``client_timeout`` are dropped instead of tried elsewhere."""
 
 
 class RayPool(Plane):
@@ -58,12 +64,21 @@ class RayPool(Plane):
         self.resident: dict[Key, int] = {}
         """Blocks that an actor keeps -> its number."""
         self.places = self._boot()
+        self.happened: list[str] = []
 
     def share(self, tensors: Tensors) -> Any:
         return tensors if payload(tensors) <= INLINE else ray.put(tensors)
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        answers: list[Answer] = Dispatch(self, [self._task(job) for job in jobs]).run()
+    @property
+    def available(self) -> int:
+        return self.actors - len(self.booting)
+
+    def events(self) -> list[str]:
+        happened, self.happened = self.happened, []
+        return happened
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        answers: list[Answer | None] = Dispatch(self, [self._task(job) for job in jobs]).run()
         for job in jobs:
             if not job.keep:
                 self.resident.pop(job.key, None)
@@ -86,8 +101,9 @@ class RayPool(Plane):
         booting = set(self.booting.values())
         return [i for i in range(self.actors) if i not in booting]
 
-    def replace(self, index: int) -> None:
-        """Put a new actor in a dead one's place; its blocks will be recreated wherever there is room."""
+    def replace(self, index: int, why: str) -> None:
+        """Put a new actor in a lost one's place; its blocks will be recreated wherever there is room."""
+        self.happened.append(f"client actor {index} {why}; another takes its place")
         self.resident = {key: home for key, home in self.resident.items() if home != index}
         ray.kill(self.handles[index])
         self.replaced += 1
@@ -105,7 +121,7 @@ class RayPool(Plane):
             self.failed_boots += 1
             if self.failed_boots >= ATTEMPTS:
                 raise UserError(f"client actor {index} cannot be restarted: {_last_line(error)}") from error
-            self.replace(index)
+            self.replace(index, "died as it started")
 
     def close(self) -> None:
         for handle in self.handles:
@@ -114,24 +130,31 @@ class RayPool(Plane):
             remove_placement_group(self.group)
 
     def _task(self, job: Job) -> Task:
+        ids = ", ".join(map(str, job.spec.ids[:SHOWN])) + (", ..." if len(job.spec.ids) > SHOWN else "")
+        name = f"round {job.spec.t}: clients {ids}"
+
         def call(index: int, actor: ActorHandle) -> Any:
             if self.resident.get(job.key) == index:
-                return actor.resume.remote(job.key, job.commands, job.keep)
+                return actor.resume.options(name=name).remote(job.key, job.commands, job.keep)
             self.resident[job.key] = index
-            return actor.start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
+            start: Any = actor.start.options(name=name)
+            return start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
 
         def home() -> int | None:
             if self.resources.clients_per_actor:
                 return int(job.spec.ids[0]) // self.resources.clients_per_actor
             return self.resident.get(job.key)
 
-        return Task(call, f"training clients {', '.join(map(str, job.spec.ids[:5]))}", job.cost, home)
+        return Task(call, f"training clients {ids} in round {job.spec.t}", job.cost, home, self.resources.drops)
 
     def _reserve(self) -> PlacementGroup:
         """One bundle per actor; raises UserError if the cluster cannot give them in time."""
         r = self.resources
         bundle = {k: v for k, v in (("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)) if v}
-        group = placement_group([bundle or {"CPU": 0.001}] * r.actors, strategy=r.strategy)
+        name = f"clients of {ray.get_runtime_context().get_actor_id() or uuid.uuid4().hex}"
+        for left in _named_groups(name):  # of this server's own process before it died and was started again
+            remove_placement_group(left)
+        group = placement_group([bundle or {"CPU": 0.001}] * r.actors, strategy=r.strategy, name=name)
         if not group.wait(r.boot_timeout):
             remove_placement_group(group)
             free = {k: v for k, v in ray.available_resources().items() if k in ("CPU", "GPU")}
@@ -158,6 +181,13 @@ class RayPool(Plane):
             raise UserError(f"client actors did not start within {self.resources.boot_timeout:.0f} s") from error
         except (RayActorError, RayTaskError) as error:
             raise UserError(f"client actors could not start: {_last_line(error)}") from error
+
+
+def _named_groups(name: str) -> list[PlacementGroup]:
+    try:
+        return [ray.util.get_placement_group(name)]
+    except ValueError:
+        return []
 
 
 def _last_line(error: Exception) -> str:

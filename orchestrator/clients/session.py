@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from algorithms.algorithm import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.plane import Job
-from orchestrator.errors import Diverged
+from orchestrator.errors import Diverged, UserError
 from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
 from orchestrator.training.lane import OPTIMIZER
 
@@ -26,7 +27,7 @@ class Session:
 
     Commands are gathered and sent when an answer is needed, so that an ordinary round is one call per block. All
     commands are remembered: a block that was lost with its actor is recreated from the server's copy of its
-    clients' state and replayed.
+    clients' state and replayed. Blocks that took too long, where the config says to drop them, are out of the session.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Session:
         self.history: list[list[Command]] = [[] for _ in self.specs]
         self.waiting: list[list[Command]] = [[] for _ in self.specs]
         self.open = False
+        self.present = list(range(len(self.specs)))
+        """Blocks that still take part."""
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         self._add([Advance(steps[s] if isinstance(steps, np.ndarray) else steps) for s in self.slices])
@@ -69,13 +72,22 @@ class Session:
         self._add([Ask(probe, None if weights is None else weights[s]) for s in self.slices])
         answers = self._flush(keep=True)
         one = answers[0] if weights is not None else answers[0][0]
+        there = self._there()
         if probe.transmitted:
-            self.federation.ledger.received(self.cohort.ids[asked], one.numel() * one.element_size())
-        return torch.cat(answers)[torch.from_numpy(asked)] if weights is None else _sum(answers)
+            self.federation.ledger.received(self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size())
+        if weights is not None:
+            return _sum(answers) * _scale(weights, there)
+        if not there.all():
+            raise UserError(
+                f"round {self.federation.t}: clients {_some(self.cohort.ids[~there])} were left out in mid-round, and "
+                "this algorithm asks for all of them; set resources.on_timeout to redo"
+            )
+        return torch.cat(answers)[torch.from_numpy(asked)]
 
     def evaluate(self) -> None:
         self._add([Evaluate()] * len(self.specs))
-        for s, table in zip(self.slices, self._flush(keep=True), strict=True):
+        answers = self._flush(keep=True)
+        for s, table in zip([self.slices[b] for b in self.present], answers, strict=True):
             columns = (table[name].tolist() for name in ("correct", "loss", "rows"))
             self.federation.log.personal |= dict(
                 zip(self.cohort.ids[s].tolist(), zip(*columns, strict=True), strict=True)
@@ -90,26 +102,27 @@ class Session:
         summed = weights is not None and not forged
         self._add([Collect(weights[s] if weights is not None and summed else None, drop) for s in self.slices])
         blocks: list[Collected] = self._flush(keep=False)
+        there = self._there()
+        cohort, sizes = self.cohort.ids[there], [len(self.specs[b].ids) for b in self.present]
         diagnostics = {n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics}
         vectors = {n: [b.vectors[n] for b in blocks] for n in blocks[0].vectors}
         finite = diagnostics.pop("finite")
         if forged and vectors:
-            vectors, finite = self._forge(vectors)
-        kept = self._kept(finite)
-        self._account(blocks, diagnostics, kept)
+            vectors, finite = self._forge(cohort, sizes, vectors)
+        kept = self._kept(cohort, finite)
+        self._account(cohort, blocks, diagnostics, kept)
         scalars = {n: torch.cat([b.scalars[n] for b in blocks])[kept] for n in blocks[0].scalars}
-        ids = self.cohort.ids[kept.numpy()]
+        ids = cohort[kept.numpy()]
         samples = federation.data.holdings.sizes[ids]
         if weights is None:
             rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
             self._keep_optimizer({n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)})
             return Updates(ids, samples, None, rows, scalars)
         if forged:
-            counted = weights * kept.numpy()
-            pairs = {n: zip(pieces, self.slices, strict=True) for n, pieces in vectors.items()}
-            vectors = {n: [weighted_sum(p, counted[s]) for p, s in pair] for n, pair in pairs.items()}
-        used = torch.from_numpy(weights)[kept]
-        scale = 1.0 if kept.all() else float(weights.sum() / used.sum())
+            counted = np.split(weights[there] * kept.numpy(), np.cumsum(sizes)[:-1])
+            vectors = {n: [weighted_sum(*pair) for pair in zip(v, counted, strict=True)] for n, v in vectors.items()}
+        used = torch.from_numpy(weights[there])[kept]
+        scale = 1.0 if there.all() and kept.all() else float(weights.sum() / used.sum())
         sums = {n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces) for n, pieces in vectors.items()}
         total = float((used * scale).sum())
         self._keep_optimizer({n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)})
@@ -124,11 +137,13 @@ class Session:
         if self.transmitted:
             self.federation.optimizer = mean
 
-    def _forge(self, vectors: dict[str, list[Tensor]]) -> tuple[dict[str, list[Tensor]], np.ndarray]:
+    def _forge(
+        self, cohort: np.ndarray, sizes: list[int], vectors: dict[str, list[Tensor]]
+    ) -> tuple[dict[str, list[Tensor]], np.ndarray]:
         """The blocks' rows as the server gets them from malicious clients too, and which rows are finite [m]."""
-        federation, sizes = self.federation, [s.stop - s.start for s in self.slices]
+        federation = self.federation
         rows = {n: torch.cat(pieces) for n, pieces in vectors.items()}
-        rows = federation.adversary.forge((federation.t, self.within), self.cohort.ids, rows, self.start)
+        rows = federation.adversary.forge((federation.t, self.within), cohort, rows, self.start)
         finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
         return {n: list(v.split(sizes)) for n, v in rows.items()}, finite.numpy()
 
@@ -137,12 +152,12 @@ class Session:
             waiting.append(command)
 
     def _flush(self, keep: bool) -> list[Any]:
-        """Send what is waiting; returns each block's answer to the last command."""
+        """Send what is waiting; returns the answer of each block that is present to the last command."""
         data, local = self.federation.data, self.federation.local
         jobs = [
             Job((self.number, b), spec, self.received, self.history[b], self.waiting[b], keep,
                 sum(local.planned(int(n)) for n in data.holdings.sizes[spec.ids]))
-            for b, spec in enumerate(self.specs)
+            for b, spec in ((b, self.specs[b]) for b in self.present)
         ]  # fmt: skip
         self.open = True
         begun = time.perf_counter()
@@ -154,32 +169,65 @@ class Session:
         for b, waiting in enumerate(self.waiting):
             self.history[b].extend(waiting)
             self.waiting[b] = []
-        return [a.outputs[-1] for a in answers]
+        lost = [b for b, a in zip(self.present, answers, strict=True) if a is None]
+        if lost:
+            self._leave_out(lost)
+        return [a.outputs[-1] for a in answers if a is not None]
 
-    def _kept(self, finite: np.ndarray) -> Tensor:
+    def _leave_out(self, lost: list[int]) -> None:
+        """Go on without blocks that took too long; raises UserError if too few clients are left."""
+        federation = self.federation
+        self.present = [b for b in self.present if b not in lost]
+        federation.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
+        left = int(self._there().sum())
+        if left < federation.minimum_cohort:
+            raise UserError(
+                f"round {federation.t}: {left} clients are left without {_some(self.cohort.ids[~self._there()])}, who "
+                f"took too long; resources.minimum_cohort is {federation.minimum_cohort}"
+            )
+
+    def _there(self) -> np.ndarray:
+        """Whether each client of the cohort still takes part [m]."""
+        mask = np.zeros(len(self.cohort), bool)
+        for b in self.present:
+            mask[self.slices[b]] = True
+        return mask
+
+    def _kept(self, cohort: np.ndarray, finite: np.ndarray) -> Tensor:
         """Which clients' updates count, by the policy for non-finite ones."""
         policy = self.federation.non_finite
-        bad = self.cohort.ids[~finite].tolist()
+        bad = cohort[~finite].tolist()
         if not bad or policy == "keep":
-            return torch.ones(len(self.cohort), dtype=torch.bool)
-        if policy == "fail" or len(bad) == len(self.cohort):
+            return torch.ones(len(cohort), dtype=torch.bool)
+        if policy == "fail" or len(bad) == len(cohort):
             raise Diverged(
-                f"round {self.federation.t}: the update of client {', '.join(map(str, bad[:5]))} holds NaN "
+                f"round {self.federation.t}: the update of client {_some(bad)} holds NaN "
                 "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
             )
         self.federation.log.dropped += bad
         return torch.from_numpy(finite)
 
-    def _account(self, blocks: list[Collected], diagnostics: dict[str, np.ndarray], kept: Tensor) -> None:
+    def _account(
+        self, cohort: np.ndarray, blocks: list[Collected], diagnostics: dict[str, np.ndarray], kept: Tensor
+    ) -> None:
         """Book the upload, and take over the clients' new state."""
         federation = self.federation
-        federation.ledger.received(self.cohort.ids, blocks[0].upload_bytes)
-        federation.ledger.worked(self.cohort.ids, diagnostics["steps"])
-        dropped = set(self.cohort.ids[~kept.numpy()].tolist())
+        federation.ledger.received(cohort, blocks[0].upload_bytes)
+        federation.ledger.worked(cohort, diagnostics["steps"])
+        dropped = set(cohort[~kept.numpy()].tolist())
         for block in blocks:
             federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
-        clients = self.cohort.ids != federation.data.server
-        federation.log.add(self.cohort.ids[clients], {n: v[clients] for n, v in diagnostics.items()})
+        clients = cohort != federation.data.server
+        federation.log.add(cohort[clients], {n: v[clients] for n, v in diagnostics.items()})
+
+
+def _scale(weights: np.ndarray, there: np.ndarray) -> float:
+    """What the sum over those that are there is multiplied by to stand for all."""
+    return 1.0 if there.all() else float(weights.sum() / weights[there].sum())
+
+
+def _some(clients: Sequence[int] | np.ndarray) -> str:
+    return ", ".join(map(str, clients[:5])) + (", ..." if len(clients) > 5 else "")
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

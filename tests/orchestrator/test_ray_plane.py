@@ -184,8 +184,7 @@ def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
 
     config = small("rounds=5", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
-    answer(server.prepare.remote())
-    server.run.remote()
+    answer(server.prepared.remote())
     with pytest.raises(UserError, match="already under way"):
         launch(config, tmp_path / "x", resuming=False)
     for _ in range(300):

@@ -110,6 +110,11 @@ def test_an_unknown_entry_gets_the_nearest_name(wrong, right):
         entry(wrong)
 
 
+def test_costs_are_low_where_the_metric_is_high():
+    plan = final_sweep(entry("fda/table3.2"), "reduced", {})
+    assert (plan.metric, plan.mode) == ("test_accuracy", "max")
+
+
 def test_an_unknown_budget():
     with pytest.raises(UserError, match="drdm/table1 has smoke, reduced, full"):
         commands.check("drdm/table1", "huge")

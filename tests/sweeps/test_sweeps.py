@@ -280,7 +280,7 @@ def run_in_shell(*words, **options):
 
 def test_killed_and_resumed_is_undisturbed(tmp_path):
     """kill -9 of the driver in mid-sweep, then --resume: the same table to the last bit."""
-    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\n"
+    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     # a cluster of its own, whose processes end with the driver
