@@ -131,18 +131,20 @@ def _run_on_ray(
 
 @contextmanager
 def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
-    """The first Ctrl-C ends the run after the round under way, with a checkpoint; the second one at once."""
+    """The first Ctrl-C or SIGTERM ends the run after the round under way, with a checkpoint; the second at once."""
 
     def handler(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for sign in before:
+            signal.signal(sign, signal.default_int_handler)
         errors.print("stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)")
         stop()
 
-    before = signal.signal(signal.SIGINT, handler)
+    before = {sign: signal.signal(sign, handler) for sign in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for sign, old in before.items():
+            signal.signal(sign, old)
 
 
 @app.command("list")
@@ -263,6 +265,77 @@ def agent_pretrain(
 
     options = {"participants": participants, "slots": slots, "attackers": attackers}
     pretrain_agent(agent, options, rounds, seed, out)
+
+
+ClusterOption = Annotated[str, typer.Option(help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT")]
+JobsOption = Annotated[str, typer.Option(help="the cluster's dashboard", envvar="RAY_API_SERVER_ADDRESS")]
+DASHBOARD = "http://127.0.0.1:8265"
+
+
+@app.command()
+def top(
+    address: ClusterOption = "auto",
+    once: Annotated[bool, typer.Option("--once", help="print the table and end")] = False,
+) -> None:
+    """Watch the runs and trials under way on a cluster."""
+    from orchestrator.cluster import connected
+    from orchestrator.monitoring.top import show_top
+
+    with connected(address):
+        try:
+            show_top(once)
+        except KeyboardInterrupt:
+            return
+
+
+@app.command()
+def dashboard(
+    address: ClusterOption = "auto",
+    grafana: Annotated[Path | None, typer.Option(help="folder for the Grafana dashboard")] = None,
+) -> None:
+    """Where to look at a cluster's runs in a browser, and at what."""
+    from orchestrator.cluster import connected
+    from orchestrator.monitoring.guide import show_guide
+
+    with connected(address) as url:
+        show_guide(url, grafana)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def submit(
+    words: Annotated[list[str], typer.Argument(help="run or sweep, with their arguments and options")],
+    address: JobsOption = DASHBOARD,
+    name: Annotated[str | None, typer.Option("--id", help="name of the job (default: of the time)")] = None,
+) -> None:
+    """Run or sweep as a job on a cluster; it goes on when this terminal is closed."""
+    from orchestrator import jobs
+
+    started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
+    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False)
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="id of the job")],
+    address: JobsOption = DASHBOARD,
+    follow: Annotated[bool, typer.Option("--follow", help="go on until the job ends")] = False,
+) -> None:
+    """What a job has printed."""
+    from orchestrator import jobs
+
+    for text in jobs.logs(address, name, follow):
+        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def stop(
+    name: Annotated[str, typer.Argument(help="id of the job")],
+    address: JobsOption = DASHBOARD,
+) -> None:
+    """End a job; continue its run later with --resume."""
+    from orchestrator import jobs
+
+    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
 
 
 @app.command()

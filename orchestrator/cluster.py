@@ -13,15 +13,15 @@ from orchestrator.errors import UserError
 
 
 @contextmanager
-def connected(address: str, num_cpus: int | None = None, num_gpus: float | None = None) -> Iterator[None]:
-    """A Ray connection for the block; ``local`` starts a cluster that ends with it.
+def connected(address: str, num_cpus: int | None = None, num_gpus: float | None = None) -> Iterator[str]:
+    """A Ray connection for the block, and the dashboard's URL; ``local`` starts a cluster that ends with it.
 
     ``num_cpus`` and ``num_gpus`` declare the logical resources of a local cluster. Raises UserError if there is no
     cluster at ``address`` or the options do not fit it.
     """
     if address != "local" and (num_cpus is not None or num_gpus is not None):
         raise UserError("--num-cpus and --num-gpus describe a local cluster; an existing one has its own resources")
-    _authentication(address)
+    authenticate(address)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     import ray
 
@@ -29,17 +29,17 @@ def connected(address: str, num_cpus: int | None = None, num_gpus: float | None 
         {"num_cpus": num_cpus, "num_gpus": num_gpus, "include_dashboard": False} if address == "local" else {}
     )
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+        context = ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"--address {address}: cannot connect to a Ray cluster: {first}") from error
     try:
-        yield
+        yield str(context.dashboard_url or "")
     finally:
         ray.shutdown()
 
 
-def _authentication(address: str) -> None:
+def authenticate(address: str) -> None:
     """Say whether an existing cluster is reached with a token; must happen before Ray is imported.
 
     A cluster that Ray starts itself always has one, but on the way to an explicit address Ray uses a token only if

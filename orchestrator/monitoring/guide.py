@@ -1,0 +1,40 @@
+"""``fedorch dashboard``: where to look at a cluster's runs, and at what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.monitoring.grafana import FILE, dashboard
+from orchestrator.terminal import console
+
+SESSION = Path("/tmp/ray/session_latest/metrics/grafana/dashboards")
+"""Where Ray keeps the dashboards that its Grafana configuration provisions, on the head node."""
+
+
+def show_guide(url: str, folder: Path | None) -> None:
+    """Print the dashboard's URL and what is there; put the Grafana dashboard into ``folder``, or beside Ray's own.
+
+    Raises UserError if the cluster runs no dashboard or the file cannot be written.
+    """
+    if not url:
+        raise UserError("this cluster runs no dashboard; start its head with --include-dashboard=true")
+    console.print(f"Ray dashboard: http://{url}", highlight=False)
+    for line in (
+        "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is pinned to; restarts",
+        "  an actor's Tasks: `round t: clients 3, 4, 5`, what it does and for how long",
+        "  Jobs: what `fedorch submit` started, with its log; Cluster: CPUs, GPUs and memory of the nodes",
+        "  Metrics: needs Prometheus and Grafana (docs/monitoring.md)",
+    ):
+        console.print(line, highlight=False)
+    place = folder or (SESSION if SESSION.is_dir() else None)
+    if place is None:
+        console.print("Grafana: write the dashboard with --grafana FOLDER (on the head it goes beside Ray's own)")
+        return
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / FILE).write_text(json.dumps(dashboard(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--grafana {place}: cannot be written: {error.strerror}") from error
+    console.print(f"Grafana dashboard: {place / FILE}", highlight=False, soft_wrap=True)

@@ -1,0 +1,109 @@
+"""``fedorch top``: the runs and trials under way on a cluster, and how they are doing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import ray
+from rich.live import Live
+from rich.table import Table
+
+from orchestrator.monitoring.exporter import Note, forget, notes
+from orchestrator.terminal import console
+
+PERIOD = 2.0
+"""Seconds between looks."""
+SILENT = 30.0
+"""Seconds without a sign of life after which a run is marked."""
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 20
+"""Rounds of an accuracy curve."""
+
+
+def show_top(once: bool) -> None:
+    """Print the table once, or keep it up to date until Ctrl-C (Ray must be connected)."""
+    if once or not console.is_terminal:
+        console.print(table())
+        return
+    with Live(table(), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(PERIOD)
+            live.update(table(), refresh=True)
+
+
+def table() -> Table:
+    """One line for each run and trial that is alive."""
+    states = _states()
+    rows = [note for note in notes() if states is None or states.get(note.actor) != "DEAD"]
+    drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
+    for name in ("experiment", "round", "left", "accuracy", "", "actors", "GPUs", "MB", "state"):
+        drawn.add_column(name, justify="right" if name in ("left", "actors", "GPUs", "MB") else "left")
+    for note in rows:
+        drawn.add_row(*line(note, (states or {}).get(note.actor, "ALIVE"), time.time()))
+    return drawn
+
+
+def line(note: Note, state: str, now: float) -> list[str]:
+    """The cells of one run."""
+    name = f"{note.experiment} {note.trial}".strip()
+    left = note.seconds * (note.rounds - note.round)
+    actors = f"{note.working}/{note.client_actors}" + (f" ({note.replaced} replaced)" if note.replaced else "")
+    quiet = now - note.updated
+    said = state.lower() if state != "ALIVE" else f"silent for {quiet:.0f} s" if quiet > SILENT else "running"
+    return [
+        name,
+        f"{note.round}/{note.rounds}",
+        _duration(left) if note.seconds else "?",
+        sparkline(note.accuracy),
+        f"{note.accuracy[-1]:.4f}" if note.accuracy else "",
+        actors,
+        f"{note.gpus:g}",
+        f"{note.bytes / 1e6:.1f}",
+        said,
+    ]
+
+
+def sparkline(values: list[float]) -> str:
+    """A curve in one line of text, from its lowest value to its highest."""
+    shown = values[-WIDTH:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+    return "".join(BARS[round((v - low) / span * (len(BARS) - 1))] for v in shown)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _states() -> dict[str, str] | None:
+    """Actor id -> state from Ray's state API; None if the cluster runs no dashboard, which serves it.
+
+    The notes of dead actors are removed from the cluster on the way.
+    """
+    from ray.util.state import list_actors
+    from ray.util.state.exception import RayStateApiException
+
+    try:
+        found = {actor.actor_id: actor.state for actor in list_actors(limit=10_000, raise_on_missing_output=False)}
+    except (RayStateApiException, ConnectionError, RuntimeError):
+        return None
+    for note in notes():
+        if found.get(note.actor) == "DEAD":
+            forget(note)
+    return found
+
+
+def _cluster() -> str:
+    total: dict[str, Any] = ray.cluster_resources()
+    free: dict[str, Any] = ray.available_resources()
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    parts = [f"{nodes} nodes"]
+    for kind in ("CPU", "GPU"):
+        if total.get(kind):
+            parts.append(f"{total[kind] - free.get(kind, 0.0):g}/{total[kind]:g} {kind} in use")
+    return ", ".join(parts)

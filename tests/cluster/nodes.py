@@ -1,0 +1,178 @@
+"""Ray clusters of several nodes on this machine, each in a network namespace of its own.
+
+The namespace has a loopback device only, so nothing of it can be reached from outside it or meet another cluster's
+ports, and its processes are known: those that the kernel lists for it are ended with it, and no others.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HEAD = "127.0.0.1:6379"
+DASHBOARD = "http://127.0.0.1:8265"
+_numbers = itertools.count()
+
+namespaces = pytest.mark.skipif(
+    os.geteuid() != 0
+    or shutil.which("ip") is None
+    or subprocess.run(["ip", "netns", "add", f"fedorch-try-{os.getpid()}"], capture_output=True).returncode != 0,
+    reason="needs root and iproute2 to make network namespaces",
+)
+subprocess.run(["ip", "netns", "del", f"fedorch-try-{os.getpid()}"], capture_output=True)
+
+
+class Nodes:
+    """A head without CPUs for clients, and workers that can be added and killed."""
+
+    def __init__(
+        self, folder: Path, dashboard: bool = False, token: bool = False, head: tuple = (), **environment: str
+    ):
+        self.folder, self.dashboard = folder, dashboard
+        self.space = f"fedorch-{os.getpid()}-{next(_numbers)}"
+        subprocess.run(["ip", "netns", "add", self.space], check=True)
+        subprocess.run(["ip", "netns", "exec", self.space, "ip", "link", "set", "lo", "up"], check=True)
+        place = Path("/tmp") / self.space  # short: Ray's sockets are below it
+        (place / "ray").mkdir(parents=True)
+        self.place = place
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+            "RAY_TMPDIR": str(place),
+            "RAY_AUTH_MODE": "token" if token else "disabled",
+            "RAY_health_check_period_ms": "1000",
+            "RAY_health_check_timeout_ms": "5000",
+            "RAY_health_check_failure_threshold": "3",
+            "RAY_metrics_report_interval_ms": "1000",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "160",
+            **environment,
+        }
+        if token:
+            self.environment["RAY_AUTH_TOKEN"] = "a-token-of-this-test-alone-0123456789abcdef"
+        self.options = head
+
+    def start(self) -> "Nodes":
+        self._ray(
+            "start", "--head", "--port=6379", "--node-ip-address=127.0.0.1", "--num-cpus=0", "--num-gpus=0",
+            f"--include-dashboard={str(self.dashboard).lower()}", "--metrics-export-port=9100", *self.options,
+        )  # fmt: skip
+        return self
+
+    def add(self, cpus: int = 2, gpus: float = 0) -> int:
+        """Add a worker node; returns the pid of its raylet."""
+        before = set(self.raylets())
+        self._ray(
+            "start", f"--address={HEAD}", "--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", f"--num-gpus={gpus}"
+        )
+        (new,) = set(self.raylets()) - before
+        return new
+
+    def kill(self, raylet: int) -> None:
+        """End a node at once: its raylet and all of its workers."""
+        for pid in (raylet, *self._children(raylet)):
+            end(pid)
+
+    def fedorch(self, *words, **options) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            self._command(*words), env=self.environment, capture_output=True, text=True, timeout=240, **options
+        )
+
+    def background(self, *words) -> subprocess.Popen:
+        return subprocess.Popen(
+            self._command(*words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def python(self, code: str) -> str:
+        """Run code inside, with Ray connected; what it prints."""
+        head = f"import ray; ray.init('{HEAD}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
+        command = self._inside(sys.executable, "-c", head + code)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def fetch(self, url: str) -> str:
+        code = f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=20).read().decode())"
+        done = subprocess.run(self._inside(sys.executable, "-c", code), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def raylets(self) -> list[int]:
+        return [p for p in self.pids() if _name(p) == "raylet"]
+
+    def pids(self) -> list[int]:
+        found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
+        return [int(p) for p in found.stdout.split()]
+
+    def close(self) -> None:
+        for _ in range(50):
+            left = self.pids()
+            for pid in left:
+                end(pid)
+            if not left:
+                break
+            time.sleep(0.1)
+        subprocess.run(["ip", "netns", "del", self.space], check=True)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def _inside(self, *words) -> list[str]:
+        return ["ip", "netns", "exec", self.space, *map(str, words)]
+
+    def _command(self, *words) -> list[str]:
+        return self._inside(sys.executable, "-m", "sweeps.cli", *words)
+
+    def _ray(self, *words) -> None:
+        done = subprocess.run(
+            self._inside("ray", *words), env=self.environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _children(self, pid: int) -> list[int]:
+        found = []
+        for other in self.pids():
+            try:
+                parent = int(Path(f"/proc/{other}/stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            if parent == pid:
+                found += [other, *self._children(other)]
+        return found
+
+
+def end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def until(condition, seconds: float, process: subprocess.Popen | None = None):
+    """Wait for a condition and return its value; fails when time is up, or when ``process`` ends before."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"ended before: {process.stdout.read()}")
+        time.sleep(0.1)
+    pytest.fail("it took too long")
+
+
+def result(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text())

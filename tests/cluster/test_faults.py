@@ -1,0 +1,112 @@
+"""Faults on a cluster of several nodes: the run goes on, or is continued, with the bits of the undisturbed one."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.run_folder import RunFolder
+from tests.cluster.nodes import HEAD, Nodes, namespaces, result, until
+from tests.conftest import finish
+
+pytestmark = namespaces
+RUN = [
+    "data.limit=600", "data.clients=6", "model=linear", "cohort=6", "local.steps=30", "local.block=1", "rounds=30",
+    "algorithm=scaffold", "local.execution=sequential", "checkpoint.every=2", "resources.actors=3", "evaluation.every=5",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    made = Nodes(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.start()
+        made.add(cpus=2)
+        made.add(cpus=2)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return finish(load(None, RUN)).weights_sha256()
+
+
+def words(out, *more):
+    settings = [word for setting in RUN for word in ("--set", setting)]
+    return ["run", *settings, "--out", out, "--address", HEAD, *more]
+
+
+def rounds_done(out):
+    """Rounds of the newest checkpoint."""
+    return max((int(p.name[-6:]) for p in out.glob("checkpoints/round-*")), default=0)
+
+
+def test_a_node_is_lost_in_mid_run(nodes, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    process = nodes.background(*words(out))
+    until(lambda: rounds_done(out) >= 4, 120, process)
+    victim = nodes.raylets()[-1]
+    nodes.kill(victim)
+    nodes.add(cpus=2)
+    text, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, text
+    assert result(out)["weights_sha256"] == undisturbed
+    assert result(out)["actors_replaced"] >= 1
+    assert "another takes its place" in text
+
+
+def test_the_server_dies(nodes, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    process = nodes.background(*words(out))
+    until(lambda: rounds_done(out) >= 6, 120, process)
+    found = nodes.python(
+        "from ray._private.state import actors\n"
+        "print([a['Pid'] for a in actors().values() if a['ActorClassName'] == 'Server' and a['State'] == 'ALIVE'])"
+    )
+    (pid,) = json.loads(found)
+    os.kill(pid, signal.SIGKILL)
+    text, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, text
+    assert "started again from the newest checkpoint" in text
+    assert result(out)["weights_sha256"] == undisturbed
+
+
+def test_the_driver_dies_and_only_one_may_go_on(nodes, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    process = nodes.background(*words(out))
+    until(lambda: rounds_done(out) >= 4, 120, process)
+    with pytest.raises(UserError, match="in use: process"):
+        RunFolder(out).claim()
+    process.kill()
+    process.wait()
+    again = nodes.fedorch("run", "--resume", out, "--address", HEAD)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert result(out)["weights_sha256"] == undisturbed
+
+
+@pytest.mark.slow
+def test_the_whole_cluster_is_lost(undisturbed, tmp_path):
+    out = tmp_path / "run"
+    first = Nodes(tmp_path)
+    try:
+        first.start()
+        first.add(cpus=3)
+        process = first.background(*words(out))
+        until(lambda: rounds_done(out) >= 4, 120, process)
+    finally:
+        first.close()
+    process.wait()
+    second = Nodes(tmp_path)
+    try:
+        second.start()
+        second.add(cpus=3)
+        again = second.fedorch("run", "--resume", out, "--address", HEAD)
+        assert again.returncode == 0, again.stdout + again.stderr
+    finally:
+        second.close()
+    assert result(out)["weights_sha256"] == undisturbed
