@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from orchestrator.errors import UserError
+
+BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
 
 @contextmanager
@@ -37,6 +41,49 @@ def connected(address: str, num_cpus: int | None = None, num_gpus: float | None 
         yield str(context.dashboard_url or "")
     finally:
         ray.shutdown()
+
+
+def room() -> dict[str, float]:
+    """What the cluster has, or could grow to if it scales itself: amount of each resource (Ray must be connected).
+
+    How far it could grow is said by FEDORCH_CLUSTER_MAX (``CPU=64,GPU=8``), or by the autoscaler's config, which
+    ``ray up`` leaves on the head node. Raises UserError if either cannot be read.
+    """
+    import ray
+
+    has: dict[str, float] = ray.cluster_resources()
+    said = os.environ.get("FEDORCH_CLUSTER_MAX")
+    could = _declared(said) if said else _scalable(BOOTSTRAP.expanduser())
+    return {kind: max(has.get(kind, 0.0), could.get(kind, 0.0)) for kind in (*has, *could)}
+
+
+def _declared(text: str) -> dict[str, float]:
+    try:
+        return {kind.strip(): float(amount) for kind, amount in (part.split("=") for part in text.split(","))}
+    except ValueError as error:
+        raise UserError(f"FEDORCH_CLUSTER_MAX={text!r}: write it like CPU=64,GPU=8") from error
+
+
+def _scalable(path: Path) -> dict[str, float]:
+    """Each resource with as many as possible of the nodes that have most of it."""
+    if not path.is_file():
+        return {}
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kinds = [
+            (n.get("resources", {}), int(n.get("max_workers", 0))) for n in config["available_node_types"].values()
+        ]
+        most = int(config.get("max_workers", 0))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} is not an autoscaler's config: {' '.join(str(error).split())}") from error
+    amounts: dict[str, float] = {}
+    for name in {name for resources, _ in kinds for name in resources}:
+        left = most
+        for each, count in sorted(((float(r.get(name, 0)), count) for r, count in kinds), reverse=True):
+            taken = min(left, count)
+            amounts[name] = amounts.get(name, 0.0) + each * taken
+            left -= taken
+    return amounts
 
 
 def authenticate(address: str) -> None:

@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.pool import RayPool, Resources
+from orchestrator.cluster import room
 from orchestrator.config import Config, ResourcesConfig
 from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
@@ -159,15 +160,16 @@ def pool_resources(config: Config, actors: int) -> Resources:
 
 
 def _actors(r: ResourcesConfig, clients: int) -> int:
-    """How many client actors: as configured, or as many as the cluster's resources allow."""
-    total = ray.cluster_resources()
+    """How many client actors: as configured, or as many as the cluster's resources allow (once it has any)."""
     kind, each = ("GPU", r.gpus_per_actor) if r.gpus_per_actor else ("CPU", r.cpus_per_actor)
-    room = int(total.get(kind, 0) / each + 1e-9) if each else 1
-    wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(room, clients))
-    if wanted < 1 or (each and wanted > room):
+    most = room().get(kind, 0.0)
+    total = ray.cluster_resources().get(kind, 0.0) or most
+    fit = int(total / each + 1e-9) if each else 1
+    wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients))
+    if wanted < 1 or (each and wanted * each > most + 1e-9):
         raise UserError(
             f"resources: {max(1, wanted)} client actors with {each:g} {kind} each do not fit the cluster's "
-            f"{total.get(kind, 0):g} {kind}"
+            f"{most:g} {kind}"
         )
     return wanted
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
 from orchestrator import checkpoint
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
+from orchestrator.cluster import room
 from orchestrator.config import Config, apply, build, put
 from orchestrator.drive import write_results
 from orchestrator.errors import UserError
@@ -179,12 +179,12 @@ def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:
 
 
 def check_room(config: Config, actors: int) -> None:
-    """Raise UserError if a trial asks for more than the cluster has."""
+    """Raise UserError if a trial asks for more than the cluster has, or could grow to."""
     wanted: dict[str, float] = {}
     for bundle in bundles(config, actors).bundles:
         for kind, amount in bundle.items():
             wanted[kind] = wanted.get(kind, 0.0) + amount
-    total = ray.cluster_resources()
+    total = room()
     for kind, amount in wanted.items():
         if amount > total.get(kind, 0.0) + 1e-9:
             raise UserError(

@@ -166,7 +166,7 @@ class RayPool(Plane):
         bundle = index if self.within is None else index + 1
         place = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=bundle)
         options: dict[str, Any] = {
-            "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.group.id.hex()[-6:]})",
+            "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.group.id.hex()[:6]})",
             "num_cpus": r.cpus_per_actor,
             "num_gpus": r.gpus_per_actor,
             "scheduling_strategy": place,

@@ -1,6 +1,8 @@
 """Checkpoints: whole or absent, checked, without pickle."""
 
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -72,6 +74,20 @@ def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(tmp_path, 2, STATE, 2)
     assert checkpoint.load_latest(tmp_path)[0] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_a_full_disk(tmp_path):
+    """On a real file system of 300 KB: the old checkpoint is there, and nothing of the new one."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)], check=True)
+    try:
+        checkpoint.save(tmp_path / "c", 1, STATE, 2)
+        with pytest.raises(OSError, match="No space left"):
+            checkpoint.save(tmp_path / "c", 2, {**STATE, "more": torch.zeros(100_000)}, 2)
+        assert checkpoint.load_latest(tmp_path / "c")[0] == 1
+        assert [p.name for p in (tmp_path / "c").iterdir()] == ["round-000001"]
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_nothing_is_pickled(tmp_path):

@@ -167,6 +167,65 @@ def test_received_tensors_are_private_copies(ray_session):
     assert ray_session.get(ref)["w"].abs().sum() == 0
 
 
+class HangsOnce(LocalRule):
+    """Sleeps for ever at the first step of client 3: once, or whenever it is asked."""
+
+    def __init__(self, marker, once):
+        self.marker, self.once = marker, once
+
+    def direction(self, gradient, work):
+        if 3 in work.clients and not (self.once and os.path.exists(self.marker)):
+            with open(self.marker, "w") as f:
+                f.write("hung")
+            time.sleep(3600)
+        return gradient
+
+
+def hanging(tmp_path, once, *settings):
+    config = small("cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=3", *settings)
+    experiment = on_ray(config)
+    experiment.algorithm.rule = lambda: HangsOnce(str(tmp_path / "marker"), once)
+    return config, experiment
+
+
+def test_a_client_that_hangs_is_redone_elsewhere(tmp_path):
+    config, experiment = hanging(tmp_path, True)
+    while not experiment.finished:
+        experiment.step()
+    plane = experiment.federation.plane
+    experiment.close()
+    assert "did not answer within 3 s while training clients 3 in round 1" in plane.events()[0]
+    assert (plane.replaced, plane.repeated) == (1, 1)
+    assert experiment.state_sha256() == finish(config).state_sha256()
+
+
+def test_a_client_that_always_hangs_can_be_left_out(tmp_path):
+    _, experiment = hanging(tmp_path, False, "resources.on_timeout=drop", "rounds=1")
+    record = experiment.step()
+    others = np.array([0, 1, 2, 4, 5])
+    assert record["dropped"] == 1
+    assert experiment.federation.ledger.up[3] == 0
+    assert (experiment.federation.ledger.up[others] > 0).all()
+    # the mean over those that are left, by hand
+    alone = Experiment(small("cohort=6", "local.block=1", "rounds=1"))
+    alone.federation.begin_round(1)
+    cohort = alone.algorithm.draw(1)
+    with alone.federation.train(cohort, LocalRule(), alone.algorithm.broadcast()) as training:
+        training.advance()
+        rows = training.collect().vectors["delta"]
+    shares = torch.from_numpy(alone.algorithm.weights(cohort)[others])
+    expected = alone.algorithm.w + (rows[others].double() * (shares / shares.sum())[:, None]).sum(0)
+    torch.testing.assert_close(experiment.algorithm.w.double(), expected, rtol=1e-5, atol=1e-6)
+    experiment.close()
+
+
+def test_too_few_clients_are_left(tmp_path):
+    _, experiment = hanging(tmp_path, False, "resources.on_timeout=drop", "resources.minimum_cohort=6", "rounds=1")
+    with pytest.raises(UserError, match="5 clients are left without 3"):
+        experiment.step()
+    experiment.close()
+
+
 def test_an_exception_in_a_rule_names_the_clients():
     class Broken(LocalRule):
         def direction(self, gradient, work):

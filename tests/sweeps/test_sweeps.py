@@ -68,10 +68,12 @@ def test_status_from_another_shell(finished, capsys):
 
 
 def test_trials_whose_clients_are_actors_give_the_same_bits(finished, tmp_path):
-    run_sweep(sweep(set=[*SMALL, "local.lr=0.1"], actors=2, seeds=[1]), tmp_path / "s", False)
-    (there,) = results(tmp_path / "s").values()
-    assert there["weights_sha256"] == results(finished)["local.lr=0.1, algorithm=fedavg", 1]["weights_sha256"]
-    assert there["actors"] == 2
+    run_sweep(sweep(set=[*SMALL, "local.lr=0.1"], actors=2, seeds=[0, 1], at_once=2), tmp_path / "s", False)
+    found = results(tmp_path / "s")
+    assert len(found) == 2
+    for (_, seed), there in found.items():
+        assert there["weights_sha256"] == results(finished)["local.lr=0.1, algorithm=fedavg", seed]["weights_sha256"]
+        assert there["actors"] == 2
 
 
 def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(tmp_path):
