@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import shlex
 import tempfile
 import time
@@ -81,6 +82,7 @@ def jobs(address: str) -> list[Any]:
 def _client(address: str) -> Iterator[Any]:
     """Ray's job client; its errors become UserErrors."""
     authenticate(address)
+    logging.getLogger("ray").setLevel(logging.WARNING)
     from ray.job_submission import JobSubmissionClient
 
     try:

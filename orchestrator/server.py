@@ -65,7 +65,7 @@ class Server:
         threading.Thread(target=self._work, daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"fedorch {self.config.name} server, round {len(self.records)}/{self.config.rounds}"
+        return f"fedorch {self.config.name} server"
 
     def _work(self) -> None:
         """Build the experiment and the client actors, then the round loop."""

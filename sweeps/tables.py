@@ -14,6 +14,8 @@ from orchestrator.terminal import console
 from sweeps.entry import Column, Entry, Published
 from sweeps.reproduction import Values, Verdict, chosen_budget, shown, verdicts
 
+FRAME = 3
+"""Characters around a cell on the terminal."""
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
 
 
@@ -74,10 +76,9 @@ def render(entry: Entry, budget: str, values: Values, form: Format) -> str:
     reduced = chosen_budget(entry, budget).reduced
     notes = ["measured ± standard error over seeds (published)", *([f"reduced: {reduced}"] if reduced else [])]
     if form == "terminal":
-        drawn = Table("", *table.columns, title=head, title_justify="left", caption="; ".join(notes))
-        for row, cells in table.iterrows():
-            drawn.add_row(str(row), *cells)
-        console.print(drawn)
+        for part in _pieces(table, console.width):
+            console.print(_drawn(part, head))
+        console.print("; ".join(notes), highlight=False)
         for line in said:
             console.print(f"  {line}", highlight=False)
         return ""
@@ -87,13 +88,35 @@ def render(entry: Entry, budget: str, values: Values, form: Format) -> str:
     if form == "latex":
         return table.to_latex(caption=head, column_format="l" + "r" * table.shape[1])
     lines = [
-        f"**{head}** — {'; '.join(notes)}.",
+        f"**{head}** — {'; '.join(notes).rstrip('.')}.",
         "",
         _line(["", *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
     ]
     lines += [_line([str(row), *cells]) for row, cells in table.iterrows()]
     return "\n".join([*lines, "", *[f"- {line}" for line in said], ""])
+
+
+def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
+    """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at least."""
+    first = max(len(str(row)) for row in table.index)
+    pieces: list[list[str]] = [[]]
+    left = width - first - FRAME
+    for name in table.columns:
+        needed = FRAME + max(len(word) for word in (name, *table[name]))
+        if needed > left and pieces[-1]:
+            pieces.append([])
+            left = width - first - FRAME
+        pieces[-1].append(name)
+        left -= needed
+    return [table[names] for names in pieces]
+
+
+def _drawn(part: pd.DataFrame, head: str) -> Table:
+    drawn = Table("", *part.columns, title=head, title_justify="left")
+    for row, cells in part.iterrows():
+        drawn.add_row(str(row), *cells)
+    return drawn
 
 
 def _line(cells: list[str]) -> str:
