@@ -50,8 +50,10 @@ def main() -> None:
 def run(
     config: ConfigArgument = None,
     settings: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the results (default: runs/NAME-TIME)")] = None,
-    resume: Annotated[Path | None, typer.Option(help="continue the run in this folder")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="folder (or s3://...) for the results (default: runs/NAME-TIME)")
+    ] = None,
+    resume: Annotated[str | None, typer.Option(help="continue the run in this folder (or s3://...)")] = None,
     address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
     num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
     num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,
@@ -68,20 +70,17 @@ def run(
     else:
         result = _run_on_ray(chosen, folder, resume is not None, address, num_cpus, num_gpus, detach)
     if result is not None:
-        show_result(result, folder.path)
+        show_result(result, folder.place)
 
 
-def _folder(
-    config: Path | None, settings: list[str], out: Path | None, resume: Path | None
-) -> tuple[RunFolder, Config]:
+def _folder(config: Path | None, settings: list[str], out: str | None, resume: str | None) -> tuple[RunFolder, Config]:
     if resume is not None:
         if config or settings or out:
             raise UserError("--resume continues a run with its own config; give no config, --set or --out beside it")
-        folder = RunFolder.existing(resume.resolve())
+        folder = RunFolder.existing(resume)
         return folder, folder.config()
     chosen = load(config, settings)
-    path = out or Path("runs") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunFolder.new(path.resolve()), chosen
+    return RunFolder.new(out or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"), chosen
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
@@ -108,11 +107,11 @@ def _run_on_ray(
     from orchestrator.server import answer, launch
 
     with connected(address, num_cpus, num_gpus):
-        server = launch(config, folder.path, resuming, detach)
+        server = launch(config, folder.place, resuming, detach)
         facts = answer(server.prepared.remote())
         show_plan(facts)
         if detach:
-            console.print(f"detached; results will be in {folder.path}", highlight=False, soft_wrap=True)
+            console.print(f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True)
             return None
         seen, told = facts["done"], 0
         with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):

@@ -30,8 +30,10 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str
     folder.make()
     folder.claim(PATIENCE if resuming else 0.0)
     try:
+        folder.refresh(resuming)
         if not resuming or not folder.begun:
             folder.open(experiment.config)
+            folder.publish()
         notes = _resume(experiment, folder) if resuming else []
     except BaseException:
         folder.release()
@@ -78,7 +80,9 @@ def drive(
         _rounds(experiment, folder, on_round, stopping)
         if not experiment.finished:
             folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
-        return write_results(experiment, folder)
+        result = write_results(experiment, folder)
+        folder.publish()
+        return result
     except UserError as error:
         failed = {**_summary(experiment, "failed"), "error": str(error)}
         with contextlib.suppress(OSError):  # a full disk, say: the sentence still reaches the terminal

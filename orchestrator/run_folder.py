@@ -22,6 +22,7 @@ from torch import Tensor
 from orchestrator import checkpoint
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
+from orchestrator.storage import Mirror, is_remote
 
 LOCK = ".lock"
 PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
@@ -30,23 +31,44 @@ PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
 class RunFolder:
     """One run's folder: config.yaml, checkpoints/, tensorboard/, and the results."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, mirror: Mirror | None = None) -> None:
+        self.path, self.mirror = path, mirror
         self._lock: IO[str] | None = None
 
     @classmethod
-    def new(cls, path: Path) -> RunFolder:
-        """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is written."""
-        if path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir())):
-            raise UserError(f"--out {path}: it exists and is not empty; choose another, or add --resume to continue it")
-        return cls(path)
+    def at(cls, place: str | Path) -> RunFolder:
+        """The folder of a path, or of a URI, whose local copy is then worked in; raises UserError for a bad URI."""
+        if not is_remote(str(place)):
+            return cls(Path(place).resolve())
+        mirror = Mirror(str(place))
+        return cls(mirror.local, mirror)
+
+    @property
+    def place(self) -> str:
+        """Where a user finds the results."""
+        return self.mirror.uri if self.mirror else str(self.path)
 
     @classmethod
-    def existing(cls, path: Path) -> RunFolder:
+    def new(cls, place: str | Path) -> RunFolder:
+        """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is written."""
+        folder = cls.at(place)
+        path, mirror = folder.path, folder.mirror
+        if mirror is not None:
+            if mirror.there:
+                raise UserError(f"--out {place}: it is not empty; choose another, or add --resume to continue it")
+            return folder
+        if path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir())):
+            raise UserError(f"--out {path}: it exists and is not empty; choose another, or add --resume to continue it")
+        return folder
+
+    @classmethod
+    def existing(cls, place: str | Path) -> RunFolder:
         """The folder of an earlier run; raises UserError if it is not one."""
-        folder = cls(path)
+        folder = cls.at(place)
+        if folder.mirror is not None and "config.yaml" in folder.mirror.there:
+            folder.mirror.fetch("config.yaml")
         if not folder.begun:
-            raise UserError(f"{path} is not the folder of a run: it holds no config.yaml")
+            raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
         return folder
 
     @property
@@ -93,6 +115,19 @@ class RunFolder:
         lock.flush()
         self._lock = lock
 
+    def refresh(self, resuming: bool) -> None:
+        """Where the results are elsewhere: start with a copy of what is there, or with nothing."""
+        if self.mirror is not None:
+            if resuming:
+                self.mirror.pull()
+            else:
+                self.mirror.clear()
+
+    def publish(self) -> None:
+        """Where the results are elsewhere: bring that up to date; raises UserError if it cannot be."""
+        if self.mirror is not None:
+            self.mirror.push()
+
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
@@ -111,6 +146,7 @@ class RunFolder:
             checkpoint.save(self.checkpoints, t, state, keep)
         except OSError as error:
             raise UserError(f"cannot write the checkpoint of round {t} to {self.checkpoints}: {error}") from error
+        self.publish()
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a parquet file atomically."""

@@ -51,7 +51,7 @@ class Server:
     """
 
     def __init__(self, config: Config, out: str, resuming: bool, detached: bool) -> None:
-        self.config, self.folder, self.detached = config, RunFolder(Path(out)), detached
+        self.config, self.folder, self.detached = config, RunFolder.at(out), detached
         again = ray.get_runtime_context().was_current_actor_reconstructed
         self.notes = ["the server's process died; it was started again from the newest checkpoint"] if again else []
         self.resuming = resuming or again
@@ -92,7 +92,7 @@ class Server:
 
     def _drive(self, experiment: Experiment) -> dict[str, Any]:
         plane = experiment.federation.plane
-        exporter = Exporter(self.config, str(self.folder.path), plane, experiment.t)
+        exporter = Exporter(self.config, self.folder.place, plane, experiment.t)
 
         def tell(record: Record) -> None:
             exporter.tell(record)
@@ -174,7 +174,7 @@ def _actors(r: ResourcesConfig, clients: int) -> int:
     return wanted
 
 
-def launch(config: Config, out: Path, resuming: bool, detached: bool = False) -> ActorHandle:
+def launch(config: Config, out: str | Path, resuming: bool, detached: bool = False) -> ActorHandle:
     """Create the server actor on this node; it shows in the dashboard under the run's name."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote

@@ -57,6 +57,8 @@ def sweep(
         return
     if not target or place is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
+    if out is not None and ":/" in str(out):
+        raise UserError(f"--out {out}: a sweep needs a folder that all nodes share; only runs write to a URI")
     folder = (out or commands.default_folder(target, budget)).resolve()
     commands.check(target, budget, column or [])
     with connected(address, num_cpus, num_gpus):

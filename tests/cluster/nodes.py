@@ -108,7 +108,11 @@ class Nodes:
         return done.stdout
 
     def raylets(self) -> list[int]:
-        return [p for p in self.pids() if _name(p) == "raylet"]
+        return [p for p in self.pids() if _read(p, "comm") == "raylet"]
+
+    def named(self, start: str) -> list[int]:
+        """Processes whose command line begins so; Ray titles its workers by what they run."""
+        return [p for p in self.pids() if _read(p, "cmdline").startswith(start)]
 
     def pids(self) -> list[int]:
         found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
@@ -154,9 +158,9 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _name(pid: int) -> str:
+def _read(pid: int, what: str) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/{what}").read_text().strip()
     except OSError:
         return ""
 

@@ -1,20 +1,16 @@
 """Faults on a cluster of several nodes: the run goes on, or is continued, with the bits of the undisturbed one."""
 
-import json
-import os
-import signal
-
 import pytest
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
-from tests.cluster.nodes import HEAD, Nodes, namespaces, result, until
+from tests.cluster.nodes import HEAD, Nodes, end, namespaces, result, until
 from tests.conftest import finish
 
 pytestmark = namespaces
 RUN = [
-    "data.limit=600", "data.clients=6", "model=linear", "cohort=6", "local.steps=30", "local.block=1", "rounds=30",
+    "data.limit=600", "data.clients=6", "model=linear", "cohort=6", "local.steps=30", "local.block=1", "rounds=80",
     "algorithm=scaffold", "local.execution=sequential", "checkpoint.every=2", "resources.actors=3", "evaluation.every=5",
 ]  # fmt: skip
 
@@ -64,12 +60,8 @@ def test_the_server_dies(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))
     until(lambda: rounds_done(out) >= 6, 120, process)
-    found = nodes.python(
-        "from ray._private.state import actors\n"
-        "print([a['Pid'] for a in actors().values() if a['ActorClassName'] == 'Server' and a['State'] == 'ALIVE'])"
-    )
-    (pid,) = json.loads(found)
-    os.kill(pid, signal.SIGKILL)
+    (pid,) = nodes.named("ray::Server")
+    end(pid)
     text, _ = process.communicate(timeout=200)
     assert process.returncode == 0, text
     assert "started again from the newest checkpoint" in text

@@ -1,0 +1,99 @@
+"""Results on storage that all nodes reach, such as ``s3://bucket/prefix``: a folder here, kept equal to one there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from pyarrow import ArrowInvalid, fs
+
+from orchestrator.errors import UserError
+
+
+def is_remote(place: str) -> bool:
+    """Whether ``place`` is a URI and not a path."""
+    return "://" in place
+
+
+class Mirror:
+    """Copies a folder to a URI as it changes. Any storage that pyarrow knows: s3, gs, hdfs, file."""
+
+    def __init__(self, uri: str) -> None:
+        """Raises UserError if there is no such storage, or it cannot be reached."""
+        self.uri = uri.rstrip("/")
+        try:
+            self.files, self.base = fs.FileSystem.from_uri(self.uri)
+            self.there = self._listed()
+        except (OSError, ArrowInvalid, ValueError) as error:
+            raise UserError(f"{uri}: {' '.join(str(error).split())[:200]}") from error
+        self.sent: dict[str, tuple[int, int]] = {}
+        """What was copied: name -> size and time of change."""
+
+    @property
+    def local(self) -> Path:
+        """The folder on this machine whose copy is there."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        return cache / "fedorch" / "mirrored" / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+
+    def clear(self) -> None:
+        """Empty the local folder, but for hidden files (a lock)."""
+        for path in self.local.glob("[!.]*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.sent = {}
+
+    def pull(self) -> None:
+        """Replace the local folder by what is there; raises UserError if that fails."""
+        self.clear()
+        self.fetch(*self._listed())
+
+    def fetch(self, *names: str) -> None:
+        """Copy files from there; raises UserError if that fails."""
+        try:
+            for name in names:
+                (self.local / name).parent.mkdir(parents=True, exist_ok=True)
+                fs.copy_files(f"{self.base}/{name}", str(self.local / name), self.files, fs.LocalFileSystem())
+        except OSError as error:
+            raise UserError(f"{self.uri}: cannot be read: {' '.join(str(error).split())[:200]}") from error
+
+    def push(self) -> None:
+        """Copy what has changed, then remove there what is gone here; raises UserError if that fails.
+
+        A checkpoint that was half copied when the machine died is a damaged one, which is passed over.
+        """
+        changed = {name: (s.st_size, s.st_mtime_ns) for name, s in self._results().items()}
+        try:
+            for name in (n for n, state in changed.items() if self.sent.get(n) != state):
+                self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
+                fs.copy_files(str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files)
+            gone = (self.there | set(self.sent)) - set(changed)
+            for name in gone:
+                self.files.delete_file(f"{self.base}/{name}")
+            for folder in {_parent(name) for name in gone} - {_parent(name) for name in changed} - {""}:
+                self.files.delete_dir(f"{self.base}/{folder}")
+        except OSError as error:
+            raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
+        self.sent, self.there = changed, set(changed)
+
+    def _results(self) -> dict[str, os.stat_result]:
+        """The local files but for hidden ones, which are locks or half-written."""
+        paths = ((path, path.relative_to(self.local)) for path in sorted(self.local.rglob("*")))
+        return {
+            str(name): path.stat()
+            for path, name in paths
+            if path.is_file() and not any(part.startswith(".") for part in name.parts)
+        }
+
+    def _listed(self) -> set[str]:
+        """Names of the files there."""
+        chosen = fs.FileSelector(self.base, recursive=True, allow_not_found=True)
+        return {
+            info.path.removeprefix(self.base).lstrip("/")
+            for info in self.files.get_file_info(chosen)
+            if info.type == fs.FileType.File
+        }
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]

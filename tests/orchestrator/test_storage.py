@@ -1,0 +1,83 @@
+"""Results at a URI: the same folder there, a run that continues on another machine, and mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.drive import begin, drive
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.run_folder import RunFolder
+from orchestrator.storage import Mirror
+from tests.conftest import finish, small
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Be on a machine with nothing in its cache."""
+
+    def move(name):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+
+    move("first")
+    return move
+
+
+def run(config, place, resuming=False, rounds=None):
+    folder = RunFolder.existing(place) if resuming else RunFolder.new(place)
+    experiment = Experiment(folder.config() if resuming else config)
+    begin(experiment, folder, resuming)
+    return drive(experiment, folder, stopping=lambda: rounds is not None and experiment.t >= rounds)
+
+
+def names(folder):
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "tfevents" not in p.name}
+
+
+def test_the_same_folder_there(tmp_path, machine):
+    config = small("checkpoint.every=1", "checkpoint.keep=1")
+    run(config, tmp_path / "here")
+    run(config, (tmp_path / "there").as_uri())
+    assert names(tmp_path / "there") == names(tmp_path / "here") - {".lock"}
+    here, there = (json.loads((tmp_path / n / "result.json").read_text()) for n in ("here", "there"))
+    assert here["state_sha256"] == there["state_sha256"]
+    assert [p.name for p in (tmp_path / "there" / "checkpoints").iterdir()] == ["round-000003"]
+
+
+def test_continued_on_another_machine(tmp_path, machine):
+    config, place = small("rounds=5", "checkpoint.every=1", "algorithm=scaffold"), (tmp_path / "there").as_uri()
+    assert run(config, place, rounds=2)["status"] == "stopped"
+    machine("second")
+    again = run(config, place, resuming=True)
+    assert again["status"] == "finished"
+    assert again["state_sha256"] == finish(config).state_sha256()
+
+
+def test_what_is_there_stays(tmp_path, machine):
+    run(small(), (tmp_path / "there").as_uri())
+    with pytest.raises(UserError, match="it is not empty"):
+        RunFolder.new((tmp_path / "there").as_uri())
+    with pytest.raises(UserError, match="not the folder of a run"):
+        RunFolder.existing((tmp_path / "nothing").as_uri())
+    with pytest.raises(UserError, match="nowhere"):
+        Mirror("nowhere://bucket/x")
+
+
+def test_only_what_changed_is_sent(tmp_path, machine):
+    mirror = Mirror((tmp_path / "there").as_uri())
+    mirror.local.mkdir(parents=True)
+    for name in ("a", "b"):
+        (mirror.local / name).write_text(name)
+    (mirror.local / ".lock").write_text("mine")
+    mirror.push()
+    assert names(tmp_path / "there") == {"a", "b"}
+    (tmp_path / "there" / "a").write_text("touched there")
+    (mirror.local / "b").write_text("changed")
+    mirror.push()
+    assert (tmp_path / "there" / "a").read_text() == "touched there"
+    assert (tmp_path / "there" / "b").read_text() == "changed"
+    (mirror.local / "a").unlink()
+    mirror.push()
+    assert names(tmp_path / "there") == {"b"}
+    assert Path(mirror.local / ".lock").exists()
