@@ -18,6 +18,8 @@ from orchestrator.monitoring.signals import BYTES, LABELS, PHASE_SECONDS, PHASES
 
 HEARTBEAT = 5.0
 """Seconds between repetitions: Ray forgets a gauge that has not been set for two of its report intervals (20 s)."""
+PERIOD = 1.0
+"""Seconds between looks at what is new."""
 BOARD = b"fedorch"
 """Namespace of the notes in the cluster's key-value store."""
 REMEMBERED = 60
@@ -66,8 +68,8 @@ class Exporter:
         self.bytes = Counter(BYTES, "Bytes of the algorithm's messages", (*LABELS, "direction"))
         self.values: dict[str, float] = {"round": float(done)}
         self.times: dict[str, float] = {}
-        self.ended = threading.Event()
-        self._repeat()
+        self.ended, self.fresh = threading.Event(), False
+        self._publish()
         self.thread = threading.Thread(target=self._beat, daemon=True)
         self.thread.start()
 
@@ -88,19 +90,24 @@ class Exporter:
         if note.metric in record:
             note.accuracy = [*note.accuracy, record[note.metric]][-REMEMBERED:]
         note.replaced = plane.replaced
-        self._repeat()
+        self.fresh = True
 
     def close(self) -> None:
         """The run has ended here."""
         self.ended.set()
         self.thread.join()
+        self._publish()
         internal_kv._internal_kv_del(self.key, namespace=BOARD)
 
     def _beat(self) -> None:
-        while not self.ended.wait(HEARTBEAT):
-            self._repeat()
+        """Publish at most every second, so that the rounds do not wait for it, and at least every few."""
+        said = time.monotonic()
+        while not self.ended.wait(PERIOD):
+            if self.fresh or time.monotonic() - said >= HEARTBEAT:
+                self.fresh, said = False, time.monotonic()
+                self._publish()
 
-    def _repeat(self) -> None:
+    def _publish(self) -> None:
         plane = self.plane
         self.note.working, self.note.updated = plane.available, time.time()
         counts = {"actors": plane.available, "actors_replaced": plane.replaced, "calls_repeated": plane.repeated}
