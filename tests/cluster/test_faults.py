@@ -10,7 +10,7 @@ from tests.conftest import finish
 
 pytestmark = namespaces
 RUN = [
-    "data.limit=600", "data.clients=6", "model=linear", "cohort=6", "local.steps=30", "local.block=1", "rounds=80",
+    "data.limit=600", "data.clients=6", "model=linear", "cohort=6", "local.steps=30", "local.block=1", "rounds=50",
     "algorithm=scaffold", "local.execution=sequential", "checkpoint.every=2", "resources.actors=3", "evaluation.every=5",
 ]  # fmt: skip
 
