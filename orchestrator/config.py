@@ -209,6 +209,30 @@ def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
     return build(raw)
 
 
+def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
+    """The mapping in a YAML file, with the file that it names as its ``base`` in place of that name.
+
+    ``what`` the file is, for the sentence of the UserError that is raised if it is none.
+    """
+    raw = _mapping(path, what)
+    if isinstance(raw.get("base"), str):
+        try:
+            raw["base"] = _mapping(path.parent / raw["base"], "config")
+        except UserError as error:
+            raise UserError(f"base: {error}") from error
+    return raw
+
+
+def _mapping(path: Path, what: str) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: a {what} is a mapping of keys to values")
+    return raw
+
+
 def apply(raw: dict[str, Any], setting: str) -> None:
     """Put one ``a.b=value`` (the value in YAML) into a raw config."""
     key, equals, text = setting.partition("=")

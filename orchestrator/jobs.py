@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from orchestrator.cluster import authenticate
+from orchestrator.config import read_whole
 from orchestrator.errors import UserError
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
@@ -71,13 +72,6 @@ def stop(address: str, name: str) -> str:
         return str(client.get_job_status(name))
 
 
-def jobs(address: str) -> list[Any]:
-    """The cluster's jobs that were submitted, newest first."""
-    with _client(address) as client:
-        found = [job for job in client.list_jobs() if job.submission_id]
-        return sorted(found, key=lambda job: job.start_time or 0, reverse=True)
-
-
 @contextmanager
 def _client(address: str) -> Iterator[Any]:
     """Ray's job client; its errors become UserErrors."""
@@ -106,26 +100,10 @@ def _carry(words: Sequence[str], place: Path) -> str:
     for word in words:
         if word.endswith(YAML):
             path = Path(word)
-            (place / path.name).write_text(yaml.safe_dump(_whole(path), sort_keys=False), encoding="utf-8")
+            (place / path.name).write_text(yaml.safe_dump(read_whole(path), sort_keys=False), encoding="utf-8")
             word = path.name
         said.append(shlex.quote(word))
     return " ".join(said)
-
-
-def _whole(path: Path) -> dict[str, Any]:
-    """A config, or a sweep with the config that it names as its base inside."""
-    raw = _mapping(path)
-    return {**raw, "base": _mapping(path.parent / raw["base"])} if isinstance(raw.get("base"), str) else raw
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: a config is a mapping of keys to values")
-    return raw
 
 
 def _folder(package: str) -> Path:

@@ -46,7 +46,9 @@ class Mirror:
     def pull(self) -> None:
         """Replace the local folder by what is there; raises UserError if that fails."""
         self.clear()
-        self.fetch(*self._listed())
+        self.there = self._listed()
+        self.fetch(*self.there)
+        self.sent = self._states()
 
     def fetch(self, *names: str) -> None:
         """Copy files from there; raises UserError if that fails."""
@@ -62,12 +64,12 @@ class Mirror:
 
         A checkpoint that was half copied when the machine died is a damaged one, which is passed over.
         """
-        changed = {name: (s.st_size, s.st_mtime_ns) for name, s in self._results().items()}
+        changed = self._states()
         try:
             for name in (n for n, state in changed.items() if self.sent.get(n) != state):
                 self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
                 fs.copy_files(str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files)
-            gone = (self.there | set(self.sent)) - set(changed)
+            gone = self.there - set(changed)
             for name in gone:
                 self.files.delete_file(f"{self.base}/{name}")
             for folder in {_parent(name) for name in gone} - {_parent(name) for name in changed} - {""}:
@@ -76,11 +78,11 @@ class Mirror:
             raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
         self.sent, self.there = changed, set(changed)
 
-    def _results(self) -> dict[str, os.stat_result]:
-        """The local files but for hidden ones, which are locks or half-written."""
+    def _states(self) -> dict[str, tuple[int, int]]:
+        """Size and time of change of the local files but for hidden ones, which are locks or half-written."""
         paths = ((path, path.relative_to(self.local)) for path in sorted(self.local.rglob("*")))
         return {
-            str(name): path.stat()
+            str(name): (path.stat().st_size, path.stat().st_mtime_ns)
             for path, name in paths
             if path.is_file() and not any(part.startswith(".") for part in name.parts)
         }

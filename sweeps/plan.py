@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from orchestrator.config import Config
+from orchestrator.config import Config, read_whole
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 from sweeps.spaces import Axis, as_settings, cells
@@ -144,14 +143,7 @@ class Sweep(BaseModel):
 
 def read_sweep(path: Path) -> Sweep:
     """A sweep from YAML; raises UserError with one sentence."""
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: a sweep is a mapping of keys to values")
-    if isinstance(raw.get("base"), str):
-        raw["base"] = _mapping(path.parent / raw["base"])
+    raw = read_whole(path, "sweep")
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:
@@ -159,13 +151,3 @@ def read_sweep(path: Path) -> Sweep:
         where = ".".join(map(str, first["loc"]))
         problem = first["msg"].removeprefix("Value error, ")
         raise UserError(f"{path}: {where + ': ' if where else ''}{problem}") from error
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"base: cannot read {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"base: {path} is not a config")
-    return raw

@@ -33,14 +33,18 @@ def show_top(once: bool) -> None:
 
 
 def table() -> Table:
-    """One line for each run and trial that is alive."""
-    states = _states()
-    rows = [note for note in notes() if states is None or states.get(note.actor) != "DEAD"]
+    """One line for each run and trial that is alive; the notes of dead ones are removed from the cluster."""
+    states, rows = _states(), []
+    for note in notes():
+        if states.get(note.actor) == "DEAD":
+            forget(note)
+        else:
+            rows.append(note)
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
     for name in ("experiment", "round", "left", "accuracy", "", "actors", "GPUs", "MB", "state"):
         drawn.add_column(name, justify="right" if name in ("left", "actors", "GPUs", "MB") else "left")
     for note in rows:
-        drawn.add_row(*line(note, (states or {}).get(note.actor, "ALIVE"), time.time()))
+        drawn.add_row(*line(note, states.get(note.actor, "ALIVE"), time.time()))
     return drawn
 
 
@@ -80,22 +84,15 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _states() -> dict[str, str] | None:
-    """Actor id -> state from Ray's state API; None if the cluster runs no dashboard, which serves it.
-
-    The notes of dead actors are removed from the cluster on the way.
-    """
+def _states() -> dict[str, str]:
+    """Actor id -> state from Ray's state API; empty if the cluster runs no dashboard, which serves it."""
     from ray.util.state import list_actors
     from ray.util.state.exception import RayStateApiException
 
     try:
-        found = {actor.actor_id: actor.state for actor in list_actors(limit=10_000, raise_on_missing_output=False)}
+        return {actor.actor_id: actor.state for actor in list_actors(limit=10_000, raise_on_missing_output=False)}
     except (RayStateApiException, ConnectionError, RuntimeError):
-        return None
-    for note in notes():
-        if found.get(note.actor) == "DEAD":
-            forget(note)
-    return found
+        return {}
 
 
 def _cluster() -> str:
