@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -127,6 +128,12 @@ class RunFolder:
         """Where the results are elsewhere: bring that up to date; raises UserError if it cannot be."""
         if self.mirror is not None:
             self.mirror.push()
+            self.mirror.prune()
+
+    def discard(self) -> None:
+        """Where the results are elsewhere: remove the copy here, which nobody will look for."""
+        if self.mirror is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def release(self) -> None:
         """Let others have the folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from pyarrow import ArrowInvalid, fs
@@ -17,12 +18,21 @@ def is_remote(place: str) -> bool:
     return "://" in place
 
 
+def join(place: str, *names: str) -> str:
+    """A path, or a URI (whose options stay at its end), below ``place``."""
+    base, mark, options = place.partition("?") if is_remote(place) else (place, "", "")
+    return "/".join([base.rstrip("/"), *names]) + mark + options
+
+
 class Mirror:
     """Copies a folder to a URI as it changes. Any storage that pyarrow knows: s3, gs, hdfs, file."""
 
-    def __init__(self, uri: str) -> None:
-        """Raises UserError if there is no such storage, or it cannot be reached."""
-        self.uri = uri.rstrip("/")
+    def __init__(self, uri: str, shelf: str = "mirrored") -> None:
+        """Copies of one URI on different shelves are different folders.
+
+        Raises UserError if there is no such storage, or it cannot be reached.
+        """
+        self.uri, self.shelf = join(uri), shelf
         try:
             self.files, self.base = fs.FileSystem.from_uri(self.uri)
             self.there = self._listed()
@@ -35,7 +45,7 @@ class Mirror:
     def local(self) -> Path:
         """The folder on this machine whose copy is there."""
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-        return cache / "fedorch" / "mirrored" / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+        return cache / "fedorch" / self.shelf / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
 
     def clear(self) -> None:
         """Empty the local folder, but for hidden files (a lock)."""
@@ -43,11 +53,11 @@ class Mirror:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.sent = {}
 
-    def pull(self) -> None:
-        """Replace the local folder by what is there; raises UserError if that fails."""
+    def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
+        """Replace the local folder by what is there (and ``wanted``); raises UserError if that fails."""
         self.clear()
         self.there = self._listed()
-        self.fetch(*self.there)
+        self.fetch(*filter(wanted, self.there))
         self.sent = self._states()
 
     def fetch(self, *names: str) -> None:
@@ -60,7 +70,7 @@ class Mirror:
             raise UserError(f"{self.uri}: cannot be read: {' '.join(str(error).split())[:200]}") from error
 
     def push(self) -> None:
-        """Copy what has changed, then remove there what is gone here; raises UserError if that fails.
+        """Copy what has changed; raises UserError if that fails.
 
         A checkpoint that was half copied when the machine died is a damaged one, which is passed over.
         """
@@ -69,14 +79,23 @@ class Mirror:
             for name in (n for n, state in changed.items() if self.sent.get(n) != state):
                 self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
                 fs.copy_files(str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files)
-            gone = self.there - set(changed)
+        except OSError as error:
+            raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
+        self.sent = changed
+        self.there |= set(changed)
+
+    def prune(self) -> None:
+        """Remove there what is gone here; raises UserError if that fails."""
+        kept = set(self._states())
+        gone = self.there - kept
+        try:
             for name in gone:
                 self.files.delete_file(f"{self.base}/{name}")
-            for folder in {_parent(name) for name in gone} - {_parent(name) for name in changed} - {""}:
+            for folder in {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}:
                 self.files.delete_dir(f"{self.base}/{folder}")
         except OSError as error:
             raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
-        self.sent, self.there = changed, set(changed)
+        self.there = kept
 
     def _states(self) -> dict[str, tuple[int, int]]:
         """Size and time of change of the local files but for hidden ones, which are locks or half-written."""

@@ -29,14 +29,16 @@ BudgetOption = Annotated[str, typer.Option(help="smoke (seconds), reduced (fits 
 @cli.app.command()
 def sweep(
     target: Annotated[str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")] = "",
-    place: Annotated[Path | None, typer.Argument(help="status: folder of the sweep")] = None,
+    folder: Annotated[str | None, typer.Argument(help="status: folder of the sweep")] = None,
     show: Annotated[
         bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
     ] = False,
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
     settings: cli.SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the results (default: runs/sweeps/NAME)")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="folder (or s3://...) for the results (default: runs/sweeps/NAME)")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the sweep in that folder")] = False,
     at_once: Annotated[int | None, typer.Option(help="most trials that run at the same time")] = None,
     address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
@@ -46,23 +48,22 @@ def sweep(
     """Run a grid, or all of a paper's table, on Ray Tune."""
     from orchestrator.cluster import connected
     from sweeps import commands
+    from sweeps.home import looked_at
 
     if show:
         commands.show_list()
         return
     if target == "status":
-        if place is None:
+        if folder is None:
             raise UserError("sweep status: name the folder of the sweep")
-        commands.show_status(place)
+        commands.show_status(looked_at(folder))
         return
-    if not target or place is not None:
+    if not target or folder is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
-    if out is not None and ":/" in str(out):
-        raise UserError(f"--out {out}: a sweep needs a folder that all nodes share; only runs write to a URI")
-    folder = (out or commands.default_folder(target, budget)).resolve()
     commands.check(target, budget, column or [])
+    place = commands.place_of(target, budget, out)
     with connected(address, num_cpus, num_gpus):
-        commands.sweep(target, budget, folder, resume, settings or [], at_once, column or [])
+        commands.sweep(target, budget, place, resume, settings or [], at_once, column or [])
 
 
 @cli.app.command()
@@ -70,15 +71,16 @@ def table(
     target: Annotated[str, typer.Argument(help="PAPER/TABLE, as listed by `fedorch sweep --list`")],
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
-    out: Annotated[Path | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,
+    out: Annotated[str | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,
     form: Annotated[Form, typer.Option("--format", help="how to write it")] = Form.terminal,
     file: Annotated[Path | None, typer.Option(help="write to this file")] = None,
 ) -> None:
     """Measured numbers beside the published ones, and which of the paper's claims hold; also while the sweep runs."""
     from sweeps import commands
+    from sweeps.home import looked_at
 
-    folder = (out or commands.default_folder(target, budget)).resolve()
-    commands.show_table(target, budget, folder, form.value, file, column or [])
+    place = commands.place_of(target, budget, out)
+    commands.show_table(target, budget, looked_at(place), form.value, file, column or [])
 
 
 def main() -> None:

@@ -10,9 +10,11 @@ from rich.table import Table
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.storage import is_remote
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
 from sweeps.entry import Entry
+from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, narrowed, tuning_sweep
@@ -22,11 +24,12 @@ from sweeps.runner import run_sweep
 from sweeps.watch import FILE, describe
 
 
-def default_folder(target: str, budget: str) -> Path:
-    """Where the results of a sweep go unless told otherwise."""
-    if _is_file(target):
-        return Path("runs") / "sweeps" / read_sweep(Path(target)).name
-    return Path("runs") / "sweeps" / f"{target.replace('/', '-')}-{budget}"
+def place_of(target: str, budget: str, out: str | None) -> str:
+    """Where the results of a sweep are: ``out``, a path or a URI, or a folder here with the sweep's name."""
+    if out is not None and is_remote(out):
+        return out
+    name = read_sweep(Path(target)).name if _is_file(target) else f"{target.replace('/', '-')}-{budget}"
+    return str(Path(out or Path("runs") / "sweeps" / name).resolve())
 
 
 def check(target: str, budget: str, columns: Sequence[str] = ()) -> None:
@@ -46,34 +49,38 @@ def _is_file(target: str) -> bool:
 def sweep(
     target: str,
     budget: str,
-    folder: Path,
+    place: str,
     resume: bool,
     settings: Sequence[str] = (),
     at_once: int | None = None,
     columns: Sequence[str] = (),
 ) -> None:
     """Run a sweep file or a paper's entry (Ray must be connected), and print its table."""
+    home = Home(place)
     if _is_file(target):
-        run_sweep(read_sweep(Path(target)).changed(list(settings), at_once), folder, resume)
-        show_cells(folder)
+        run_sweep(read_sweep(Path(target)).changed(list(settings), at_once), home, resume)
+        show_cells(home.path)
         return
     chosen = narrowed(entry(target), budget, columns)
     first, tuned = tuning_sweep(chosen, budget), {}
     if first is not None:
-        tuned = _tune(chosen, budget, first.changed(list(settings), at_once), folder, resume)
+        tuned = _tune(chosen, budget, first.changed(list(settings), at_once), home.stage(), resume)
     plan = final_sweep(chosen, budget, tuned).changed(list(settings), at_once)
-    run_sweep(plan, folder, resume and (folder / "sweep.json").is_file())
-    costs.note(target, budget, folder)
-    show_table(target, budget, folder, "terminal", None, columns)
+    run_sweep(plan, home, resume and home.holds("sweep.json"))
+    costs.note(target, budget, home.path)
+    show_table(target, budget, home.path, "terminal", None, columns)
+    home.send()
 
 
-def _tune(chosen: Entry, budget: str, plan: Sweep, folder: Path, resume: bool) -> dict[str, list[str]]:
+def _tune(chosen: Entry, budget: str, plan: Sweep, home: Home, resume: bool) -> dict[str, list[str]]:
     """The first stage of two: every method's grid; returns the settings that it chose."""
-    place = folder / "tuning"
-    if not (resume and (place / "tuned.json").is_file()):
-        run_sweep(plan, place, resume and (place / "sweep.json").is_file())
-        choose(chosen, budget, place)
-    tuned: dict[str, list[str]] = json.loads((place / "tuned.json").read_text())
+    if resume and home.holds("tuned.json"):
+        home.collect()
+    else:
+        run_sweep(plan, home, resume and home.holds("sweep.json"))
+        choose(chosen, budget, home.path)
+        home.send()
+    tuned: dict[str, list[str]] = json.loads((home.path / "tuned.json").read_text())
     for row, best in tuned.items():
         console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
     return tuned
@@ -141,12 +148,12 @@ def show_status(folder: Path) -> None:
     """How a sweep is doing, from another shell."""
     file = folder / FILE
     if not file.is_file():
-        file = folder / "tuning" / FILE
+        file = folder / TUNING / FILE
     if not file.is_file():
         raise UserError(f"{folder} is not the folder of a sweep that has begun")
     status = json.loads(file.read_text())
     done = status["finished"] + status["stopped"] + status["failed"]
-    stage = "tuning" if file.parent.name == "tuning" else "trials"
+    stage = "tuning" if file.parent.name == TUNING else "trials"
     console.print(f"{stage} {done}/{status['total']}: {describe(status)}", highlight=False, soft_wrap=True)
     for trial, rounds in status["running"].items():
         console.print(f"  {trial}: round {rounds}", highlight=False)

@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
+from orchestrator.config import Config
+from orchestrator.drive import PATIENCE
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.storage import join
 from sweeps.data import Shelf
+from sweeps.home import TUNE, Home
 from sweeps.plan import Sweep
 from sweeps.trainable import Job, Trial, bundles, check_room
 from sweeps.watch import Watcher
 
 
-def run_sweep(sweep: Sweep, folder: Path, resume: bool) -> None:
-    """Run all trials (Ray must be connected); their results are in ``folder``/trials.
+def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
+    """Run all trials (Ray must be connected); their results are in ``home``'s ``trials``.
 
-    Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder is another sweep's.
+    Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder is another sweep's
+    or another process's.
     """
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1")  # a killed driver finds its trials where they were
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")  # rounds that are not evaluated report no metric
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    from ray import tune
-
     configs = list(sweep.configs())
     for config in {c.resources.model_dump_json(): c for c in configs}.values():
         check_room(config, sweep.actors)
-    _own(folder, sweep, resume)
-    job = Job(str(folder), sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
+    _own(home, sweep, resume)
+    try:
+        _fit(sweep, configs, home, resume)
+        home.collect()
+    finally:
+        home.folder.release()
+
+
+def _fit(sweep: Sweep, configs: list[Config], home: Home, resume: bool) -> None:
+    from ray import tune
+
+    job = Job(home.place, sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
         tune.with_parameters(Trial, job=job, shelf=Shelf.of(configs)), bundles(configs[0], sweep.actors)
     )
-    total = len(sweep.planned()) * sweep.samples
-    rounds = max(config.rounds for config in configs)
-    storage = folder / "tune"
-    if resume and tune.Tuner.can_restore(str(storage / "trials")):
+    storage = join(home.place, TUNE)
+    if resume and tune.Tuner.can_restore(join(storage, "trials")):
         tuner = tune.Tuner.restore(
-            str(storage / "trials"), trainable=trainable, resume_unfinished=True, resume_errored=True
+            join(storage, "trials"), trainable=trainable, resume_unfinished=True, resume_errored=True
         )
     else:
-        tuner = _tuner(sweep, trainable, storage, rounds, _callbacks(sweep, folder, total))
+        total = len(sweep.planned()) * sweep.samples
+        rounds = max(config.rounds for config in configs)
+        tuner = _tuner(sweep, trainable, storage, rounds, _callbacks(sweep, home, total))
     tuner.fit()
 
 
-def _tuner(sweep: Sweep, trainable: Any, storage: Path, rounds: int, callbacks: list[Any]) -> Any:
+def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, callbacks: list[Any]) -> Any:
     from ray import tune
 
     drawn = sweep.drawn()
@@ -64,7 +75,7 @@ def _tuner(sweep: Sweep, trainable: Any, storage: Path, rounds: int, callbacks: 
         ),
         run_config=tune.RunConfig(
             name="trials",
-            storage_path=str(storage),
+            storage_path=storage,
             callbacks=callbacks,
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=sweep.retries),
@@ -92,18 +103,18 @@ def _searcher(sweep: Sweep) -> Any:
     return BasicVariantGenerator(max_concurrent=sweep.at_once or 0, random_state=sweep.seeds[0])
 
 
-def _callbacks(sweep: Sweep, folder: Path, total: int) -> list[Any]:
+def _callbacks(sweep: Sweep, home: Home, total: int) -> list[Any]:
     """Our own watcher, and the loggers that the sweep names."""
     from ray.tune.logger import TBXLoggerCallback
 
-    made: list[Any] = [Watcher(folder, total, sweep.metric, sweep.mode)]
+    made: list[Any] = [Watcher(home.place, total, sweep.metric, sweep.mode)]
     if "tensorboard" in sweep.loggers:
         made.append(TBXLoggerCallback())
     try:
         if "mlflow" in sweep.loggers:
             from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=str(folder / "mlflow")))
+            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=str(home.path / "mlflow")))
         if "wandb" in sweep.loggers:
             from ray.air.integrations.wandb import WandbLoggerCallback
 
@@ -113,17 +124,24 @@ def _callbacks(sweep: Sweep, folder: Path, total: int) -> list[Any]:
     return made
 
 
-def _own(folder: Path, sweep: Sweep, resume: bool) -> None:
-    """Make the sweep's folder, or check that it is this sweep's."""
+def _own(home: Home, sweep: Sweep, resume: bool) -> None:
+    """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of it."""
     mine = sweep.model_dump_json(indent=2, exclude={"at_once"})  # how fast it goes may change on --resume
-    file = folder / "sweep.json"
     if resume:
+        home.collect()
+        file = home.path / "sweep.json"
         if not file.is_file():
-            raise UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
+            raise UserError(f"{home.place} is not the folder of a sweep: it holds no sweep.json")
         if file.read_text() != mine:
-            raise UserError(f"{folder} holds another sweep (or another budget of it); choose another --out")
+            raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
+        home.folder.claim(PATIENCE)
         return
-    if folder.exists() and any(path.name != "tuning" for path in folder.iterdir()):  # the first stage is inside
-        raise UserError(f"--out {folder}: it exists and is not empty; choose another, or add --resume to continue it")
-    folder.mkdir(parents=True, exist_ok=True)
-    RunFolder(folder).write_text("sweep.json", mine)
+    if home.taken:
+        raise UserError(
+            f"--out {home.place}: it exists and is not empty; choose another, or add --resume to continue it"
+        )
+    home.folder.make()
+    home.folder.claim()
+    home.folder.refresh(resuming=False)
+    home.folder.write_text("sweep.json", mine)
+    home.send()

@@ -24,6 +24,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.run_folder import RunFolder
 from orchestrator.server import pool_resources
+from orchestrator.storage import join
 from orchestrator.training.world import World
 from sweeps.data import Shelf
 
@@ -35,7 +36,7 @@ class Job:
     """What all trials of a sweep share."""
 
     folder: str
-    """Folder of the sweep; each trial's results go to ``trials/KEY``."""
+    """Folder of the sweep, a path or a URI; each trial's results go to ``trials/KEY``."""
     base: dict[str, Any]
     """Raw config before a trial's own settings."""
     metric: str
@@ -73,7 +74,8 @@ class Trial(tune.Trainable):
         self._open(config)
 
     def _open(self, config: dict[str, Any]) -> None:
-        self.folder = RunFolder(Path(self.job.folder) / "trials" / trial_key(config))
+        self.key = trial_key(config)
+        self.folder = RunFolder.at(join(self.job.folder, "trials", self.key))
         self.written, self.problem = False, ""
         self.latest: dict[str, Any] = {}
         self.experiment: Experiment | None = None
@@ -81,10 +83,11 @@ class Trial(tune.Trainable):
         try:
             chosen = trial_config(self.job.base, config)
             self.experiment = Experiment(chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen))
+            self.folder.refresh(resuming=False)
             self.folder.open(self.experiment.config)
             self.folder.write_text("trial.json", json.dumps(config, default=str))
             plane = self.experiment.federation.plane
-            self.exporter = Exporter(self.experiment.config, str(self.folder.path), plane, trial=self.folder.path.name)
+            self.exporter = Exporter(self.experiment.config, self.folder.place, plane, trial=self.key)
         except UserError as error:
             self.problem = str(error)
 
@@ -133,11 +136,12 @@ class Trial(tune.Trainable):
     def _write(self, status: str) -> None:
         self.written = True
         if self.experiment is None or status == "failed":
-            self.folder.path.mkdir(parents=True, exist_ok=True)
+            self.folder.make()
             self.folder.write_text("trial.json", json.dumps(self.config, default=str))
             self.folder.write_text("result.json", json.dumps({"status": "failed", "error": self.problem}))
-            return
-        write_results(self.experiment, self.folder, report=False)
+        else:
+            write_results(self.experiment, self.folder, report=False)
+        self.folder.publish()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """The whole state of the run: a restored trial continues with the same bits."""
@@ -162,11 +166,11 @@ class Trial(tune.Trainable):
         """Results of a trial that a scheduler ended early are written, too."""
         if self.exporter is not None:
             self.exporter.close()
-        if self.experiment is None:
-            return
-        if not self.written and self.experiment.records:
-            self._write("stopped")
-        self.experiment.close()
+        if self.experiment is not None:
+            if not self.written and self.experiment.records:
+                self._write("stopped")
+            self.experiment.close()
+        self.folder.discard()
 
 
 def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:

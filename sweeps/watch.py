@@ -5,32 +5,34 @@ from __future__ import annotations
 import json
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 from ray import tune
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from orchestrator.run_folder import RunFolder
 from orchestrator.terminal import console
+from sweeps.home import Home
 
 FILE = "status.json"
+SENT_EVERY = 10.0
+"""Seconds between copies of it to storage, while no trial ends."""
 
 
 class Watcher(tune.Callback):
     """Counts trials as they start, report and end."""
 
-    def __init__(self, folder: Path, total: int, metric: str, mode: str) -> None:
-        self.folder, self.total, self.metric, self.mode = folder, total, metric, mode
+    def __init__(self, place: str, total: int, metric: str, mode: str) -> None:
+        self.place, self.total, self.metric, self.mode = place, total, metric, mode
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
         self.ended: dict[str, str] = {}
         """Trial -> finished, stopped or failed."""
         self.best: tuple[float, str] = (math.nan, "")
-        self._draw()
+        self._prepare()
 
-    def _draw(self) -> None:
+    def _prepare(self) -> None:
+        self.home, self.sent = Home(self.place), -math.inf
         self.bar = Progress(
             TextColumn("trials"),
             MofNCompleteColumn(),
@@ -42,19 +44,20 @@ class Watcher(tune.Callback):
         self.task = self.bar.add_task("", total=self.total, note="")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks; a bar on a terminal stays here."""
-        return {k: v for k, v in vars(self).items() if k not in ("bar", "task")}
+        """Tune pickles its callbacks; a bar on a terminal and a folder here stay here."""
+        return {k: v for k, v in vars(self).items() if k not in ("bar", "task", "home", "sent")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._draw()
+        self._prepare()
 
     def get_state(self) -> dict[str, Any]:
         """What a resumed sweep must know of the trials that have ended."""
-        return {"ended": dict(self.ended), "best": self.best}
+        return {"ended": dict(self.ended), "best": self.best, "seconds": time.time() - self.begun}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.ended, self.best = dict(state["ended"]), tuple(state["best"])
+        self.begun = time.time() - state["seconds"]
 
     def setup(self, *about: Any, **info: Any) -> None:
         self.running.clear()
@@ -91,7 +94,7 @@ class Watcher(tune.Callback):
         self._tell(line=True)
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
-        self._tell()
+        self._tell(last=True)
         self.bar.stop()
 
     def status(self) -> dict[str, Any]:
@@ -112,9 +115,12 @@ class Watcher(tune.Callback):
             "seconds_left": elapsed / len(kinds) * left if kinds else None,
         }
 
-    def _tell(self, line: bool = False) -> None:
+    def _tell(self, line: bool = False, last: bool = False) -> None:
         status = self.status()
-        RunFolder(self.folder).write_text(FILE, json.dumps(status))
+        self.home.folder.write_text(FILE, json.dumps(status))
+        if line or last or time.monotonic() - self.sent > SENT_EVERY:
+            self.sent = time.monotonic()
+            self.home.send()
         note = describe(status)
         self.bar.update(self.task, completed=len(self.ended), note=note)
         if line and not console.is_terminal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import ray
@@ -15,6 +16,9 @@ from algorithms.local import Tensors
 from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.world import World
+
+SHOWN = 5
+"""Clients that are named where many could be."""
 
 
 def tensors_travel_as_arrays() -> None:
@@ -44,6 +48,11 @@ class Place:
     device: str
 
 
+def listed(ids: np.ndarray) -> str:
+    """The first of some clients' numbers, for people."""
+    return ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
+
+
 class ClientActor:
     """Hosts one or many clients. Created by the pool; restarted by it, from explicit state, when it dies."""
 
@@ -58,6 +67,14 @@ class ClientActor:
     def __repr__(self) -> str:
         return f"fedorch {self.run_name} clients #{self.index}"
 
+    def _tell(self, spec: BlockSpec) -> None:
+        """Show in the process's title, until this call ends, what is done.
+
+        Names of tasks would show it, too, but each process keeps statistics of every name that it has ever seen.
+        """
+        raylet: Any = ray._raylet
+        raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {listed(spec.ids)}")
+
     def ready(self) -> Place:
         """Answers once the actor can work."""
         return Place(self.index, os.getpid(), self.host.world.device)
@@ -67,10 +84,12 @@ class ClientActor:
         keep: bool,
     ) -> Answer:  # fmt: skip
         """See :meth:`BlockHost.start`."""
+        self._tell(spec)
         return self.host.start(key, spec, received, replay, commands, keep)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
         """See :meth:`BlockHost.resume`."""
+        self._tell(self.host.blocks[key].spec)
         return self.host.resume(key, commands, keep)
 
     def forget(self, key: Key) -> None:

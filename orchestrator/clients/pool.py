@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.clients.actor import ClientActor, Place, tensors_travel_as_arrays
+from orchestrator.clients.actor import ClientActor, Place, listed, tensors_travel_as_arrays
 from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
 from orchestrator.clients.plane import Job, Plane
 from orchestrator.errors import UserError
@@ -24,8 +24,6 @@ from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.world import World
 
-SHOWN = 5
-"""Clients of a block that its task in Ray's dashboard names."""
 INLINE = 64 * 1024
 """Broadcasts up to this many bytes travel inside the calls, which is faster than the object store."""
 
@@ -130,22 +128,19 @@ class RayPool(Plane):
             remove_placement_group(self.group)
 
     def _task(self, job: Job) -> Task:
-        ids = ", ".join(map(str, job.spec.ids[:SHOWN])) + (", ..." if len(job.spec.ids) > SHOWN else "")
-        name = f"round {job.spec.t}: clients {ids}"
-
         def call(index: int, actor: ActorHandle) -> Any:
             if self.resident.get(job.key) == index:
-                return actor.resume.options(name=name).remote(job.key, job.commands, job.keep)
+                return actor.resume.remote(job.key, job.commands, job.keep)
             self.resident[job.key] = index
-            start: Any = actor.start.options(name=name)
-            return start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
+            return actor.start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
 
         def home() -> int | None:
             if self.resources.clients_per_actor:
                 return int(job.spec.ids[0]) // self.resources.clients_per_actor
             return self.resident.get(job.key)
 
-        return Task(call, f"training clients {ids} in round {job.spec.t}", job.cost, home, self.resources.drops)
+        what = f"training clients {listed(job.spec.ids)} in round {job.spec.t}"
+        return Task(call, what, job.cost, home, self.resources.drops)
 
     def _reserve(self) -> PlacementGroup:
         """One bundle per actor; raises UserError if the cluster cannot give them in time."""

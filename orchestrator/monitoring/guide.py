@@ -23,8 +23,8 @@ def show_guide(url: str, folder: Path | None) -> None:
     console.print(f"Ray dashboard: http://{url}", highlight=False)
     for line in (
         "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is pinned to; restarts",
-        "  an actor's Tasks: `round t: clients 3, 4, 5`, what it does and for how long",
-        "  Jobs: what `fedorch submit` started, with its log; Cluster: CPUs, GPUs and memory of the nodes",
+        "  Cluster, a node: titles of processes at work, `clients #i, round 12: clients 3, 4, 5`; CPUs, GPUs, memory",
+        "  Jobs: what `fedorch submit` started, with its log",
         "  Metrics: needs Prometheus and Grafana (docs/monitoring.md)",
     ):
         console.print(line, highlight=False)

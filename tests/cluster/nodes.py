@@ -33,13 +33,15 @@ subprocess.run(["ip", "netns", "del", f"fedorch-try-{os.getpid()}"], capture_out
 class Nodes:
     """A head without CPUs for clients, and workers that can be added and killed."""
 
+    address = "127.0.0.1"
+
     def __init__(
         self, folder: Path, dashboard: bool = False, token: bool = False, head: tuple = (), **environment: str
     ):
         self.folder, self.dashboard = folder, dashboard
         self.space = f"fedorch-{os.getpid()}-{next(_numbers)}"
-        subprocess.run(["ip", "netns", "add", self.space], check=True)
-        subprocess.run(["ip", "netns", "exec", self.space, "ip", "link", "set", "lo", "up"], check=True)
+        ip("netns", "add", self.space)
+        ip("-n", self.space, "link", "set", "lo", "up")
         place = Path("/tmp") / self.space  # short: Ray's sockets are below it
         (place / "ray").mkdir(parents=True)
         self.place = place
@@ -62,9 +64,14 @@ class Nodes:
             self.environment["RAY_AUTH_TOKEN"] = "a-token-of-this-test-alone-0123456789abcdef"
         self.options = head
 
+    @property
+    def head(self) -> str:
+        """What ``--address`` is to say."""
+        return f"{self.address}:6379"
+
     def start(self) -> "Nodes":
         self._ray(
-            "start", "--head", "--port=6379", "--node-ip-address=127.0.0.1", "--num-cpus=0", "--num-gpus=0",
+            "start", "--head", "--port=6379", f"--node-ip-address={self.address}", "--num-cpus=0", "--num-gpus=0",
             f"--include-dashboard={str(self.dashboard).lower()}", "--metrics-export-port=9100", *self.options,
         )  # fmt: skip
         return self
@@ -73,7 +80,11 @@ class Nodes:
         """Add a worker node; returns the pid of its raylet."""
         before = set(self.raylets())
         self._ray(
-            "start", f"--address={HEAD}", "--node-ip-address=127.0.0.1", f"--num-cpus={cpus}", f"--num-gpus={gpus}"
+            "start",
+            f"--address={self.head}",
+            f"--node-ip-address={self.address}",
+            f"--num-cpus={cpus}",
+            f"--num-gpus={gpus}",
         )
         (new,) = set(self.raylets()) - before
         return new
@@ -95,7 +106,7 @@ class Nodes:
 
     def python(self, code: str) -> str:
         """Run code inside, with Ray connected; what it prints."""
-        head = f"import ray; ray.init('{HEAD}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
+        head = f"import ray; ray.init('{self.head}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
         command = self._inside(sys.executable, "-c", head + code)
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
@@ -115,8 +126,7 @@ class Nodes:
         return [p for p in self.pids() if _read(p, "cmdline").startswith(start)]
 
     def pids(self) -> list[int]:
-        found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
-        return [int(p) for p in found.stdout.split()]
+        return pids(self.space)
 
     def close(self) -> None:
         for _ in range(50):
@@ -126,7 +136,7 @@ class Nodes:
             if not left:
                 break
             time.sleep(0.1)
-        subprocess.run(["ip", "netns", "del", self.space], check=True)
+        ip("netns", "del", self.space)
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _inside(self, *words) -> list[str]:
@@ -135,27 +145,74 @@ class Nodes:
     def _command(self, *words) -> list[str]:
         return self._inside(sys.executable, "-m", "sweeps.cli", *words)
 
-    def _ray(self, *words) -> None:
-        done = subprocess.run(
-            self._inside("ray", *words), env=self.environment, capture_output=True, text=True, timeout=120
-        )
+    def _ray(self, *words, space: str = "") -> None:
+        command = ["ip", "netns", "exec", space or self.space, "ray", *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _children(self, pid: int) -> list[int]:
-        found = []
-        for other in self.pids():
-            try:
-                parent = int(Path(f"/proc/{other}/stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-            if parent == pid:
-                found += [other, *self._children(other)]
-        return found
+        """Processes that descend from ``pid``."""
+        parents = {other: _parent(other) for other in self.pids()}
+        found = [pid]
+        for one in found:
+            found += [child for child, parent in parents.items() if parent == one]
+        return found[1:]
+
+
+class Cabled(Nodes):
+    """A cluster with one worker in a second namespace, at the other end of a cable that can be cut."""
+
+    address, far_address = "10.77.0.1", "10.77.0.2"
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.far = f"{self.space}-far"
+        ip("netns", "add", self.far)
+        ip("-n", self.space, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.far)
+        for space, address in ((self.space, self.address), (self.far, self.far_address)):
+            ip("-n", space, "addr", "add", f"{address}/24", "dev", "cable")
+            ip("-n", space, "link", "set", "cable", "up")
+        ip("-n", self.far, "link", "set", "lo", "up")
+
+    def add_far(self, cpus: int) -> None:
+        """Add the worker at the other end."""
+        self._ray(
+            "start", f"--address={self.head}", f"--node-ip-address={self.far_address}", f"--num-cpus={cpus}",
+            space=self.far,
+        )  # fmt: skip
+
+    def cut(self) -> None:
+        """Nothing passes any more, and no process is told."""
+        ip("-n", self.far, "link", "set", "cable", "down")
+
+    def pids(self) -> list[int]:
+        return [*super().pids(), *pids(self.far)]
+
+    def close(self) -> None:
+        super().close()
+        ip("netns", "del", self.far)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def pids(space: str) -> list[int]:
+    """Processes in a namespace."""
+    found = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True)
+    return [int(p) for p in found.stdout.split()]
 
 
 def end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _read(pid: int, what: str) -> str:

@@ -131,7 +131,7 @@ class AlwaysDies(LocalRule):
 def test_a_client_that_always_kills_its_actor_ends_the_run():
     experiment = on_ray(small("resources.actors=1"))
     experiment.algorithm.rule = AlwaysDies
-    with pytest.raises(UserError, match="died 4 times while training clients"):
+    with pytest.raises(UserError, match=r"client actor 0 died while training clients 0, 1 in round 1, 4 times"):
         experiment.step()
     experiment.close()
 

@@ -79,5 +79,7 @@ def test_only_what_changed_is_sent(tmp_path, machine):
     assert (tmp_path / "there" / "b").read_text() == "changed"
     (mirror.local / "a").unlink()
     mirror.push()
+    assert names(tmp_path / "there") == {"a", "b"}
+    mirror.prune()
     assert names(tmp_path / "there") == {"b"}
     assert Path(mirror.local / ".lock").exists()

@@ -15,12 +15,12 @@ from scipy import stats
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
-from sweeps import commands, tables
+from sweeps import commands, runner, tables
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
+from sweeps.home import Home
 from sweeps.plan import Sweep
 from sweeps.reproduction import choose, final_sweep, measured, tuning_sweep, verdicts
 from sweeps.results import by_trial, stored, table
-from sweeps.runner import run_sweep
 from tests.conftest import finish
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -29,6 +29,10 @@ SMALL = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "cohort
 
 def sweep(**changes):
     return Sweep.model_validate({"set": SMALL, "at_once": 2, "loggers": [], **changes})
+
+
+def run_sweep(plan, folder, resume):
+    runner.run_sweep(plan, Home(folder), resume)
 
 
 def results(folder):

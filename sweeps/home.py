@@ -1,0 +1,72 @@
+"""The folder of a sweep: on a disk that all nodes share, or a copy here of one in storage such as ``s3://``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.run_folder import LOCK, RunFolder
+from orchestrator.storage import Mirror, is_remote, join
+
+TUNING = "tuning"
+"""The first of two stages has a folder of its own inside."""
+TUNE = "tune"
+"""Ray Tune's own files, which Tune itself writes where the sweep is."""
+
+
+class Home:
+    """What the sweep's driver reads and writes; trials write theirs below ``place``, wherever they run."""
+
+    def __init__(self, place: str | Path) -> None:
+        """Raises UserError for storage that cannot be reached."""
+        self.folder = RunFolder.at(place)
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine."""
+        return self.folder.path
+
+    @property
+    def place(self) -> str:
+        """Where all nodes find it: a path or a URI."""
+        return self.folder.place
+
+    def stage(self) -> Home:
+        """The folder of the first stage."""
+        return Home(join(self.place, TUNING))
+
+    @property
+    def taken(self) -> bool:
+        """Whether anything but a first stage is there."""
+        if self.folder.mirror is not None:
+            return any(not name.startswith(f"{TUNING}/") for name in self.folder.mirror.there)
+        return self.path.exists() and any(path.name not in (TUNING, LOCK) for path in self.path.iterdir())
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        if self.folder.mirror is not None:
+            return name in self.folder.mirror.there
+        return (self.path / name).is_file()
+
+    def collect(self) -> None:
+        """Bring here what was written there."""
+        if self.folder.mirror is not None:
+            self.folder.mirror.pull(_read)
+
+    def send(self) -> None:
+        """Bring there what was written here."""
+        if self.folder.mirror is not None:
+            self.folder.mirror.push()
+
+
+def looked_at(place: str) -> Path:
+    """The sweep's results on this machine, for somebody who only reads; raises UserError if there is no such place."""
+    if not is_remote(place):
+        return Path(place).resolve()
+    mirror = Mirror(place, "viewed")
+    mirror.pull(_read)
+    return mirror.local
+
+
+def _read(name: str) -> bool:
+    """Whether tables and figures are made from that file."""
+    return name.endswith((".json", ".parquet", ".yaml")) and TUNE not in name.split("/")
