@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
 
 from orchestrator.config import Config
@@ -28,20 +29,21 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     configs = list(sweep.configs())
     for config in {c.resources.model_dump_json(): c for c in configs}.values():
         check_room(config, sweep.actors)
+    shelf = Shelf.of(configs)
     _own(home, sweep, resume)
     try:
-        _fit(sweep, configs, home, resume)
+        _fit(sweep, configs, shelf, home, resume)
         home.collect()
     finally:
         home.folder.release()
 
 
-def _fit(sweep: Sweep, configs: list[Config], home: Home, resume: bool) -> None:
+def _fit(sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: bool) -> None:
     from ray import tune
 
     job = Job(home.place, sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
-        tune.with_parameters(Trial, job=job, shelf=Shelf.of(configs)), bundles(configs[0], sweep.actors)
+        tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0], sweep.actors)
     )
     storage = join(home.place, TUNE)
     if resume and tune.Tuner.can_restore(join(storage, "trials")):
@@ -58,8 +60,9 @@ def _fit(sweep: Sweep, configs: list[Config], home: Home, resume: bool) -> None:
 def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, callbacks: list[Any]) -> Any:
     from ray import tune
 
-    drawn = sweep.drawn()
-    planned = sweep.planned()
+    drawn, planned = sweep.drawn(), sweep.planned()
+    if sweep.scheduler.name in ("asha", "median"):  # a grid in its own order may show them ever better trials
+        random.Random(sweep.seeds[0]).shuffle(planned)
     return tune.Tuner(
         trainable,
         param_space={"planned": planned[0] if sweep.searcher == "optuna" else tune.grid_search(planned), **drawn},
