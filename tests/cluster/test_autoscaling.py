@@ -39,7 +39,7 @@ CLUSTER = {
     "worker_setup_commands": [], "head_start_ray_commands": [], "worker_start_ray_commands": [],
 }  # fmt: skip
 SWEEP = """
-base: {data: {limit: 400, clients: 6}, model: linear, cohort: 6, rounds: 30, local: {steps: 20},
+base: {name: scaled, data: {limit: 400, clients: 6}, model: linear, cohort: 6, rounds: 150, local: {steps: 20},
        resources: {cpus_per_actor: 0.2, gpus_per_actor: 0.25}}
 axes: {local.lr: [0.02, 0.05, 0.1, 0.2]}
 actors: 2
@@ -74,6 +74,7 @@ def test_a_sweep_scales_an_empty_cluster(nodes, tmp_path):
     assert "a trial needs 4 GPU, and the whole cluster has 2" in too_much.stderr
     process = nodes.background("sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--out", tmp_path / "out")
     most = until(lambda: len(nodes.raylets()) == 3 and 3, 120, process)
+    until(lambda: "scaled " in nodes.fedorch("top", "--once", "--address", HEAD).stdout, 150, process)
     text, _ = process.communicate(timeout=200)
     assert process.returncode == 0, text
     assert most == 3

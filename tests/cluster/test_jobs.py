@@ -94,6 +94,7 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     )
     assert "fedorch watched server" in actors
     assert "fedorch watched clients #2" in actors
+    until(lambda: nodes.named("ray::fedorch watched clients #"), 30)  # at work: the title names round and clients
 
     def scraped():
         lines = [
