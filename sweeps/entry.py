@@ -48,6 +48,8 @@ class Published:
     spread: float | None = None
     """What the paper gives after ±, or in parentheses."""
     note: str = ""
+    exists: bool = True
+    """Whether the method has such a number at all."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ def numbers(entry: Entry, budget: str, values: Values) -> pd.DataFrame:
     found = []
     for row in rows:
         for column in columns:
-            seeds = np.array(list(values.get((row, column), {}).values()))
-            known = seeds[np.isfinite(seeds)]
             published = entry.published.get((row, column), Published(None))
+            seeds = np.array(list(values.get((row, column), {}).values()) if published.exists else [])
+            known = seeds[np.isfinite(seeds)]
             mean = float(known.mean()) if len(known) else math.nan
             spread = float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
             said = math.nan if published.value is None else published.value

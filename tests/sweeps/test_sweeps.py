@@ -218,6 +218,15 @@ def test_cells_are_the_runs_own_numbers(reproduced):
     assert data.loc["FedAvg", "rounds to 99 %"]["missed"] == 3
 
 
+def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
+    """Whatever its runs say."""
+    from dataclasses import replace
+
+    none = replace(ENTRY, published={("FedAvg", "mean"): Published(None, note="has no mean", exists=False)})
+    text = tables.render(none, "reduced", measured(ENTRY, "reduced", reproduced), "markdown")
+    assert "| · (has no mean) |" in text
+
+
 def test_claims_are_paired_tests():
     values = {
         ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.0, 1: 9.5, 2: 11.0},

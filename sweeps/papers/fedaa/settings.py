@@ -152,7 +152,7 @@ def read_both(text: str, columns: Iterable[str]) -> Cells:
         if row == "FedAvg":
             cells[row, shared] = replace(number, note=number.note or "FedAvg's row, read as its global model")
         elif row in WITHOUT_GLOBAL_MODEL:
-            cells[row, shared] = Published(None, note="has no global model")
+            cells[row, shared] = Published(None, note="has no global model", exists=False)
     return cells
 
 
