@@ -53,14 +53,20 @@ class RunFolder:
     def new(cls, place: str | Path) -> RunFolder:
         """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is written."""
         folder = cls.at(place)
-        path, mirror = folder.path, folder.mirror
-        if mirror is not None:
-            if mirror.there:
-                raise UserError(f"--out {place}: it is not empty; choose another, or add --resume to continue it")
-            return folder
-        if path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir())):
-            raise UserError(f"--out {path}: it exists and is not empty; choose another, or add --resume to continue it")
+        folder.require_empty()
         return folder
+
+    def require_empty(self, besides: str = "") -> None:
+        """Raises UserError if anything but ``besides`` is there."""
+        if self.mirror is not None:
+            taken = any(name.split("/")[0] != besides for name in self.mirror.there)
+        else:
+            path = self.path
+            taken = path.exists() and (not path.is_dir() or any(p.name not in (LOCK, besides) for p in path.iterdir()))
+        if taken:
+            raise UserError(
+                f"--out {self.place}: it exists and is not empty; choose another, or add --resume to continue it"
+            )
 
     @classmethod
     def existing(cls, place: str | Path) -> RunFolder:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyarrow import ArrowInvalid, fs
@@ -33,11 +34,9 @@ class Mirror:
         Raises UserError if there is no such storage, or it cannot be reached.
         """
         self.uri, self.shelf = join(uri), shelf
-        try:
+        with _told(uri):
             self.files, self.base = fs.FileSystem.from_uri(self.uri)
             self.there = self._listed()
-        except (OSError, ArrowInvalid, ValueError) as error:
-            raise UserError(f"{uri}: {' '.join(str(error).split())[:200]}") from error
         self.sent: dict[str, tuple[int, int]] = {}
         """What was copied: name -> size and time of change."""
 
@@ -62,12 +61,10 @@ class Mirror:
 
     def fetch(self, *names: str) -> None:
         """Copy files from there; raises UserError if that fails."""
-        try:
+        with _told(f"{self.uri}: cannot be read"):
             for name in names:
                 (self.local / name).parent.mkdir(parents=True, exist_ok=True)
                 fs.copy_files(f"{self.base}/{name}", str(self.local / name), self.files, fs.LocalFileSystem())
-        except OSError as error:
-            raise UserError(f"{self.uri}: cannot be read: {' '.join(str(error).split())[:200]}") from error
 
     def push(self) -> None:
         """Copy what has changed; raises UserError if that fails.
@@ -75,12 +72,10 @@ class Mirror:
         A checkpoint that was half copied when the machine died is a damaged one, which is passed over.
         """
         changed = self._states()
-        try:
+        with _told(f"{self.uri}: cannot be written"):
             for name in (n for n, state in changed.items() if self.sent.get(n) != state):
                 self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
                 fs.copy_files(str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files)
-        except OSError as error:
-            raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
         self.sent = changed
         self.there |= set(changed)
 
@@ -88,13 +83,11 @@ class Mirror:
         """Remove there what is gone here; raises UserError if that fails."""
         kept = set(self._states())
         gone = self.there - kept
-        try:
+        with _told(f"{self.uri}: cannot be written"):
             for name in gone:
                 self.files.delete_file(f"{self.base}/{name}")
             for folder in {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}:
                 self.files.delete_dir(f"{self.base}/{folder}")
-        except OSError as error:
-            raise UserError(f"{self.uri}: cannot be written: {' '.join(str(error).split())[:200]}") from error
         self.there = kept
 
     def _states(self) -> dict[str, tuple[int, int]]:
@@ -114,6 +107,15 @@ class Mirror:
             for info in self.files.get_file_info(chosen)
             if info.type == fs.FileType.File
         }
+
+
+@contextlib.contextmanager
+def _told(problem: str) -> Iterator[None]:
+    """Say in one sentence what storage, or a URI, has against something."""
+    try:
+        yield
+    except (OSError, ArrowInvalid, ValueError) as error:
+        raise UserError(f"{problem}: {' '.join(str(error).split())[:200]}") from error
 
 
 def _parent(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.run_folder import LOCK, RunFolder
+from orchestrator.run_folder import RunFolder
 from orchestrator.storage import Mirror, is_remote, join
 
 TUNING = "tuning"
@@ -33,13 +33,6 @@ class Home:
     def stage(self) -> Home:
         """The folder of the first stage."""
         return Home(join(self.place, TUNING))
-
-    @property
-    def taken(self) -> bool:
-        """Whether anything but a first stage is there."""
-        if self.folder.mirror is not None:
-            return any(not name.startswith(f"{TUNING}/") for name in self.folder.mirror.there)
-        return self.path.exists() and any(path.name not in (TUNING, LOCK) for path in self.path.iterdir())
 
     def holds(self, name: str) -> bool:
         """Whether there is a file of that name."""

@@ -11,7 +11,7 @@ from orchestrator.drive import PATIENCE
 from orchestrator.errors import UserError
 from orchestrator.storage import join
 from sweeps.data import Shelf
-from sweeps.home import TUNE, Home
+from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.trainable import Job, Trial, bundles, check_room
 from sweeps.watch import Watcher
@@ -33,6 +33,7 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     _own(home, sweep, resume)
     try:
         _fit(sweep, configs, shelf, home, resume)
+        home.send()  # what a logger has left here
         home.collect()
     finally:
         home.folder.release()
@@ -110,7 +111,7 @@ def _callbacks(sweep: Sweep, home: Home, total: int) -> list[Any]:
     """Our own watcher, and the loggers that the sweep names."""
     from ray.tune.logger import TBXLoggerCallback
 
-    made: list[Any] = [Watcher(home.place, total, sweep.metric, sweep.mode)]
+    made: list[Any] = [Watcher(home, total, sweep.metric, sweep.mode)]
     if "tensorboard" in sweep.loggers:
         made.append(TBXLoggerCallback())
     try:
@@ -139,10 +140,7 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
             raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
         home.folder.claim(PATIENCE)
         return
-    if home.taken:
-        raise UserError(
-            f"--out {home.place}: it exists and is not empty; choose another, or add --resume to continue it"
-        )
+    home.folder.require_empty(besides=TUNING)
     home.folder.make()
     home.folder.claim()
     home.folder.refresh(resuming=False)

@@ -21,8 +21,8 @@ SENT_EVERY = 10.0
 class Watcher(tune.Callback):
     """Counts trials as they start, report and end."""
 
-    def __init__(self, place: str, total: int, metric: str, mode: str) -> None:
-        self.place, self.total, self.metric, self.mode = place, total, metric, mode
+    def __init__(self, home: Home, total: int, metric: str, mode: str) -> None:
+        self.home, self.total, self.metric, self.mode = home, total, metric, mode
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
@@ -32,7 +32,7 @@ class Watcher(tune.Callback):
         self._prepare()
 
     def _prepare(self) -> None:
-        self.home, self.sent = Home(self.place), -math.inf
+        self.sent = -math.inf
         self.bar = Progress(
             TextColumn("trials"),
             MofNCompleteColumn(),
@@ -44,10 +44,12 @@ class Watcher(tune.Callback):
         self.task = self.bar.add_task("", total=self.total, note="")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks; a bar on a terminal and a folder here stay here."""
-        return {k: v for k, v in vars(self).items() if k not in ("bar", "task", "home", "sent")}
+        """Tune pickles its callbacks; a bar on a terminal stays here, and of a folder only its place goes along."""
+        kept = {k: v for k, v in vars(self).items() if k not in ("bar", "task", "home", "sent")}
+        return {**kept, "place": self.home.place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.home = Home(state.pop("place"))
         vars(self).update(state)
         self._prepare()
 

@@ -56,7 +56,7 @@ def test_continued_on_another_machine(tmp_path, machine):
 
 def test_what_is_there_stays(tmp_path, machine):
     run(small(), (tmp_path / "there").as_uri())
-    with pytest.raises(UserError, match="it is not empty"):
+    with pytest.raises(UserError, match="it exists and is not empty"):
         RunFolder.new((tmp_path / "there").as_uri())
     with pytest.raises(UserError, match="not the folder of a run"):
         RunFolder.existing((tmp_path / "nothing").as_uri())
