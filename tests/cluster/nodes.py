@@ -46,15 +46,13 @@ class Nodes:
         (place / "ray").mkdir(parents=True)
         self.place = place
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+            **clean(),
             "RAY_TMPDIR": str(place),
             "RAY_AUTH_MODE": "token" if token else "disabled",
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_timeout_ms": "5000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_metrics_report_interval_ms": "1000",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "160",
@@ -107,14 +105,16 @@ class Nodes:
     def python(self, code: str) -> str:
         """Run code inside, with Ray connected; what it prints."""
         head = f"import ray; ray.init('{self.head}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
-        command = self._inside(sys.executable, "-c", head + code)
+        command = inside(self.space, sys.executable, "-c", head + code)
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def fetch(self, url: str) -> str:
         code = f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=20).read().decode())"
-        done = subprocess.run(self._inside(sys.executable, "-c", code), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            inside(self.space, sys.executable, "-c", code), capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -139,14 +139,11 @@ class Nodes:
         ip("netns", "del", self.space)
         shutil.rmtree(self.place, ignore_errors=True)
 
-    def _inside(self, *words) -> list[str]:
-        return ["ip", "netns", "exec", self.space, *map(str, words)]
-
     def _command(self, *words) -> list[str]:
-        return self._inside(sys.executable, "-m", "sweeps.cli", *words)
+        return inside(self.space, sys.executable, "-m", "sweeps.cli", *words)
 
     def _ray(self, *words, space: str = "") -> None:
-        command = ["ip", "netns", "exec", space or self.space, "ray", *words]
+        command = inside(space or self.space, "ray", *words)
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -168,10 +165,7 @@ class Cabled(Nodes):
         super().__init__(folder)
         self.far = f"{self.space}-far"
         ip("netns", "add", self.far)
-        ip("-n", self.space, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", self.far)
-        for space, address in ((self.space, self.address), (self.far, self.far_address)):
-            ip("-n", space, "addr", "add", f"{address}/24", "dev", "cable")
-            ip("-n", space, "link", "set", "cable", "up")
+        cable({self.space: self.address, self.far: self.far_address})
         ip("-n", self.far, "link", "set", "lo", "up")
 
     def add_far(self, cpus: int) -> None:
@@ -195,6 +189,34 @@ class Cabled(Nodes):
 
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
+
+
+def inside(space: str, *words) -> list[str]:
+    """The command that runs ``words`` in a namespace."""
+    return ["ip", "netns", "exec", space, *map(str, words)]
+
+
+def cable(ends: dict[str, str]) -> None:
+    """Join two namespaces (name -> address); both call the device ``cable``."""
+    one, other = ends
+    ip("-n", one, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", other)
+    for space, address in ends.items():
+        ip("-n", space, "addr", "add", f"{address}/24", "dev", "cable")
+        ip("-n", space, "link", "set", "cable", "up")
+
+
+def clean() -> dict[str, str]:
+    """This process's environment with this interpreter's commands, and without what was set for Ray."""
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+
+def sets(settings) -> list[str]:
+    """Config settings as words of a command."""
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 def pids(space: str) -> list[int]:

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.cluster.nodes import DASHBOARD, HEAD, Nodes, namespaces, until
+from tests.cluster.nodes import DASHBOARD, HEAD, Nodes, inside, namespaces, sets, until
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [
@@ -22,7 +22,7 @@ def test_the_page_of_actors(tmp_path):
     try:
         nodes.start()
         nodes.add(cpus=2, gpus=1)
-        process = nodes.background("run", *(w for s in RUN for w in ("--set", s)), "--out", out, "--address", HEAD)
+        process = nodes.background("run", *sets(RUN), "--out", out, "--address", HEAD)
         until(lambda: list(out.glob("checkpoints/round-*")), 120, process)
         page = drawn(nodes, f"{DASHBOARD}/#/actors", tmp_path / "profile")
     finally:
@@ -33,8 +33,10 @@ def test_the_page_of_actors(tmp_path):
 
 def drawn(nodes, url, profile):
     """The page's elements once its scripts have run."""
-    command = ["ip", "netns", "exec", nodes.space, BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-               "--virtual-time-budget=15000", "--dump-dom", url]  # fmt: skip
+    command = inside(
+        nodes.space, BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
+        "--virtual-time-budget=15000", "--dump-dom", url,
+    )  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout

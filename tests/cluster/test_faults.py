@@ -5,7 +5,7 @@ import pytest
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
-from tests.cluster.nodes import HEAD, Cabled, Nodes, end, namespaces, result, until
+from tests.cluster.nodes import HEAD, Cabled, Nodes, end, namespaces, result, sets, until
 from tests.conftest import finish
 
 pytestmark = namespaces
@@ -33,8 +33,7 @@ def undisturbed():
 
 
 def words(out, head=HEAD, run=RUN):
-    settings = [word for setting in run for word in ("--set", setting)]
-    return ["run", *settings, "--out", out, "--address", head]
+    return ["run", *sets(run), "--out", out, "--address", head]
 
 
 def rounds_done(out):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import botocore.session
 import botocore.validate
+import jsonschema
 import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
@@ -25,7 +26,14 @@ def read(name):
 @pytest.mark.parametrize("name", FILES)
 def test_ray_accepts_it(name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    validate_config(prepare_config(read(name)))
+    written = read(name)
+    prepared = prepare_config(read(name))
+    validate_config(prepared)
+    assert {k: prepared[k] for k in ("cluster_name", "provider", "file_mounts")} == {
+        k: written[k] for k in ("cluster_name", "provider", "file_mounts")
+    }
+    with pytest.raises(jsonschema.ValidationError):
+        validate_config({**prepared, "max_worker": 3})
 
 
 @pytest.mark.parametrize("name", FILES)

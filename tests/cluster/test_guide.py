@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.cluster.nodes import Nodes, namespaces, result
+from tests.cluster.nodes import Nodes, inside, namespaces, result
 
 pytestmark = [namespaces, pytest.mark.slow]
 GUIDE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
@@ -19,7 +19,7 @@ def test_from_nothing_to_a_sweep_on_two_nodes(tmp_path):
     del place.environment["RAY_AUTH_MODE"]
     try:
         done = subprocess.run(
-            ["ip", "netns", "exec", place.space, "sh", "-ec", commands], cwd=tmp_path, env=place.environment,
+            inside(place.space, "sh", "-ec", commands), cwd=tmp_path, env=place.environment,
             capture_output=True, text=True, timeout=540,
         )  # fmt: skip
     finally:

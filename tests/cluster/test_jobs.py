@@ -7,7 +7,7 @@ import time
 import pytest
 
 from orchestrator.monitoring.signals import SIGNALS
-from tests.cluster.nodes import DASHBOARD, HEAD, Nodes, namespaces, result, until
+from tests.cluster.nodes import DASHBOARD, HEAD, Nodes, namespaces, result, sets, until
 
 pytestmark = namespaces
 LONG = [
@@ -30,10 +30,6 @@ def nodes(tmp_path_factory):
         yield made
     finally:
         made.close()
-
-
-def sets(settings):
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 def test_a_job_from_a_file(nodes, tmp_path):

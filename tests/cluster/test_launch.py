@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.nodes import end, ip, namespaces, until
+from tests.cluster.nodes import cable, clean, end, inside, ip, namespaces, until
 
 ROOT = Path(__file__).parents[2]
 HOME = Path("/root")
@@ -65,10 +65,10 @@ class Machine:
         )
         self.log = (self.keys / f"{self.name}.log").open("w")
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", self.space, "unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts",
-             "sh", "-c", begin],
-            stdout=self.log, stderr=self.log,
-        )  # fmt: skip
+            inside(self.space, "unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "sh", "-c", begin),
+            stdout=self.log,
+            stderr=self.log,
+        )
 
     def close(self) -> None:
         """End the first process of the namespace, and by that all others."""
@@ -83,10 +83,8 @@ def machines(tmp_path):
     for name in ("host", "key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
     head, worker = Machine("head", tmp_path), Machine("worker", tmp_path)
-    ip("-n", head.space, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", worker.space)
-    for machine, address, other in ((head, HEAD, WORKER), (worker, WORKER, HEAD)):
-        ip("-n", machine.space, "addr", "add", f"{address}/24", "dev", "cable")
-        ip("-n", machine.space, "link", "set", "cable", "up")
+    cable({head.space: HEAD, worker.space: WORKER})
+    for machine, other in ((head, WORKER), (worker, HEAD)):
         ip("-n", machine.space, "route", "add", "default", "via", other)  # Ray asks for the way out to know its address
         machine.start()
     yield head, worker
@@ -112,16 +110,14 @@ def test_a_sweep_on_machines_that_were_reached_by_ssh(machines, config, tmp_path
     (tmp_path / "laptop" / ".ray" / "auth_token").write_text("a-token-of-this-test-alone-0123456789abcdef")
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
+        **clean(),
         "HOME": str(tmp_path / "laptop"),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "RAY_UP_enable_autoscaler_v2": "0",
         "RAY_AUTH_MODE": "token",
-        "RAY_USAGE_STATS_ENABLED": "0",
     }
 
     def ray(*words):
-        command = ["ip", "netns", "exec", head.space, "ray", *map(str, words)]
+        command = inside(head.space, "ray", *words)
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -128,7 +128,7 @@ def test_a_table_without_results(tmp_path):
 SAMPLE = ["drdm/table3", "feddual/figure4", "fedaa/table2-mnist", "fda/table4.4-sst2"]
 
 
-def runs(name, folder):
+def assert_it_runs(name, folder):
     commands.sweep(name, "smoke", folder, False, [], 4)
     one = ENTRIES[name]
     found = by_trial(folder)
@@ -141,7 +141,7 @@ def runs(name, folder):
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]])
 def test_a_sample_runs_at_its_smoke_budget(name, tmp_path):
-    runs(name, tmp_path / "s")
+    assert_it_runs(name, tmp_path / "s")
 
 
 @needs_data
@@ -150,4 +150,4 @@ def test_a_sample_runs_at_its_smoke_budget(name, tmp_path):
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", [n for n in ENTRIES if n not in SAMPLE])
 def test_every_entry_runs_at_its_smoke_budget(name, tmp_path):
-    runs(name, tmp_path / "s")
+    assert_it_runs(name, tmp_path / "s")

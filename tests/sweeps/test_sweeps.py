@@ -99,17 +99,18 @@ def test_a_metric_that_nobody_reports(tmp_path):
 def test_asha_stops_bad_trials_early(tmp_path):
     plan = sweep(
         set=[*SMALL, "rounds=9"],
-        axes={"local.lr": [0.05, 0.003, 0.001, 3e-4, 1e-4, 3e-5]},
+        axes={"local.lr": [0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5]},
         metric="test_loss",
         mode="min",
         scheduler={"name": "asha", "grace": 1, "reduction": 3},
+        seeds=[1],
         at_once=1,
     )
     run_sweep(plan, tmp_path / "s", False)
     found = by_trial(tmp_path / "s")
     rounds = {label: len(r.folder.rounds()) for (label, _), r in found.items()}
-    assert rounds["local.lr=0.05"] == 9
-    assert sum(rounds.values()) < 0.8 * 9 * len(rounds)
+    assert rounds["local.lr=0.01"] == 9
+    assert sum(rounds.values()) < 0.7 * 9 * len(rounds)
     assert {r.status for r in found.values()} == {"finished", "stopped"}
 
 
