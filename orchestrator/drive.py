@@ -85,8 +85,9 @@ def drive(
         return result
     except UserError as error:
         failed = {**_summary(experiment, "failed"), "error": str(error)}
-        with contextlib.suppress(OSError):  # a full disk, say: the sentence still reaches the terminal
+        with contextlib.suppress(OSError, UserError):  # a full disk, say: the sentence still reaches the terminal
             folder.write_text("result.json", json.dumps(failed, indent=2))
+            folder.publish()
         raise
     finally:
         folder.release()

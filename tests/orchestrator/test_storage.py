@@ -45,6 +45,14 @@ def test_the_same_folder_there(tmp_path, machine):
     assert [p.name for p in (tmp_path / "there" / "checkpoints").iterdir()] == ["round-000003"]
 
 
+def test_a_failure_is_told_there(tmp_path, machine):
+    with pytest.raises(UserError):
+        run(small("local.lr=1e36", "model=mlp"), (tmp_path / "there").as_uri())
+    told = json.loads((tmp_path / "there" / "result.json").read_text())
+    assert told["status"] == "failed"
+    assert told["error"]
+
+
 def test_continued_on_another_machine(tmp_path, machine):
     config, place = small("rounds=5", "checkpoint.every=1", "algorithm=scaffold"), (tmp_path / "there").as_uri()
     assert run(config, place, rounds=2)["status"] == "stopped"
