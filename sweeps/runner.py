@@ -30,6 +30,7 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     for config in {c.resources.model_dump_json(): c for c in configs}.values():
         check_room(config, sweep.actors)
     shelf = Shelf.of(configs)
+    _searcher(sweep), _loggers(sweep, home)  # a package that is missing is told before anything is written
     _own(home, sweep, resume)
     try:
         _fit(sweep, configs, shelf, home, resume)
@@ -54,7 +55,8 @@ def _fit(sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: 
     else:
         total = len(sweep.planned()) * sweep.samples
         rounds = max(config.rounds for config in configs)
-        tuner = _tuner(sweep, trainable, storage, rounds, _callbacks(sweep, home, total))
+        watcher = Watcher(home, total, sweep.metric, sweep.mode)
+        tuner = _tuner(sweep, trainable, storage, rounds, [watcher, *_loggers(sweep, home)])
     tuner.fit()
 
 
@@ -107,18 +109,19 @@ def _searcher(sweep: Sweep) -> Any:
     return BasicVariantGenerator(max_concurrent=sweep.at_once or 0, random_state=sweep.seeds[0])
 
 
-def _callbacks(sweep: Sweep, home: Home, total: int) -> list[Any]:
-    """Our own watcher, and the loggers that the sweep names."""
+def _loggers(sweep: Sweep, home: Home) -> list[Any]:
+    """Tune's loggers that the sweep names; raises UserError for one whose package is missing."""
     from ray.tune.logger import TBXLoggerCallback
 
-    made: list[Any] = [Watcher(home, total, sweep.metric, sweep.mode)]
+    made: list[Any] = []
     if "tensorboard" in sweep.loggers:
         made.append(TBXLoggerCallback())
     try:
         if "mlflow" in sweep.loggers:
             from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=str(home.path / "mlflow")))
+            server = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home.path / 'mlflow.db'}")
+            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=server))
         if "wandb" in sweep.loggers:
             from ray.air.integrations.wandb import WandbLoggerCallback
 

@@ -1,5 +1,6 @@
 """Sweeps on Ray Tune: results, bits, failures, early stopping, restart; and tables made of them."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -145,6 +146,27 @@ def test_optuna(tmp_path):
     _, found = stored(tmp_path / "s")
     assert len(found) == 3
     assert all(r.folder.config().cohort == r.chosen["cohort"] for r in found)
+
+
+def test_mlflow(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run_sweep(sweep(axes={"local.lr": [0.02, 0.1]}, loggers=["mlflow"]), tmp_path / "s", False)
+    client = tracking.MlflowClient(f"sqlite:///{tmp_path}/s/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("sweep").experiment_id])
+    logged = {run.data.params["planned/label"]: run.data.metrics["test_accuracy"] for run in runs}
+    assert logged == {
+        label: r.folder.rounds()["test_accuracy"].iloc[-1] for (label, _), r in by_trial(tmp_path / "s").items()
+    }
+
+
+@pytest.mark.parametrize("name", ["mlflow", "wandb"])
+def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
+    if importlib.util.find_spec(name) is not None:
+        pytest.skip(f"{name} is installed")
+    with pytest.raises(UserError, match=rf"(?i)loggers: .*{name}"):
+        run_sweep(sweep(loggers=[name]), tmp_path / "s", False)
+    assert not (tmp_path / "s").exists()
 
 
 def test_too_large_a_trial_is_refused_at_once(tmp_path):
