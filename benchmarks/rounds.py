@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from algorithms.local import LocalRule
+from benchmarks import peers
 from orchestrator.config import load
 from orchestrator.experiment import Experiment
 from orchestrator.server import ray_plane
@@ -125,6 +126,8 @@ def _contest(model: str, repeat: int) -> list[Contestant]:
         Contestant("fedorch in process, one core", here.step, []),
         Contestant("fedorch on Ray, two actors", there.step, []),
     ]
+    if peers.has_pfl():
+        contest.append(Contestant("pfl, one core", peers.PflRounds(Experiment(config)).step, []))
     measure(contest, repeat)
     there.close()
     return contest
