@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import cut_tree, linkage
 from torch import Tensor
 
 from algorithms.algorithm import (
@@ -82,6 +81,8 @@ class Clustered(Algorithm):
         stationary = torch.linalg.vector_norm(rows.mean(0)) < self.options.eps1
         if len(rows) < self.options.least or not stationary or norms.max() <= self.options.eps2:
             return None
+        from scipy.cluster.hierarchy import cut_tree, linkage  # half a second, which no other run need wait for
+
         unit = (rows / norms.clamp_min(1e-12).unsqueeze(1)).double()
         distance = (1 - unit @ unit.T).clamp_min(0).numpy()
         upper = distance[np.triu_indices(len(rows), 1)]

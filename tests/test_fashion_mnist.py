@@ -12,7 +12,7 @@ BASE = ["data.dataset=fashion_mnist", "rounds=2", "local.steps=3", "evaluation.e
 
 
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize("model", ["lenet5", "mlp"])
+@pytest.mark.parametrize("model", ["lenet5", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_actors_and_planes_agree(model):
     settings = [*BASE, f"model={model}"]
     reference = finish(load(None, settings)).weights_sha256()

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from torch import Tensor
 
 from algorithms.draws import generator
@@ -171,7 +171,7 @@ def alie_deviations(cohort: int, attackers: int) -> float:
     if benign <= 1:
         return 0.0
     supporters = max(1, math.floor(cohort / 2 + 1) - attackers)
-    return max(0.0, float(norm.ppf((benign - supporters) / benign)))
+    return NormalDist().inv_cdf(max(0.5, (benign - supporters) / benign))
 
 
 class MinMax(Colluding):

@@ -131,7 +131,7 @@ def test_mistakes_inside_the_server_actor_get_a_sentence(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("plane", ["--in-process", "--num-cpus=2"])
+@pytest.mark.parametrize("plane", [pytest.param("--in-process", marks=pytest.mark.slow), "--num-cpus=2"])
 def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
     """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same bits."""
     long = [
