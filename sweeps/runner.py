@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Any
+from typing import Any, ClassVar
+
+from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.config import Config
 from orchestrator.drive import PATIENCE
@@ -15,6 +17,25 @@ from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.trainable import Job, Trial, bundles, check_room
 from sweeps.watch import Watcher
+
+
+class Variants(BasicVariantGenerator):
+    """Tune's generator of grids and samples, which limits the trials at the same time itself.
+
+    Tune pickles it with its limit; ours is this process's, so that a resumed sweep may have another.
+    """
+
+    at_once: ClassVar[int] = 0
+    """0: as many as there is room for."""
+
+    @property
+    def max_concurrent(self) -> int:
+        """What Tune asks for."""
+        return self.at_once
+
+    @max_concurrent.setter
+    def max_concurrent(self, limit: int) -> None:
+        """Tune's own limit, which is not looked at."""
 
 
 def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
@@ -43,6 +64,7 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
 def _fit(sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: bool) -> None:
     from ray import tune
 
+    Variants.at_once = sweep.at_once or 0
     job = Job(home.place, sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
         tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0], sweep.actors)
@@ -93,10 +115,7 @@ def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, callbacks: l
 
 
 def _searcher(sweep: Sweep) -> Any:
-    """Tune's searcher for the drawn axes, keyed by the first seed.
-
-    This generator takes the limit on trials at the same time itself; Tune does not pass its own on to it.
-    """
+    """Tune's searcher for the drawn axes, keyed by the first seed."""
     if sweep.searcher == "optuna":
         try:
             from ray.tune.search.optuna import OptunaSearch
@@ -104,9 +123,7 @@ def _searcher(sweep: Sweep) -> Any:
             return OptunaSearch(seed=sweep.seeds[0])
         except (ImportError, AssertionError) as error:
             raise UserError("searcher optuna needs the package optuna: pip install 'fedorch[optuna]'") from error
-    from ray.tune.search.basic_variant import BasicVariantGenerator
-
-    return BasicVariantGenerator(max_concurrent=sweep.at_once or 0, random_state=sweep.seeds[0])
+    return Variants(random_state=sweep.seeds[0])
 
 
 def _loggers(sweep: Sweep, home: Home) -> list[Any]:

@@ -1,6 +1,7 @@
 """Sweeps on Ray Tune: results, bits, failures, early stopping, restart; and tables made of them."""
 
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -316,8 +317,17 @@ def run_in_shell(*words, **options):
     return subprocess.Popen([sys.executable, "-m", "sweeps.cli", *map(str, words)], text=True, **options)
 
 
+def overlapping(folder, since):
+    """Whether two trials reported in turn after a moment."""
+    spans = []
+    for file in folder.glob("*/result.json"):
+        times = [t for line in file.read_text().splitlines() if (t := json.loads(line)["timestamp"]) > since]
+        spans += [(min(times), max(times))] if times else []
+    return any(a < d and c < b for (a, b), (c, d) in itertools.combinations(spans, 2))
+
+
 def test_killed_and_resumed_is_undisturbed(tmp_path):
-    """kill -9 of the driver in mid-sweep, then --resume: the same table to the last bit."""
+    """kill -9 of the driver in mid-sweep, then --resume, two trials at once now: the same table to the last bit."""
     text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
@@ -329,6 +339,8 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
         out,
         "--num-cpus",
         2,
+        "--at-once",
+        1,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -342,6 +354,7 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
+    begun = time.time()
     resumed = run_in_shell(
         "sweep",
         tmp_path / "s.yaml",
@@ -349,12 +362,15 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
         out,
         "--num-cpus",
         2,
+        "--at-once",
+        2,
         "--resume",
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     printed, _ = resumed.communicate(timeout=280)
     assert resumed.returncode == 0, printed
+    assert overlapping(out / "tune" / "trials", begun)
     found = results(out)
     assert len(found) == 4
     for (label, seed), result in found.items():
