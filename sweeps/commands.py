@@ -119,11 +119,12 @@ def show_table(
     if not (folder / "sweep.json").is_file():
         raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")
     values = measured(chosen, budget, folder)
-    text = tables.render(chosen, budget, values, form)
+    also = stored(folder)[0].also
+    text = tables.render(chosen, budget, values, form, also)
     if text and file is None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     elif file is not None:
-        file.write_text(text or tables.render(chosen, budget, values, "markdown"), encoding="utf-8")
+        file.write_text(text or tables.render(chosen, budget, values, "markdown", also), encoding="utf-8")
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)
     if chosen.figure:
         figure, data = figures.draw(chosen, budget, values, folder)

@@ -62,6 +62,7 @@ class Sweep(BaseModel):
     base: str | dict[str, Any] = Field(default_factory=dict, description="a config, or a path beside the sweep")
     set: tuple[str, ...] = Field((), description="key=value for every trial")
     cells: tuple[Cell, ...] = Field((), description="named groups of settings, crossed with the axes")
+    also: tuple[str, ...] = Field((), description="what --set has changed: wins over all but the axes")
     axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     samples: int = Field(1, ge=1, description="draws of the random axes for each cell of the grid")
@@ -95,10 +96,8 @@ class Sweep(BaseModel):
         return Column(self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4)
 
     def changed(self, settings: list[str], at_once: int | None) -> Sweep:
-        """This sweep with further settings, which win over all others, and a limit on trials at the same time."""
-        cells = tuple(c.model_copy(update={"settings": (*c.settings, *settings)}) for c in self.cells)
-        more = {"cells": cells} if cells else {"set": (*self.set, *settings)}
-        return self.model_copy(update={**more, "at_once": at_once or self.at_once})
+        """This sweep with further settings and a limit on trials at the same time."""
+        return self.model_copy(update={"also": (*self.also, *settings), "at_once": at_once or self.at_once})
 
     @property
     def rounds_a_report(self) -> int:
@@ -116,7 +115,7 @@ class Sweep(BaseModel):
         return [
             {
                 "label": ", ".join(filter(None, [group.label, *cell])) or self.name,
-                "settings": [*self.set, *group.settings, *cell],
+                "settings": [*self.set, *group.settings, *self.also, *cell],
                 "seed": seed,
             }
             for group, cell, seed in itertools.product(groups, grid, self.seeds)

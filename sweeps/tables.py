@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -66,15 +67,17 @@ def _cell(line: pd.Series, column: Column) -> str:
     return text
 
 
-def render(entry: Entry, budget: str, values: Values, form: Format) -> str:
-    """The table as text; the terminal's is printed instead, and empty."""
+def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequence[str] = ()) -> str:
+    """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has changed."""
     data = numbers(entry, budget, values)
     if form == "csv":
         return data.to_csv(index=False)
     table, said = wide(entry, data), claims(entry, values)
     head = f"{entry.id}: {entry.title}"
     reduced = chosen_budget(entry, budget).reduced
-    notes = ["measured ± standard error over seeds (published)", *([f"reduced: {reduced}"] if reduced else [])]
+    notes = ["measured ± standard error over seeds (published)"]
+    notes += [f"reduced: {reduced}"] if reduced else []
+    notes += [f"and with {', '.join(also)}"] if also else []
     if form == "terminal":
         for part in _pieces(table, console.width):
             console.print(_drawn(part, head))

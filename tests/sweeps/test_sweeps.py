@@ -266,12 +266,13 @@ def test_claims_are_paired_tests():
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
 def test_every_form_of_the_table(reproduced, form, capsys):
-    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form)
+    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form, ["local.batch_size=7"])
     text += capsys.readouterr().out
     assert "FedProx" in text
     assert "50.0" in text
     assert "missed" in text
     assert form == "csv" or "failed" in text
+    assert form in ("csv", "latex") or "and with local.batch_size=7" in text.replace("\n", " ")
 
 
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
