@@ -76,7 +76,7 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
     head = f"{entry.id}: {entry.title}"
     reduced = chosen_budget(entry, budget).reduced
     notes = ["measured ± standard error over seeds (published)"]
-    notes += [f"reduced: {reduced}"] if reduced else []
+    notes += [f"reduced: {reduced.rstrip('.')}"] if reduced else []
     notes += [f"and with {', '.join(also)}"] if also else []
     if form == "terminal":
         for part in _pieces(table, console.width):
@@ -91,7 +91,7 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
     if form == "latex":
         return table.to_latex(caption=head, column_format="l" + "r" * table.shape[1])
     lines = [
-        f"**{head}** — {'; '.join(notes).rstrip('.')}.",
+        f"**{head}** — {'; '.join(notes)}.",
         "",
         _line(["", *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
