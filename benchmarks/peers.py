@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-
-from orchestrator.experiment import Experiment
+from torch import Tensor
 
 ROWS = 320
 """Ten batches of 32: pfl ends a client's work with its data, so smaller clients' rows are repeated."""
@@ -24,17 +23,20 @@ ROWS = 320
 class PflRounds:
     """Rounds of pfl's federated averaging, which runs in a thread that is let on for a round at a time."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, module: Any, x: Tensor, y: Tensor, clients: list[np.ndarray]) -> None:
+        """A network, all inputs and labels, and the rows of each client."""
+        self.module, self.x, self.y = module, x, y
+        self.rows = [torch.from_numpy(np.resize(rows, max(len(rows), ROWS))) for rows in clients]
         logging.getLogger("pfl").setLevel(logging.WARNING)
         self.go, self.done = threading.Semaphore(0), threading.Semaphore(0)
-        threading.Thread(target=self._run, args=(experiment,), daemon=True).start()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def step(self) -> None:
         """One round."""
         self.go.release()
         self.done.acquire()
 
-    def _run(self, experiment: Experiment) -> None:
+    def _run(self) -> None:
         from pfl.aggregate.simulate import SimulatedBackend
         from pfl.algorithm.base import NNAlgorithmParams
         from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -46,15 +48,11 @@ class PflRounds:
 
         asyncio.set_event_loop(asyncio.new_event_loop())
         self.go.acquire()
-        data = experiment.data
-        pixels = (torch.from_numpy(data.samples.x.copy()).float() / 255 - 0.2860) / 0.3530
-        labels = torch.from_numpy(data.samples.y.copy())
-        rows = [torch.from_numpy(np.resize(r, max(len(r), ROWS))) for r in data.train]
         users = FederatedDataset(
-            lambda k: Dataset([pixels[rows[k]], labels[rows[k]]], user_id=k),
-            get_user_sampler("random", list(range(data.clients))),
+            lambda k: Dataset([self.x[self.rows[k]], self.y[self.rows[k]]], user_id=k),
+            get_user_sampler("random", list(range(len(self.rows)))),
         )
-        module: Any = experiment.net.module
+        module = self.module
         module.loss = lambda x, y, eval=False: F.cross_entropy(module(x), y)
         module.metrics = lambda x, y, eval=False: {}
         FederatedAveraging().run(

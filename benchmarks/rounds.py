@@ -127,7 +127,8 @@ def _contest(model: str, repeat: int) -> list[Contestant]:
         Contestant("fedorch on Ray, two actors", there.step, []),
     ]
     if peers.has_pfl():
-        contest.append(Contestant("pfl, one core", peers.PflRounds(Experiment(config)).step, []))
+        own = BareLoop(Experiment(config))
+        contest.append(Contestant("pfl, one core", peers.PflRounds(own.module, own.x, own.y, own.data.train).step, []))
     measure(contest, repeat)
     there.close()
     return contest

@@ -18,7 +18,7 @@ from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, narrowed, tuning_sweep
-from sweeps.results import stored
+from sweeps.results import plan_of, stored
 from sweeps.results import table as cells_of
 from sweeps.runner import run_sweep
 from sweeps.watch import FILE, describe
@@ -119,7 +119,7 @@ def show_table(
     if not (folder / "sweep.json").is_file():
         raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")
     values = measured(chosen, budget, folder)
-    also = stored(folder)[0].also
+    also = plan_of(folder).also
     text = tables.render(chosen, budget, values, form, also)
     if text and file is None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -35,13 +35,18 @@ class Result:
         return math.nan if self.status == "failed" else value(self.folder.rounds(), column)
 
 
-def stored(folder: Path) -> tuple[Sweep, list[Result]]:
-    """The sweep of a folder, and its trials that have ended; raises UserError if it is not a sweep's folder."""
+def plan_of(folder: Path) -> Sweep:
+    """The sweep of a folder; raises UserError if it is not a sweep's folder."""
     file = folder / "sweep.json"
     if not file.is_file():
         raise UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
+    return Sweep.model_validate_json(file.read_text())
+
+
+def stored(folder: Path) -> tuple[Sweep, list[Result]]:
+    """The sweep of a folder, and its trials that have ended; raises UserError if it is not a sweep's folder."""
     found = [_result(path.parent) for path in sorted((folder / "trials").glob("*/result.json"))]
-    return Sweep.model_validate_json(file.read_text()), found
+    return plan_of(folder), found
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:

@@ -51,17 +51,19 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     for config in {c.resources.model_dump_json(): c for c in configs}.values():
         check_room(config, sweep.actors)
     shelf = Shelf.of(configs)
-    _searcher(sweep), _loggers(sweep, home)  # a package that is missing is told before anything is written
+    searcher, loggers = _searcher(sweep), _loggers(sweep, home)  # a missing package is told before anything is written
     _own(home, sweep, resume)
     try:
-        _fit(sweep, configs, shelf, home, resume)
+        _fit(sweep, configs, shelf, home, resume, searcher, loggers)
         home.send()  # what a logger has left here
         home.collect()
     finally:
         home.folder.release()
 
 
-def _fit(sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: bool) -> None:
+def _fit(
+    sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: bool, searcher: Any, loggers: list[Any]
+) -> None:
     from ray import tune
 
     Variants.at_once = sweep.at_once or 0
@@ -78,11 +80,11 @@ def _fit(sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: 
         total = len(sweep.planned()) * sweep.samples
         rounds = max(config.rounds for config in configs)
         watcher = Watcher(home, total, sweep.metric, sweep.mode)
-        tuner = _tuner(sweep, trainable, storage, rounds, [watcher, *_loggers(sweep, home)])
+        tuner = _tuner(sweep, trainable, storage, rounds, searcher, [watcher, *loggers])
     tuner.fit()
 
 
-def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, callbacks: list[Any]) -> Any:
+def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, searcher: Any, callbacks: list[Any]) -> Any:
     from ray import tune
 
     drawn, planned = sweep.drawn(), sweep.planned()
@@ -96,7 +98,7 @@ def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, callbacks: l
             mode=sweep.mode,
             num_samples=sweep.samples,
             scheduler=sweep.scheduler.start(rounds, drawn),
-            search_alg=_searcher(sweep),
+            search_alg=searcher,
             max_concurrent_trials=sweep.at_once if sweep.searcher == "optuna" else None,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,

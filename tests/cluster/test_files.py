@@ -26,12 +26,10 @@ def read(name):
 @pytest.mark.parametrize("name", FILES)
 def test_ray_accepts_it(name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    written = read(name)
-    prepared = prepare_config(read(name))
+    written, prepared = read(name), prepare_config(read(name))
     validate_config(prepared)
-    assert {k: prepared[k] for k in ("cluster_name", "provider", "file_mounts")} == {
-        k: written[k] for k in ("cluster_name", "provider", "file_mounts")
-    }
+    for key in ("cluster_name", "provider", "file_mounts"):
+        assert prepared[key] == written[key]
     with pytest.raises(jsonschema.ValidationError):
         validate_config({**prepared, "max_worker": 3})
 
