@@ -62,9 +62,9 @@ def soak(config: Config, minutes: float, every: float, pause: float) -> tuple[in
         time.sleep(pause)
         now = time.monotonic()
         if now >= kill_at:
-            place = draws.choice(plane.places)
-            if Path(f"/proc/{place.pid}").exists():
-                os.kill(place.pid, signal.SIGKILL)
+            alive = [p.pid for p in plane.places.values() if Path(f"/proc/{p.pid}").exists()]
+            if alive:
+                os.kill(draws.choice(alive), signal.SIGKILL)
             kill_at = now + draws.expovariate(1 / every)
         if now - said >= 60:
             said = now

@@ -21,14 +21,14 @@ PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""
 
 
-def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+def begin(experiment: Experiment, folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> dict[str, Any]:
     """Open the run's folder, or continue from its checkpoint; returns facts about the run for the terminal.
 
     Raises UserError if the folder cannot be made or is another process's, or the checkpoints are damaged or belong to
     another config.
     """
     folder.make()
-    folder.claim(PATIENCE if resuming else 0.0)
+    folder.claim(patience if resuming else 0.0)
     try:
         folder.refresh(resuming)
         if not resuming or not folder.begun:

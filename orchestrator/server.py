@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.pool import RayPool, Resources
+from orchestrator.clients.reservation import inherited
 from orchestrator.cluster import room
 from orchestrator.config import Config, ResourcesConfig
-from orchestrator.drive import begin, drive
+from orchestrator.drive import PATIENCE, begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment, Record
 from orchestrator.monitoring.exporter import Exporter
@@ -28,9 +30,12 @@ NAMESPACE = "fedorch"
 ENDS_AFTER = 60.0
 """Seconds that a detached server which has ended waits for the command that started it."""
 
-
 RESTARTS = 3
 """How often a server whose process died is started again; a preempted node does not count."""
+CUT_OFF = 300.0
+"""Seconds that a server which was started again waits for the folder: on a node that was cut off from the cluster, Ray
+ended the one before it only after three minutes."""
+AGAIN = "the server's process died; it was started again from the newest checkpoint"
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,9 @@ class Server:
 
     def __init__(self, config: Config, out: str, resuming: bool, detached: bool) -> None:
         self.config, self.folder, self.detached = config, RunFolder.at(out), detached
-        again = ray.get_runtime_context().was_current_actor_reconstructed
-        self.notes = ["the server's process died; it was started again from the newest checkpoint"] if again else []
-        self.resuming = resuming or again
+        self.again = bool(ray.get_runtime_context().was_current_actor_reconstructed)
+        self.notes = [AGAIN] if self.again else []
+        self.resuming = resuming or self.again
         self.changed = threading.Condition()
         self.records: list[Record] = []
         self.facts: dict[str, Any] | None = None
@@ -70,9 +75,9 @@ class Server:
     def _work(self) -> None:
         """Build the experiment and the client actors, then the round loop."""
         try:
-            experiment = Experiment(self.config, lambda world: ray_plane(world, self.config))
+            experiment = Experiment(self.config, lambda world: ray_plane(world, self.config, self.again))
             try:
-                facts = begin(experiment, self.folder, self.resuming)
+                facts = begin(experiment, self.folder, self.resuming, CUT_OFF if self.again else PATIENCE)
                 with self.changed:
                     self.records, self.facts = list(experiment.records), facts
                     self.changed.notify_all()
@@ -139,9 +144,17 @@ class Server:
         return self.result is not None or self.failure is not None
 
 
-def ray_plane(world: World, config: Config) -> Plane:
-    """The client actors of a run."""
-    return RayPool(world, config.name, pool_resources(config, _actors(config.resources, config.data.clients)))
+def ray_plane(world: World, config: Config, again: bool = False) -> Plane:
+    """The client actors of a run.
+
+    A server that was started ``again`` has those of before, some of them perhaps waiting for room. If Ray has not kept
+    their places (it keeps none for a detached server), it goes on with as many as there is room for.
+    """
+    left = inherited() if again else None
+    if left is not None:
+        return RayPool(world, config.name, pool_resources(config, left.group.bundle_count), left)
+    actors = _actors(config.resources, config.data.clients, again)
+    return RayPool(world, config.name, pool_resources(config, actors))
 
 
 def pool_resources(config: Config, actors: int) -> Resources:
@@ -159,13 +172,17 @@ def pool_resources(config: Config, actors: int) -> Resources:
     )
 
 
-def _actors(r: ResourcesConfig, clients: int) -> int:
+def _actors(r: ResourcesConfig, clients: int, again: bool) -> int:
     """How many client actors: as configured, or as many as the cluster's resources allow (once it has any)."""
     kind, each = ("GPU", r.gpus_per_actor) if r.gpus_per_actor else ("CPU", r.cpus_per_actor)
+    if again:
+        _wait_for(kind, each, r.boot_timeout)
     most = room().get(kind, 0.0)
     total = ray.cluster_resources().get(kind, 0.0) or most
     fit = int(total / each + 1e-9) if each else 1
     wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients))
+    if again and each:
+        wanted = min(wanted, int(most / each + 1e-9))
     if wanted < 1 or (each and wanted * each > most + 1e-9):
         raise UserError(
             f"resources: {max(1, wanted)} client actors with {each:g} {kind} each do not fit the cluster's "
@@ -174,11 +191,21 @@ def _actors(r: ResourcesConfig, clients: int) -> int:
     return wanted
 
 
+def _wait_for(kind: str, amount: float, seconds: float) -> None:
+    """Wait until the cluster has so much of a resource, or could have, or time is up."""
+    deadline = time.monotonic() + seconds
+    while room().get(kind, 0.0) < amount and time.monotonic() < deadline:
+        time.sleep(1.0)
+
+
 def launch(config: Config, out: str | Path, resuming: bool, detached: bool = False) -> ActorHandle:
-    """Create the server actor on this node; it shows in the dashboard under the run's name."""
+    """Create the server actor on this node; it shows in the dashboard under the run's name.
+
+    It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, whatever the strategy.
+    """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote
-    cls = remote(num_cpus=0, max_concurrency=8, max_restarts=RESTARTS, max_task_retries=-1)(Server)
+    cls = remote(num_cpus=0, memory=1, max_concurrency=8, max_restarts=RESTARTS, max_task_retries=-1)(Server)
     try:
         return cls.options(
             name=f"{config.name} @ {out}",

@@ -36,7 +36,7 @@ class Mirror:
         self.uri, self.shelf = join(uri), shelf
         with _told(uri):
             self.files, self.base = fs.FileSystem.from_uri(self.uri)
-            self.there = self._listed()
+        self.there = self._listed()
         self.sent: dict[str, tuple[int, int]] = {}
         """What was copied: name -> size and time of change."""
 
@@ -100,13 +100,10 @@ class Mirror:
         }
 
     def _listed(self) -> set[str]:
-        """Names of the files there."""
-        chosen = fs.FileSelector(self.base, recursive=True, allow_not_found=True)
-        return {
-            info.path.removeprefix(self.base).lstrip("/")
-            for info in self.files.get_file_info(chosen)
-            if info.type == fs.FileType.File
-        }
+        """Names of the files there; raises UserError if the storage does not say."""
+        with _told(f"{self.uri}: cannot be read"):
+            found = self.files.get_file_info(fs.FileSelector(self.base, recursive=True, allow_not_found=True))
+        return {info.path.removeprefix(self.base).lstrip("/") for info in found if info.type == fs.FileType.File}
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from ray.util.placement_group import get_current_placement_group
 from orchestrator import checkpoint
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
+from orchestrator.clients.reservation import Reservation
 from orchestrator.cluster import room
 from orchestrator.config import Config, apply, build, put
 from orchestrator.drive import write_results
@@ -94,7 +95,10 @@ class Trial(tune.Trainable):
     def _plane(self, world: World, config: Config) -> Plane:
         if not self.job.actors:
             return InProcess(world)
-        return RayPool(world, config.name, pool_resources(config, self.job.actors), get_current_placement_group())
+        group = get_current_placement_group()
+        assert group is not None
+        reserved = Reservation(group, first=1, owned=False)  # the first bundle is this trial's own
+        return RayPool(world, config.name, pool_resources(config, self.job.actors), reserved)
 
     def step(self) -> dict[str, Any]:
         """Some rounds; the record of the last, with the latest value of every metric."""

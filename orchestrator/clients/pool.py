@@ -11,14 +11,13 @@ import numpy as np
 import ray
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.actor import ClientActor, Place, listed, tensors_travel_as_arrays
 from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
 from orchestrator.clients.plane import Job, Plane
+from orchestrator.clients.reservation import Reservation, reserve
 from orchestrator.errors import UserError
 from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
@@ -46,14 +45,20 @@ class Resources:
 class RayPool(Plane):
     """Client actors in one placement group; work goes to whichever is idle, longest first."""
 
-    def __init__(self, world: World, run: str, resources: Resources, within: PlacementGroup | None = None) -> None:
-        """``within`` is a Tune trial's placement group, whose bundles after the first are the client actors'."""
+    def __init__(self, world: World, run: str, resources: Resources, reserved: Reservation | None = None) -> None:
+        """Put the actors into what is ``reserved`` for them, or else reserve room.
+
+        They are all there when this returns. In an inherited reservation they may be waiting for room: the run goes
+        on with those that start.
+        """
         tensors_travel_as_arrays()
         self.run_name, self.resources = run, resources
         self.actors = resources.actors
         self.world = ray.put(world)
-        self.within = within
-        self.group = self._reserve() if within is None else within
+        r = resources
+        self.reserved = reserved or reserve(r.actors, r.cpus_per_actor, r.gpus_per_actor, r.strategy, r.boot_timeout)
+        self.label = uuid.uuid4().hex[:6]
+        """Tells this pool's actors from those of an earlier one that are still on their way out."""
         self.incarnations = [0] * self.actors
         self.handles = [self._create(i) for i in range(self.actors)]
         self.failed_boots = 0
@@ -61,8 +66,13 @@ class RayPool(Plane):
         """Reference to a replacement's first sign of life -> its number."""
         self.resident: dict[Key, int] = {}
         """Blocks that an actor keeps -> its number."""
-        self.places = self._boot()
+        self.places: dict[int, Place] = {}
+        """Where the actors are that have started."""
         self.happened: list[str] = []
+        if self.reserved.inherited:
+            self.booting = {handle.ready.remote(): i for i, handle in enumerate(self.handles)}
+        else:
+            self._boot()
 
     def share(self, tensors: Tensors) -> Any:
         return tensors if payload(tensors) <= INLINE else ray.put(tensors)
@@ -104,6 +114,7 @@ class RayPool(Plane):
         self.happened.append(f"client actor {index} {why}; another takes its place")
         self.resident = {key: home for key, home in self.resident.items() if home != index}
         ray.kill(self.handles[index])
+        self.places.pop(index, None)
         self.replaced += 1
         self.incarnations[index] += 1
         self.handles[index] = self._create(index)
@@ -124,8 +135,7 @@ class RayPool(Plane):
     def close(self) -> None:
         for handle in self.handles:
             ray.kill(handle)
-        if self.within is None:
-            remove_placement_group(self.group)
+        self.reserved.end()
 
     def _task(self, job: Job) -> Task:
         def call(index: int, actor: ActorHandle) -> Any:
@@ -142,47 +152,25 @@ class RayPool(Plane):
         what = f"training clients {listed(job.spec.ids)} in round {job.spec.t}"
         return Task(call, what, job.cost, home, self.resources.drops)
 
-    def _reserve(self) -> PlacementGroup:
-        """One bundle per actor; raises UserError if the cluster cannot give them in time."""
-        r = self.resources
-        bundle = {k: v for k, v in (("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)) if v}
-        name = f"clients of {ray.get_runtime_context().get_actor_id() or uuid.uuid4().hex}"
-        for left in _named_groups(name):  # of this server's own process before it died and was started again
-            remove_placement_group(left)
-        group = placement_group([bundle or {"CPU": 0.001}] * r.actors, strategy=r.strategy, name=name)
-        if not group.wait(r.boot_timeout):
-            remove_placement_group(group)
-            free = {k: v for k, v in ray.available_resources().items() if k in ("CPU", "GPU")}
-            raise UserError(f"resources: no room for {r.actors} x {bundle} within {r.boot_timeout:.0f} s; free: {free}")
-        return group
-
     def _create(self, index: int) -> ActorHandle:
         r = self.resources
-        bundle = index if self.within is None else index + 1
-        place = PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=bundle)
         options: dict[str, Any] = {
-            "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.group.id.hex()[:6]})",
+            "name": f"{self.run_name} clients #{index}.{self.incarnations[index]} ({self.label})",
             "num_cpus": r.cpus_per_actor,
             "num_gpus": r.gpus_per_actor,
-            "scheduling_strategy": place,
+            "scheduling_strategy": self.reserved.place(index),
         }
         cls: Any = ray.remote(ClientActor)
         return cls.options(**options).remote(self.world, self.run_name, index, r.gpus_per_actor)
 
-    def _boot(self) -> list[Place]:
+    def _boot(self) -> None:
         try:
-            return ray.get([h.ready.remote() for h in self.handles], timeout=self.resources.boot_timeout)
+            ready = [handle.ready.remote() for handle in self.handles]
+            self.places = dict(enumerate(ray.get(ready, timeout=self.resources.boot_timeout)))
         except GetTimeoutError as error:
             raise UserError(f"client actors did not start within {self.resources.boot_timeout:.0f} s") from error
         except (RayActorError, RayTaskError) as error:
             raise UserError(f"client actors could not start: {_last_line(error)}") from error
-
-
-def _named_groups(name: str) -> list[PlacementGroup]:
-    try:
-        return [ray.util.get_placement_group(name)]
-    except ValueError:
-        return []
 
 
 def _last_line(error: Exception) -> str:

@@ -132,7 +132,7 @@ def proposed_ahead(rivals: tuple[str, ...] = BASELINES, columns: tuple[str, ...]
 
 EIGHT_ADAM = (0.0001, 0.0003, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01)
 EIGHT_SGD = (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-TWO_ADAM = (0.0003, 0.001)
+TWO_ADAM = (0.001, 0.003)
 GRIDS: dict[str, Grid] = {
     "FedAvg": {"local.lr": EIGHT_ADAM},
     "FedProx": {"local.lr": TWO_ADAM, "algorithm.mu": (0.001, 0.1, 0.4, 0.7)},

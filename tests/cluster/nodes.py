@@ -42,12 +42,11 @@ class Nodes:
         self.space = f"fedorch-{os.getpid()}-{next(_numbers)}"
         ip("netns", "add", self.space)
         ip("-n", self.space, "link", "set", "lo", "up")
-        place = Path("/tmp") / self.space  # short: Ray's sockets are below it
-        (place / "ray").mkdir(parents=True)
-        self.place = place
+        self.temporary = Path("/tmp") / self.space  # short: Ray's sockets are below it
+        self.temporary.mkdir()
         self.environment = {
             **clean(),
-            "RAY_TMPDIR": str(place),
+            "RAY_TMPDIR": str(self.temporary),
             "RAY_AUTH_MODE": "token" if token else "disabled",
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_timeout_ms": "5000",
@@ -137,13 +136,15 @@ class Nodes:
                 break
             time.sleep(0.1)
         ip("netns", "del", self.space)
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _command(self, *words) -> list[str]:
         return inside(self.space, sys.executable, "-m", "sweeps.cli", *words)
 
-    def _ray(self, *words, space: str = "") -> None:
-        command = inside(space or self.space, "ray", *words)
+    def _ray(self, *words) -> None:
+        self._do(*inside(self.space, "ray", *words))
+
+    def _do(self, *command) -> None:
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -170,10 +171,18 @@ class Cabled(Nodes):
 
     def add_far(self, cpus: int) -> None:
         """Add the worker at the other end."""
-        self._ray(
-            "start", f"--address={self.head}", f"--node-ip-address={self.far_address}", f"--num-cpus={cpus}",
-            space=self.far,
-        )  # fmt: skip
+        self._far(
+            "ray", "start", f"--address={self.head}", f"--node-ip-address={self.far_address}", f"--num-cpus={cpus}"
+        )
+
+    def fedorch_far(self, *words) -> None:
+        """Run fedorch at the other end."""
+        self._far(sys.executable, "-m", "sweeps.cli", *words)
+
+    def _far(self, *words) -> None:
+        """Run a command there, with a temporary folder of its own: it tells Ray which node it is on."""
+        own = 'mkdir -p $0-far && mount --bind $0-far $0 && exec "$@"'
+        self._do(*inside(self.far, "sh", "-c", own, self.temporary, *words))
 
     def cut(self) -> None:
         """Nothing passes any more, and no process is told."""
@@ -185,6 +194,7 @@ class Cabled(Nodes):
     def close(self) -> None:
         super().close()
         ip("netns", "del", self.far)
+        shutil.rmtree(f"{self.temporary}-far", ignore_errors=True)
 
 
 def ip(*words: str) -> None:

@@ -86,9 +86,10 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     assert "0.75/1 GPU in use" in text
 
     actors = nodes.python(
-        "from ray.util.state import list_actors\nfor a in list_actors(detail=True): print(a.name, '|', a.repr_name)"
+        "from ray.util.state import list_actors\nhere = ray.get_runtime_context().get_node_id()\n"
+        "for a in list_actors(detail=True): print(a.repr_name, 'on the head' if a.node_id == here else 'elsewhere')"
     )
-    assert "fedorch watched server" in actors
+    assert "fedorch watched server on the head" in actors
     assert "fedorch watched clients #2" in actors
     until(lambda: nodes.named("ray::fedorch watched clients #"), 30)  # at work: the title names round and clients
 

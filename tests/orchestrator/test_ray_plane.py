@@ -101,7 +101,7 @@ def test_a_block_lost_in_mid_session_is_replayed():
             training.advance(2)
             middle = training.query(ModelProbe(), np.full(len(cohort), 1 / len(cohort)))
             if disturb:
-                for place in federation.plane.places:
+                for place in federation.plane.places.values():
                     kill(place)
             training.advance(4)
             updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
@@ -132,7 +132,8 @@ def test_fractions_of_logical_gpus():
     config = small("resources.gpus_per_actor=0.5")
     experiment = on_ray(config)
     assert experiment.federation.plane.actors == 4
-    assert {p.device for p in experiment.federation.plane.places} == {"cuda" if torch.cuda.is_available() else "cpu"}
+    devices = {place.device for place in experiment.federation.plane.places.values()}
+    assert devices == {"cuda" if torch.cuda.is_available() else "cpu"}
     experiment.close()
 
 
