@@ -113,13 +113,15 @@ def _run_on_ray(
         if detach:
             console.print(f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True)
             return None
-        seen, told = facts["done"], 0
+        seen, told, life = facts["done"], 0, ""
         with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):
             while True:
                 news = answer(server.watch.remote(seen))
                 for record in news.records:
                     progress.show(record)
                 seen += len(news.records)
+                if news.life != life:
+                    life, told = news.life, 0
                 for note in news.notes[told:]:
                     errors.print(f"[yellow]note:[/] {note}", highlight=False)
                 told = len(news.notes)

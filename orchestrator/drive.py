@@ -21,16 +21,26 @@ PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""
 
 
-def begin(experiment: Experiment, folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> dict[str, Any]:
+def own(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
+    """Make the run's folder, or take over what is there; raises UserError if that cannot be or it is another's."""
+    folder.make()
+    folder.claim(patience if resuming else 0.0)
+    try:
+        folder.refresh(resuming)
+    except BaseException:
+        folder.release()
+        raise
+
+
+def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
     """Open the run's folder, or continue from its checkpoint; returns facts about the run for the terminal.
 
     Raises UserError if the folder cannot be made or is another process's, or the checkpoints are damaged or belong to
     another config.
     """
-    folder.make()
-    folder.claim(patience if resuming else 0.0)
+    if not folder.claimed:
+        own(folder, resuming)
     try:
-        folder.refresh(resuming)
         if not resuming or not folder.begun:
             folder.open(experiment.config)
             folder.publish()
@@ -84,13 +94,18 @@ def drive(
         folder.publish()
         return result
     except UserError as error:
-        failed = {**_summary(experiment, "failed"), "error": str(error)}
-        with contextlib.suppress(OSError, UserError):  # a full disk, say: the sentence still reaches the terminal
-            folder.write_text("result.json", json.dumps(failed, indent=2))
-            folder.publish()
+        leave_failure(folder, _summary(experiment, "failed"), error)
         raise
     finally:
         folder.release()
+
+
+def leave_failure(folder: RunFolder, summary: dict[str, Any], error: Exception) -> None:
+    """Say in result.json why the run cannot go on, where that can be written."""
+    failed = {**summary, "status": "failed", "error": str(error)}
+    with contextlib.suppress(OSError, UserError):  # a full disk, say: the sentence still reaches the terminal
+        folder.write_text("result.json", json.dumps(failed, indent=2))
+        folder.publish()
 
 
 def _rounds(

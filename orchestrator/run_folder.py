@@ -103,6 +103,11 @@ class RunFolder:
         self.make()
         self.write_text("config.yaml", config.dump())
 
+    @property
+    def claimed(self) -> bool:
+        """Whether this process holds it."""
+        return self._lock is not None
+
     def claim(self, patience: float = 0.0) -> None:
         """Keep other processes from running into this folder until :meth:`release`, or until this process ends.
 

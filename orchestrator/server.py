@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 import traceback
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.clients.plane import Plane
-from orchestrator.clients.pool import RayPool, Resources
-from orchestrator.clients.reservation import inherited
-from orchestrator.cluster import room
-from orchestrator.config import Config, ResourcesConfig
-from orchestrator.drive import PATIENCE, begin, drive
+from orchestrator.clients.pool import RayPool
+from orchestrator.clients.reservation import kept, reserve
+from orchestrator.config import Config
+from orchestrator.drive import begin, drive, leave_failure, own
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment, Record
 from orchestrator.monitoring.exporter import Exporter
@@ -42,6 +41,8 @@ AGAIN = "the server's process died; it was started again from the newest checkpo
 class Progress:
     """What has happened since the caller last asked."""
 
+    life: str
+    """Of the server's process; another one has notes of its own."""
     records: list[Record]
     ended: bool
     notes: list[str]
@@ -57,6 +58,7 @@ class Server:
 
     def __init__(self, config: Config, out: str, resuming: bool, detached: bool) -> None:
         self.config, self.folder, self.detached = config, RunFolder.at(out), detached
+        self.life = uuid.uuid4().hex
         self.again = bool(ray.get_runtime_context().was_current_actor_reconstructed)
         self.notes = [AGAIN] if self.again else []
         self.resuming = resuming or self.again
@@ -75,10 +77,13 @@ class Server:
     def _work(self) -> None:
         """Build the experiment and the client actors, then the round loop."""
         try:
+            if self.again:
+                own(self.folder, self.resuming, CUT_OFF)
             experiment = Experiment(self.config, lambda world: ray_plane(world, self.config, self.again))
             try:
-                facts = begin(experiment, self.folder, self.resuming, CUT_OFF if self.again else PATIENCE)
+                facts = begin(experiment, self.folder, self.resuming)
                 with self.changed:
+                    self.notes += facts["notes"] if self.again else []
                     self.records, self.facts = list(experiment.records), facts
                     self.changed.notify_all()
                 result = self._drive(experiment)
@@ -89,6 +94,9 @@ class Server:
         except Exception as error:
             traceback.print_exc()  # to the actor's log in Ray's dashboard, whoever else hears of it
             self.failure = error
+            if self.facts is None and self.folder.claimed:  # nobody may ask once more whether the run is prepared
+                leave_failure(self.folder, {"name": self.config.name}, error)
+                self.folder.release()
         with self.changed:
             self.changed.notify_all()
         if self.detached:  # nobody owns this actor, so it ends itself; the results are on disk
@@ -125,7 +133,7 @@ class Server:
         """Wait until there are more than ``seen`` records, or the run has ended."""
         with self.changed:
             self.changed.wait_for(lambda: len(self.records) > seen or self._ended())
-            return Progress(self.records[seen:], self._ended(), list(self.notes))
+            return Progress(self.life, self.records[seen:], self._ended(), list(self.notes))
 
     def outcome(self) -> dict[str, Any]:
         """The result, once the run has ended; raises what went wrong."""
@@ -145,63 +153,17 @@ class Server:
 
 
 def ray_plane(world: World, config: Config, again: bool = False) -> Plane:
-    """The client actors of a run.
-
-    A server that was started ``again`` has those of before, some of them perhaps waiting for room. If Ray has not kept
-    their places (it keeps none for a detached server), it goes on with as many as there is room for.
-    """
-    left = inherited() if again else None
-    if left is not None:
-        return RayPool(world, config.name, pool_resources(config, left.group.bundle_count), left)
-    actors = _actors(config.resources, config.data.clients, again)
-    return RayPool(world, config.name, pool_resources(config, actors))
-
-
-def pool_resources(config: Config, actors: int) -> Resources:
-    """What ``actors`` client actors are pinned to."""
-    r = config.resources
-    return Resources(
-        actors=actors,
-        cpus_per_actor=r.cpus_per_actor,
-        gpus_per_actor=r.gpus_per_actor,
-        clients_per_actor=r.clients_per_actor,
-        strategy=r.strategy,
-        boot_timeout=r.boot_timeout,
-        client_timeout=r.client_timeout,
-        drops=r.on_timeout == "drop",
-    )
-
-
-def _actors(r: ResourcesConfig, clients: int, again: bool) -> int:
-    """How many client actors: as configured, or as many as the cluster's resources allow (once it has any)."""
-    kind, each = ("GPU", r.gpus_per_actor) if r.gpus_per_actor else ("CPU", r.cpus_per_actor)
-    if again:
-        _wait_for(kind, each, r.boot_timeout)
-    most = room().get(kind, 0.0)
-    total = ray.cluster_resources().get(kind, 0.0) or most
-    fit = int(total / each + 1e-9) if each else 1
-    wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients))
-    if again and each:
-        wanted = min(wanted, int(most / each + 1e-9))
-    if wanted < 1 or (each and wanted * each > most + 1e-9):
-        raise UserError(
-            f"resources: {max(1, wanted)} client actors with {each:g} {kind} each do not fit the cluster's "
-            f"{most:g} {kind}"
-        )
-    return wanted
-
-
-def _wait_for(kind: str, amount: float, seconds: float) -> None:
-    """Wait until the cluster has so much of a resource, or could have, or time is up."""
-    deadline = time.monotonic() + seconds
-    while room().get(kind, 0.0) < amount and time.monotonic() < deadline:
-        time.sleep(1.0)
+    """The client actors of a run; those of before, or as many as there is room for, if the server runs ``again``."""
+    reserved = kept() if again else None
+    if reserved is None:
+        reserved = reserve(config.resources, config.data.clients, fewer=again)
+    return RayPool(world, config.name, config.resources, reserved)
 
 
 def launch(config: Config, out: str | Path, resuming: bool, detached: bool = False) -> ActorHandle:
     """Create the server actor on this node; it shows in the dashboard under the run's name.
 
-    It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, whatever the strategy.
+    It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, soft strategy or not.
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote

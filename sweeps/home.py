@@ -61,5 +61,5 @@ def looked_at(place: str) -> Path:
 
 
 def _read(name: str) -> bool:
-    """Whether tables and figures are made from that file."""
-    return name.endswith((".json", ".parquet", ".yaml")) and TUNE not in name.split("/")
+    """Whether tables and figures are made from that file, or a logger goes on writing it."""
+    return name.endswith((".json", ".parquet", ".yaml", ".db")) and TUNE not in name.split("/")

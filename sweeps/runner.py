@@ -66,7 +66,7 @@ def _fit(
 ) -> None:
     from ray import tune
 
-    Variants.at_once = sweep.at_once or 0
+    Variants.at_once, Watcher.here = sweep.at_once or 0, home
     job = Job(home.place, sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
         tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0], sweep.actors)

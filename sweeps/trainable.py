@@ -16,7 +16,7 @@ from ray.util.placement_group import get_current_placement_group
 from orchestrator import checkpoint
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
-from orchestrator.clients.reservation import Reservation
+from orchestrator.clients.reservation import Reservation, bundle
 from orchestrator.cluster import room
 from orchestrator.config import Config, apply, build, put
 from orchestrator.drive import write_results
@@ -24,7 +24,6 @@ from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.run_folder import RunFolder
-from orchestrator.server import pool_resources
 from orchestrator.storage import join
 from orchestrator.training.world import World
 from sweeps.data import Shelf
@@ -97,8 +96,8 @@ class Trial(tune.Trainable):
             return InProcess(world)
         group = get_current_placement_group()
         assert group is not None
-        reserved = Reservation(group, first=1, owned=False)  # the first bundle is this trial's own
-        return RayPool(world, config.name, pool_resources(config, self.job.actors), reserved)
+        reserved = Reservation(group, self.job.actors, first=1, owned=False)  # the first bundle is this trial's own
+        return RayPool(world, config.name, config.resources, reserved)
 
     def step(self) -> dict[str, Any]:
         """Some rounds; the record of the last, with the latest value of every metric."""
@@ -180,8 +179,7 @@ class Trial(tune.Trainable):
 def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:
     """A trial's resources as one placement group: the server, then the client actors."""
     r = config.resources
-    amounts: list[tuple[str, float]] = [("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)]
-    each: dict[str, float] = {k: v for k, v in amounts if v} or {"CPU": 0.001}
+    each = bundle(r)
     server: dict[str, float] = {"CPU": 0.1}
     return tune.PlacementGroupFactory([server, *[each] * actors] if actors else [each], strategy=r.strategy)
 
@@ -189,8 +187,8 @@ def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:
 def check_room(config: Config, actors: int) -> None:
     """Raise UserError if a trial asks for more than the cluster has, or could grow to."""
     wanted: dict[str, float] = {}
-    for bundle in bundles(config, actors).bundles:
-        for kind, amount in bundle.items():
+    for one in bundles(config, actors).bundles:
+        for kind, amount in one.items():
             wanted[kind] = wanted.get(kind, 0.0) + amount
     total = room()
     for kind, amount in wanted.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from ray import tune
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -20,6 +20,9 @@ SENT_EVERY = 10.0
 
 class Watcher(tune.Callback):
     """Counts trials as they start, report and end."""
+
+    here: ClassVar[Home | None] = None
+    """The home of the sweep that this process runs: a watcher that Tune restores goes on in it."""
 
     def __init__(self, home: Home, total: int, metric: str, mode: str) -> None:
         self.home, self.total, self.metric, self.mode = home, total, metric, mode
@@ -49,7 +52,8 @@ class Watcher(tune.Callback):
         return {**kept, "place": self.home.place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.home = Home(state.pop("place"))
+        place = state.pop("place")
+        self.home = Watcher.here or Home(place)
         vars(self).update(state)
         self._prepare()
 

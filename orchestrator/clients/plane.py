@@ -69,7 +69,7 @@ class Plane(ABC):
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
-        return sum(a.seconds for a in answers if a is not None) / self.actors
+        return sum(a.seconds for a in answers if a is not None) / max(1, self.available)
 
     def close(self) -> None:
         """Release everything."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import RayError
 from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.actor import ClientActor, Place, listed, tensors_travel_as_arrays
 from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
 from orchestrator.clients.plane import Job, Plane
-from orchestrator.clients.reservation import Reservation, reserve
+from orchestrator.clients.reservation import Reservation
+from orchestrator.config import ResourcesConfig
 from orchestrator.errors import UserError
 from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
@@ -27,59 +28,39 @@ INLINE = 64 * 1024
 """Broadcasts up to this many bytes travel inside the calls, which is faster than the object store."""
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What each client actor is pinned to, and how many there are."""
-
-    actors: int
-    cpus_per_actor: float
-    gpus_per_actor: float
-    clients_per_actor: int | None
-    strategy: str
-    boot_timeout: float
-    client_timeout: float | None = None
-    drops: bool = False
-    """Whether clients that take longer than ``client_timeout`` are dropped instead of tried elsewhere."""
-
-
 class RayPool(Plane):
     """Client actors in one placement group; work goes to whichever is idle, longest first."""
 
-    def __init__(self, world: World, run: str, resources: Resources, reserved: Reservation | None = None) -> None:
-        """Put the actors into what is ``reserved`` for them, or else reserve room.
+    def __init__(self, world: World, run: str, resources: ResourcesConfig, reserved: Reservation) -> None:
+        """Start the actors; of those whose place may be lost, the run goes on with the ones that start.
 
-        They are all there when this returns. In an inherited reservation they may be waiting for room: the run goes
-        on with those that start.
+        Raises UserError if the others do not start within ``boot_timeout``.
         """
         tensors_travel_as_arrays()
-        self.run_name, self.resources = run, resources
-        self.actors = resources.actors
+        self.run_name, self.resources, self.reserved = run, resources, reserved
+        self.actors = reserved.actors
         self.world = ray.put(world)
-        r = resources
-        self.reserved = reserved or reserve(r.actors, r.cpus_per_actor, r.gpus_per_actor, r.strategy, r.boot_timeout)
         self.label = uuid.uuid4().hex[:6]
         """Tells this pool's actors from those of an earlier one that are still on their way out."""
         self.incarnations = [0] * self.actors
         self.handles = [self._create(i) for i in range(self.actors)]
         self.failed_boots = 0
-        self.booting: dict[Any, int] = {}
-        """Reference to a replacement's first sign of life -> its number."""
+        self.booting: dict[Any, int] = {handle.ready.remote(): i for i, handle in enumerate(self.handles)}
+        """Reference to an actor's first sign of life -> its number."""
+        self.places: dict[int, Place] = {}
+        """The other actors: their number -> where they are."""
         self.resident: dict[Key, int] = {}
         """Blocks that an actor keeps -> its number."""
-        self.places: dict[int, Place] = {}
-        """Where the actors are that have started."""
         self.happened: list[str] = []
-        if self.reserved.inherited:
-            self.booting = {handle.ready.remote(): i for i, handle in enumerate(self.handles)}
-        else:
-            self._boot()
+        if reserved.whole:
+            self._await_all()
 
     def share(self, tensors: Tensors) -> Any:
         return tensors if payload(tensors) <= INLINE else ray.put(tensors)
 
     @property
     def available(self) -> int:
-        return self.actors - len(self.booting)
+        return len(self.places)
 
     def events(self) -> list[str]:
         happened, self.happened = self.happened, []
@@ -106,8 +87,7 @@ class RayPool(Plane):
 
     def working(self) -> list[int]:
         """Actors that can be given work."""
-        booting = set(self.booting.values())
-        return [i for i in range(self.actors) if i not in booting]
+        return sorted(self.places)
 
     def replace(self, index: int, why: str) -> None:
         """Put a new actor in a lost one's place; its blocks will be recreated wherever there is room."""
@@ -121,15 +101,15 @@ class RayPool(Plane):
         self.booting[self.handles[index].ready.remote()] = index
 
     def finish_boot(self, ref: Any) -> None:
-        """Take a replacement into service, or try another; raises UserError if none will start."""
+        """Take an actor into service, or try another; raises UserError if none will start."""
         index = self.booting.pop(ref)
         try:
             self.places[index] = ray.get(ref)
             self.failed_boots = 0
-        except RayActorError as error:
+        except RayError as error:
             self.failed_boots += 1
             if self.failed_boots >= ATTEMPTS:
-                raise UserError(f"client actor {index} cannot be restarted: {_last_line(error)}") from error
+                raise UserError(f"client actor {index} cannot be started: {_last_line(error)}") from error
             self.replace(index, "died as it started")
 
     def close(self) -> None:
@@ -145,12 +125,13 @@ class RayPool(Plane):
             return actor.start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
 
         def home() -> int | None:
-            if self.resources.clients_per_actor:
-                return int(job.spec.ids[0]) // self.resources.clients_per_actor
-            return self.resident.get(job.key)
+            kept, each = self.resident.get(job.key), self.resources.clients_per_actor
+            if kept is not None or each is None or not self.places:
+                return kept
+            return self.working()[int(job.spec.ids[0]) // each % self.available]
 
         what = f"training clients {listed(job.spec.ids)} in round {job.spec.t}"
-        return Task(call, what, job.cost, home, self.resources.drops)
+        return Task(call, what, job.cost, home, self.resources.on_timeout == "drop")
 
     def _create(self, index: int) -> ActorHandle:
         r = self.resources
@@ -163,14 +144,18 @@ class RayPool(Plane):
         cls: Any = ray.remote(ClientActor)
         return cls.options(**options).remote(self.world, self.run_name, index, r.gpus_per_actor)
 
-    def _boot(self) -> None:
+    def _await_all(self) -> None:
+        patience = self.resources.boot_timeout
+        deadline = time.monotonic() + patience
         try:
-            ready = [handle.ready.remote() for handle in self.handles]
-            self.places = dict(enumerate(ray.get(ready, timeout=self.resources.boot_timeout)))
-        except GetTimeoutError as error:
-            raise UserError(f"client actors did not start within {self.resources.boot_timeout:.0f} s") from error
-        except (RayActorError, RayTaskError) as error:
-            raise UserError(f"client actors could not start: {_last_line(error)}") from error
+            while self.booting:
+                done, _ = ray.wait([*self.booting], num_returns=1, timeout=max(0.0, deadline - time.monotonic()))
+                if not done:
+                    raise UserError(f"client actors did not start within {patience:.0f} s")
+                self.finish_boot(done[0])
+        except BaseException:
+            self.close()
+            raise
 
 
 def _last_line(error: Exception) -> str:

@@ -1,7 +1,8 @@
-"""Reservations: the bundles of a Ray placement group that a run's client actors live in."""
+"""Room for a run's client actors: the bundles of a Ray placement group, one for each."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 
@@ -9,7 +10,12 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from orchestrator.cluster import room
+from orchestrator.config import ResourcesConfig
 from orchestrator.errors import UserError
+
+LOOK = 20.0
+"""Seconds after which a reservation that settles for fewer actors counts the free resources again."""
 
 
 @dataclass(frozen=True)
@@ -17,13 +23,13 @@ class Reservation:
     """One bundle per client actor."""
 
     group: PlacementGroup
+    actors: int
     first: int = 0
     """Number of the first actor's bundle."""
     owned: bool = True
     """Whether the group ends with the run."""
-    inherited: bool = False
-    """Whether it is from before the server's process died: some bundles may be lost with their node, and come back
-    only when there is room."""
+    whole: bool = True
+    """Whether every bundle is there; if not, some were lost with their node, and come back when there is room."""
 
     def place(self, index: int) -> PlacementGroupSchedulingStrategy:
         """Where the actor of that number goes."""
@@ -35,27 +41,59 @@ class Reservation:
             remove_placement_group(self.group)
 
 
-def reserve(actors: int, cpus: float, gpus: float, strategy: str, timeout: float) -> Reservation:
-    """Room for ``actors`` actors with so many CPUs and GPUs each.
+def bundle(r: ResourcesConfig) -> dict[str, float]:
+    """What one client actor is pinned to: amount of each resource."""
+    amounts: list[tuple[str, float]] = [("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)]
+    return {kind: amount for kind, amount in amounts if amount} or {"CPU": 0.001}
 
-    Raises UserError if the cluster cannot give it within ``timeout`` seconds.
+
+def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservation:
+    """Room for the client actors of a run with so many clients, or (``fewer``) for as many of them as there is.
+
+    Raises UserError if the cluster cannot give it within ``boot_timeout``.
     """
-    bundle = {k: v for k, v in (("CPU", cpus), ("GPU", gpus)) if v}
-    group = placement_group([bundle or {"CPU": 0.001}] * actors, strategy=strategy, name=_name())
-    if not group.wait(timeout):
+    each, actors = bundle(r), _wanted(r, clients, fewer)
+    deadline = time.monotonic() + r.boot_timeout
+    while True:
+        group = placement_group([each] * actors, strategy=r.strategy, name=_name())
+        if group.wait(LOOK if fewer else r.boot_timeout):
+            return Reservation(group, actors)
         remove_placement_group(group)
-        free = {k: v for k, v in ray.available_resources().items() if k in ("CPU", "GPU")}
-        raise UserError(f"resources: no room for {actors} x {bundle} within {timeout:.0f} s; free: {free}")
-    return Reservation(group)
+        free = {kind: ray.available_resources().get(kind, 0.0) for kind in each}
+        if not fewer or time.monotonic() >= deadline:
+            raise UserError(f"resources: no room for {actors} x {each} within {r.boot_timeout:.0f} s; free: {free}")
+        actors = max(1, min(actors, *(int(free[kind] / amount + 1e-9) for kind, amount in each.items())))
 
 
-def inherited() -> Reservation | None:
-    """What this actor reserved before its process died and was started again, if Ray has kept it (it does not for a
-    detached actor)."""
+def kept() -> Reservation | None:
+    """What this actor reserved before its process died and was started again, if Ray has kept it.
+
+    Ray 2.60 removes the placement groups of an actor that restarts if the job that created the actor has ended, too,
+    as it has for a detached one.
+    """
     try:
-        return Reservation(ray.util.get_placement_group(_name()), inherited=True)
+        group = ray.util.get_placement_group(_name())
     except ValueError:
         return None
+    return Reservation(group, group.bundle_count, whole=False)
+
+
+def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
+    """How many client actors: as configured, or as many as the cluster's resources allow (once it has any).
+
+    Raises UserError if they do not fit the cluster, unless ``fewer`` will do.
+    """
+    kind, each = ("GPU", r.gpus_per_actor) if r.gpus_per_actor else ("CPU", r.cpus_per_actor)
+    most = room().get(kind, 0.0)
+    total = ray.cluster_resources().get(kind, 0.0) or most
+    fit = int(total / each + 1e-9) if each else 1
+    wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients))
+    if not fewer and (wanted < 1 or (each and wanted * each > most + 1e-9)):
+        raise UserError(
+            f"resources: {max(1, wanted)} client actors with {each:g} {kind} each do not fit the cluster's "
+            f"{most:g} {kind}"
+        )
+    return max(1, wanted)
 
 
 def _name() -> str:

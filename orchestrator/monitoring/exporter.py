@@ -46,7 +46,7 @@ class Note:
     working: int = 0
     replaced: int = 0
     gpus: float = 0.0
-    """GPUs of all client actors."""
+    """GPUs of the client actors at work."""
     updated: float = 0.0
     """When it was written (seconds since the epoch)."""
 
@@ -58,9 +58,8 @@ class Exporter:
         """``done`` rounds were there before this process began."""
         self.tags = {"experiment": config.name, "trial": trial}
         actor = ray.get_runtime_context().get_actor_id() or ""
-        gpus = config.resources.gpus_per_actor * plane.actors
-        self.note = Note(config.name, trial, actor, folder, config.rounds, done, gpus=gpus)
-        self.note.client_actors = self.note.working = plane.actors
+        self.note = Note(config.name, trial, actor, folder, config.rounds, done, client_actors=plane.actors)
+        self.gpus = config.resources.gpus_per_actor
         self.key = f"{actor or os.getpid()}".encode()
         self.plane, self.began_at, self.spent = plane, done, 0.0
         self.gauges = {s.key: Gauge(s.name, s.about, LABELS) for s in SIGNALS}
@@ -108,14 +107,14 @@ class Exporter:
                 self._publish()
 
     def _publish(self) -> None:
-        plane = self.plane
-        self.note.working, self.note.updated = plane.available, time.time()
+        plane, note = self.plane, self.note
+        note.working, note.gpus, note.updated = plane.available, self.gpus * plane.available, time.time()
         counts = {"actors": plane.available, "actors_replaced": plane.replaced, "calls_repeated": plane.repeated}
         for key, value in (self.values | counts).items():
             self.gauges[key].set(value, self.tags)
         for phase, value in self.times.items():
             self.phases.set(value, {**self.tags, "phase": phase})
-        internal_kv._internal_kv_put(self.key, json.dumps(asdict(self.note)).encode(), True, namespace=BOARD)
+        internal_kv._internal_kv_put(self.key, json.dumps(asdict(note)).encode(), True, namespace=BOARD)
 
 
 def notes() -> list[Note]:

@@ -120,8 +120,8 @@ class Nodes:
     def raylets(self) -> list[int]:
         return [p for p in self.pids() if _read(p, "comm") == "raylet"]
 
-    def named(self, start: str) -> list[int]:
-        """Processes whose command line begins so; Ray titles its workers by what they run."""
+    def named(self, start: str | tuple[str, ...]) -> list[int]:
+        """Processes whose command line begins so (or so); Ray titles its workers by what they run."""
         return [p for p in self.pids() if _read(p, "cmdline").startswith(start)]
 
     def pids(self) -> list[int]:

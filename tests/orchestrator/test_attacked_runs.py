@@ -121,14 +121,14 @@ def test_label_flipping_trains_on_mirrored_labels():
         ["attack=gaussian", "aggregator=krum"],
         ["attack=min_max", "algorithm=scaffold"],
         ["attack=label_flip", "algorithm=ditto"],
-        ["aggregator=fltrust", "data.heldout.per_class=20"],
+        ["aggregator=fltrust", "data.heldout.per_class=20", "resources={clients_per_actor: 5}", "local.block=1"],
         ["algorithm=server_only"],
         ["algorithm={name: fedaa, select: 0.5, agent: {name: ddpg, hidden: [16, 16]}}", "attack=same_value"],
     ],
     ids=lambda s: s[0],
 )
 def test_ray_gives_the_same_bits(settings):
-    config = ten(*settings, "rounds=2", "resources.actors=2", "evaluation.local_models=true")
+    config = ten("resources.actors=2", *settings, "rounds=2", "evaluation.local_models=true")
     there = Experiment(config, lambda world: ray_plane(world, config))
     while not there.finished:
         there.step()

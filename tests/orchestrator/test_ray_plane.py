@@ -7,8 +7,10 @@ import time
 import numpy as np
 import pytest
 import torch
+from ray.util.placement_group import placement_group, remove_placement_group
 
 from algorithms.local import LocalRule
+from orchestrator.clients import reservation
 from orchestrator.clients.actor import tensors_travel_as_arrays
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
@@ -143,6 +145,24 @@ def test_fractions_of_logical_gpus():
 def test_more_than_the_cluster_has(wish):
     with pytest.raises(UserError, match="do not fit the cluster"):
         on_ray(small(wish))
+
+
+def test_a_restarted_server_settles_for_the_room_there_is(monkeypatch):
+    """Six of the cluster's eight CPUs are another's, so two of three actors fit."""
+    monkeypatch.setattr(reservation, "LOOK", 1.0)
+    others = placement_group([{"CPU": 6}])
+    config = small("resources.actors=3")
+    here = finish(config)
+    try:
+        assert others.wait(20)
+        experiment = Experiment(config, lambda world: ray_plane(world, config, again=True))
+        assert experiment.federation.plane.actors == 2
+        while not experiment.finished:
+            experiment.step()
+        experiment.close()
+    finally:
+        remove_placement_group(others)
+    assert experiment.state_sha256() == here.state_sha256()
 
 
 def test_received_tensors_are_private_copies(ray_session):

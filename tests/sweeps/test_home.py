@@ -60,8 +60,15 @@ def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
         run_sweep(PLAN, Home(place), False)
     with pytest.raises(UserError, match="holds another sweep"):
         run_sweep(PLAN.changed(["rounds=4"], None), Home(place), True)
+    sent = changes(tmp_path / "there")
     run_sweep(PLAN, Home(place), True)
+    assert changes(tmp_path / "there") == sent
     pd.testing.assert_frame_equal(table(looked_at(place)), table(tmp_path / "here"))
+
+
+def changes(folder):
+    """When the trials' tables there were written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/*.parquet")}
 
 
 def test_a_run_in_a_bucket(bucket, tmp_path, monkeypatch):
@@ -74,7 +81,7 @@ def test_a_run_in_a_bucket(bucket, tmp_path, monkeypatch):
         RunFolder.new(place)
 
 
-def test_two_drivers_in_one_sweep(tmp_path, monkeypatch):
+def test_a_sweep_has_one_driver_and_may_be_moved(tmp_path, monkeypatch):
     monkeypatch.setattr("sweeps.runner.PATIENCE", 0.0)
     home = Home(tmp_path / "s")
     run_sweep(PLAN, home, False)
@@ -82,6 +89,9 @@ def test_two_drivers_in_one_sweep(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="in use: process"):
         run_sweep(PLAN, Home(tmp_path / "s"), True)
     home.folder.release()
+    (tmp_path / "s").rename(tmp_path / "moved")
+    run_sweep(PLAN, Home(tmp_path / "moved"), True)
+    assert not (tmp_path / "s").exists()
 
 
 def test_storage_that_is_not_there():
