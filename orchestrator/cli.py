@@ -114,7 +114,8 @@ def _run_on_ray(
             console.print(f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True)
             return None
         seen, told, life = facts["done"], 0, ""
-        with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: server.stop.remote()):
+        asked: list[Any] = []
+        with RoundProgress(config.rounds, seen) as progress, _on_interrupt(lambda: asked.append(server.stop.remote())):
             while True:
                 news = answer(server.watch.remote(seen))
                 for record in news.records:
@@ -122,6 +123,8 @@ def _run_on_ray(
                 seen += len(news.records)
                 if news.life != life:
                     life, told = news.life, 0
+                    if asked:  # the process that was told so has died
+                        server.stop.remote()
                 for note in news.notes[told:]:
                     errors.print(f"[yellow]note:[/] {note}", highlight=False)
                 told = len(news.notes)

@@ -189,7 +189,8 @@ def test_detach_needs_a_cluster():
     assert here("run", "--detach")[0] == 2
 
 
-def test_interrupted_is_stopped_with_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("plane", ["--in-process", "--num-cpus=2"])
+def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
     out = tmp_path / "x"
     command = [
         sys.executable,
@@ -201,7 +202,7 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path):
         "rounds=100000",
         "--out",
         str(out),
-        "--in-process",
+        plane,
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while "round 3/" not in process.stdout.readline():

@@ -161,6 +161,7 @@ def test_mlflow(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's logger, half made
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
 def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
     if importlib.util.find_spec(name) is not None:
