@@ -22,9 +22,9 @@ class Sketch:
 
     def __init__(self, d: int, rows: int, columns: int, seed: int) -> None:
         self.columns = columns
-        pairs = [buckets_and_signs(d, columns, seed, r) for r in range(rows)]
-        self.buckets = torch.stack([bucket for bucket, _ in pairs])
-        self.signs = torch.stack([sign for _, sign in pairs])
+        self.buckets, self.signs = torch.empty(rows, d, dtype=torch.int64), torch.empty(rows, d)
+        for r in range(rows):
+            self.buckets[r], self.signs[r] = buckets_and_signs(d, columns, seed, r)
 
     def apply(self, vectors: Tensor) -> Tensor:
         """Sketches [C, l, m] of ``vectors`` [C, d]; one by one, which keeps a vector in the cache."""
@@ -53,12 +53,12 @@ def buckets_and_signs(d: int, columns: int, seed: int, row: int) -> tuple[Tensor
     sign = [int(c) for c in rng.integers(0, PRIME, 4)]
     bucket = [int(rng.integers(1, PRIME)), int(rng.integers(0, PRIME))]
     where = torch.arange(d, dtype=torch.int64)
-    return _polynomial(bucket, where) % columns, (_polynomial(sign, where) & 1).float() * 2 - 1
+    return _polynomial(bucket, where).remainder_(columns), (_polynomial(sign, where) & 1).float().mul_(2).sub_(1)
 
 
 def _polynomial(coefficients: list[int], x: Tensor) -> Tensor:
     """Horner's rule modulo 2³¹ − 1; products of two residues fit int64."""
     value = torch.full_like(x, coefficients[0])
     for c in coefficients[1:]:
-        value = (value * x + c) % PRIME
+        value.mul_(x).add_(c).remainder_(PRIME)
     return value
