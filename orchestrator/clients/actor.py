@@ -43,7 +43,6 @@ def _to_tensor(array: np.ndarray) -> Tensor:
 class Place:
     """Where a client actor runs."""
 
-    actor: int
     pid: int
     device: str
 
@@ -77,7 +76,7 @@ class ClientActor:
 
     def ready(self) -> Place:
         """Answers once the actor can work."""
-        return Place(self.index, os.getpid(), self.host.world.device)
+        return Place(os.getpid(), self.host.world.device)
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],

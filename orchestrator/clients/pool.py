@@ -126,9 +126,10 @@ class RayPool(Plane):
 
         def home() -> int | None:
             kept, each = self.resident.get(job.key), self.resources.clients_per_actor
-            if kept is not None or each is None or not self.places:
+            if kept is not None or each is None:
                 return kept
-            return self.working()[int(job.spec.ids[0]) // each % self.available]
+            fixed = int(job.spec.ids[0]) // each % self.actors
+            return fixed if fixed in self.places else None  # while it is away, anywhere
 
         what = f"training clients {listed(job.spec.ids)} in round {job.spec.t}"
         return Task(call, what, job.cost, home, self.resources.on_timeout == "drop")
