@@ -23,6 +23,7 @@ from algorithms import (
     qfedavg,
     scaffold,
     scaffpd,
+    scallion,
     server_only,
     synchronous,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "qfedavg",
     "scaffold",
     "scaffpd",
+    "scallion",
     "server_only",
     "synchronous",
 ]

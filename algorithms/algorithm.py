@@ -216,6 +216,8 @@ class AlgorithmOptions(Part):
 
     needs_rows: ClassVar[bool] = False
     """Whether the server looks at every client's update, whatever the aggregator."""
+    sends_differences: ClassVar[bool] = False
+    """Whether an upload is what the server lacks, so that error feedback would send twice what was left out."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 

@@ -108,6 +108,9 @@ class LocalRule:
         """What each client sends: name -> [C, ...]; ``delta`` = w_k − w is the model update."""
         return {"delta": work.w - work.start}
 
+    def sent(self, work: Work, messages: Tensors) -> None:
+        """Change ``work.state`` by what the server will make of the uploads, compressed as the config says."""
+
 
 class GivenModel(LocalRule):
     """Start from the client's own model, given as ``own["model"]``; nothing of it passes a server."""

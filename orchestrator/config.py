@@ -178,6 +178,11 @@ class Config(Section):
             raise ValueError(
                 f"{self.algorithm.name} sends different models to its clients; leave compression.downlink at none"
             )
+        if self.algorithm.sends_differences and self.compression.uplink.feeds_back:
+            raise ValueError(
+                f"{self.algorithm.name} makes up for what compression leaves out by itself; "
+                "set compression.uplink.error_feedback to false"
+            )
         if self.resources.on_timeout == "drop" and self.algorithm.needs_whole_cohort:
             raise ValueError(f"{self.algorithm.name} cannot go on without a dropped client; set on_timeout to redo")
         refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(self.cohort_size)

@@ -62,6 +62,7 @@ WITHOUT = {
     "fedavg": "it is FedAvg",
     "fedadam": "normalised step", "fedadamw": "normalised step", "fedadagrad": "normalised step", "fedyogi": "normalised step",
     "scaffold": "equal in the first round only: tested below",
+    "scallion": "as scaffold: tested in algorithms/test_quadratics.py",
     "fedpvr": "as scaffold: tested in algorithms/test_feddual.py",
     "feddyn": "its server step adds −h/α, which does not vanish with α: tested below",
     "drdm": "as feddyn: tested below",

@@ -19,6 +19,11 @@ from algorithms.part import Part, option
 class Compressor(Part):
     """A lossy message."""
 
+    @property
+    def feeds_back(self) -> bool:
+        """Whether what was left out is added to the next message."""
+        return False
+
     @abstractmethod
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         """What the receiver makes of ``rows`` [C, d]; ``draws`` are one generator for each row."""
@@ -42,6 +47,10 @@ class NoCompression(Compressor):
 
 class _Lossy(Compressor):
     error_feedback: bool = option(True, "add what was left out to the next message")
+
+    @property
+    def feeds_back(self) -> bool:
+        return self.error_feedback
 
 
 class _Sparse(_Lossy):

@@ -172,6 +172,7 @@ class Lane:
             uploads = {n: self._compressed(n, v) if v.dim() > 1 else v for n, v in uploads.items()}
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
+        self.rule.sent(self.work, uploads)
         if self.buffers.numel() and self.world.buffers != "exclude":
             uploads[BUFFERS] = self.buffers
         moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
@@ -206,7 +207,7 @@ class Lane:
         keys = [torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k)) for k in self.ids]
         wanted = rows + self.errors[name] if name in self.errors else rows
         sent = compressor.compress(wanted, keys)
-        if getattr(compressor, "error_feedback", False):
+        if compressor.feeds_back:
             self.errors[name] = wanted - sent
         return sent
 

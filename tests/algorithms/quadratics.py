@@ -10,6 +10,7 @@ from algorithms.flat import ParamSpec
 from algorithms.local import Work
 from algorithms.part import variants
 from algorithms.parts.aggregators import Mean
+from algorithms.parts.compressors import NoCompression
 from algorithms.parts.optimizers import Sgd
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform
@@ -19,7 +20,7 @@ from algorithms.parts.server_optimizers import ServerSgd
 class Quadratics:
     """A ``Clients`` that shares no code with the trainers: full gradients, plain local SGD, float64."""
 
-    def __init__(self, clients=6, d=3, steps=10, lr=0.05, seed=0, spread=2.0):
+    def __init__(self, clients=6, d=3, steps=10, lr=0.05, seed=0, spread=2.0, uplink=None):
         rng = np.random.default_rng(seed)
         roots = rng.normal(size=(clients, d, d)) / np.sqrt(d)
         self.curvature = torch.tensor(roots @ roots.transpose(0, 2, 1) + 0.5 * np.eye(d))
@@ -27,6 +28,7 @@ class Quadratics:
         self.n, self.d, self.steps, self.lr = clients, d, steps, lr
         self.states = {}
         self.log = []
+        self.uplink, self.dice = uplink or NoCompression(), torch.Generator().manual_seed(seed)
 
     def gradient(self, ids, w):
         return torch.einsum("kij,kj->ki", self.curvature[ids], w - self.centre[ids])
@@ -99,7 +101,9 @@ class QuadraticTraining:
         self.world.log.append(self.work.w.clone())
 
     def collect(self, weights=None):
-        uploads = self.rule.upload(self.work)
+        dice, compress = [self.world.dice] * len(self.cohort), self.world.uplink.compress
+        uploads = {n: compress(v, dice) if v.dim() > 1 else v for n, v in self.rule.upload(self.work).items()}
+        self.rule.sent(self.work, uploads)
         for c, k in enumerate(self.cohort.ids):
             self.world.states[int(k)] = {n: v[c].clone() for n, v in self.work.state.items()}
         vectors = {n: v for n, v in uploads.items() if v.dim() > 1}

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from algorithms.parts.compressors import RandomK, TopK
 from tests.algorithms.quadratics import Quadratics, run
 
 
@@ -32,6 +33,33 @@ def test_scaffold_control_variates_are_the_gradients_at_the_optimum():
     stored = torch.stack([world.states[k]["control"] for k in range(world.n)])
     w = world.erm().expand(world.n, -1)
     torch.testing.assert_close(stored, world.gradient(torch.arange(world.n), w), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("cohort", [3, 6])
+def test_scallion_without_compression_is_scaffold(cohort):
+    scaffold, scallion = (run(name, Quadratics(), 60, cohort) for name in ("scaffold", "scallion"))
+    torch.testing.assert_close(scallion.w, scaffold.w)
+    torch.testing.assert_close(scallion.control, scaffold.control)
+
+
+ONE_RANDOM_ENTRY = RandomK(fraction=1 / 3, scale=True, error_feedback=False)  # unbiased, of relative variance 2
+THE_LARGEST_ENTRY = TopK(fraction=1 / 3, error_feedback=False)
+
+
+@pytest.mark.parametrize("cohort", [3, 6])
+@pytest.mark.parametrize(
+    ("uplink", "options"),
+    [(ONE_RANDOM_ENTRY, {"scale": 0.3}), (THE_LARGEST_ENTRY, {}), (THE_LARGEST_ENTRY, {"momentum": 0.3})],
+)
+def test_scallion_reaches_the_optimum_through_compressed_uploads(uplink, options, cohort):
+    """One entry of three is sent; FedAvg and SCAFFOLD stop far away."""
+
+    def distance(name, **options):
+        world = Quadratics(steps=5, lr=0.02, uplink=uplink)
+        return gap(world, run(name, world, 800, cohort, **options).w)
+
+    assert distance("scallion", **options) < 1e-6
+    assert min(distance("fedavg"), distance("scaffold")) > 0.1
 
 
 def test_one_local_step_of_fedavg_is_gradient_descent():

@@ -61,6 +61,7 @@ CASES = [
         "compression.downlink=qsgd",
     ],
     ["compression.uplink={name: random_k, fraction: 0.2}", "algorithm=scaffold", "cohort=4"],
+    ["compression.uplink=qsgd", "algorithm={name: scallion, scale: 0.5, momentum: 0.5}", "cohort=4"],
     ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=average"],
 ]
 
@@ -121,6 +122,7 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
         (["algorithm=local", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=drfa", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=clustered", "compression.downlink=bf16", "cohort=1.0"], "different models"),
+        (["algorithm=scallion", "compression.uplink=top_k"], "set compression.uplink.error_feedback to false"),
         (["round_end={name: fda, theta: -1}"], "round_end.theta"),
     ],
 )
