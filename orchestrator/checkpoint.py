@@ -28,7 +28,8 @@ TENSORS, REST = "tensors.safetensors", "state.json"
 def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     """Write ``state`` (nested dicts of tensors, arrays and JSON values) as the checkpoint of round ``t``.
 
-    Raises OSError if the disk refuses; what was there before is then still there, and nothing else.
+    Checkpoints of later rounds, which are damaged ones that were passed over, go. Raises OSError if the disk refuses;
+    what was there before is then still there, and nothing else.
     """
     final = folder / f"round-{t:06d}"
     partial = folder / f".partial-{t:06d}"
@@ -40,8 +41,10 @@ def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise OSError(*error.args) from error
-    for old in sorted(folder.glob("round-*"))[:-keep]:
-        shutil.rmtree(old)
+    kept = sorted(folder.glob("round-*"))
+    newest = kept.index(final) + 1
+    for other in [*kept[: max(0, newest - keep)], *kept[newest:]]:
+        shutil.rmtree(other)
     return final
 
 

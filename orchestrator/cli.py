@@ -84,10 +84,11 @@ def _folder(config: Path | None, settings: list[str], out: str | None, resume: s
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+    from orchestrator.clients.plane import InProcess
     from orchestrator.drive import begin, drive
     from orchestrator.experiment import Experiment
 
-    experiment = Experiment(config)
+    experiment = Experiment(config, lambda world: InProcess(world, config.resources.gpus_per_actor))
     show_plan(begin(experiment, folder, resuming))
     interrupts: list[int] = []
     with RoundProgress(config.rounds, experiment.t) as progress, _on_interrupt(lambda: interrupts.append(1)):

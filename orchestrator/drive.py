@@ -69,8 +69,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     t, state, notes = load_latest(folder.checkpoints)
     if state["science"] != experiment.science():
         raise UserError(
-            f"{folder.path}: config.yaml was changed since the checkpoint; only rounds, stop, evaluation, "
-            "checkpoint and resources may differ on --resume"
+            f"{folder.path}: config.yaml was changed since the checkpoint; only name, rounds, stop, evaluation, "
+            "checkpoint, energy and resources (but for threads) may differ on --resume"
         )
     experiment.restore(t, state)
     return notes
@@ -84,7 +84,7 @@ def drive(
 ) -> dict[str, Any]:
     """Run to the last round (or until ``stopping()``), then write and return the result.
 
-    Raises UserError if the run cannot go on; result.json then says ``failed`` and why.
+    Raises UserError if the run cannot go on; result.json then says ``failed`` and why, as it does after a fault.
     """
     try:
         _rounds(experiment, folder, on_round, stopping)
@@ -93,7 +93,7 @@ def drive(
         result = write_results(experiment, folder)
         folder.publish()
         return result
-    except UserError as error:
+    except Exception as error:
         leave_failure(folder, _summary(experiment, "failed"), error)
         raise
     finally:
@@ -102,7 +102,8 @@ def drive(
 
 def leave_failure(folder: RunFolder, summary: dict[str, Any], error: Exception) -> None:
     """Say in result.json why the run cannot go on, where that can be written."""
-    failed = {**summary, "status": "failed", "error": str(error)}
+    said = str(error).strip().splitlines()[-1:] or [repr(error)]  # another's fault carries its whole traceback
+    failed = {**summary, "status": "failed", "error": said[0]}
     with contextlib.suppress(OSError, UserError):  # a full disk, say: the sentence still reaches the terminal
         folder.write_text("result.json", json.dumps(failed, indent=2))
         folder.publish()

@@ -167,7 +167,7 @@ class Experiment:
     def science(self) -> str:
         """Digest of the part of the config that decides what a round computes."""
         free = {"name", "rounds", "stop", "evaluation", "checkpoint", "resources", "energy"}
-        return digest(self.config.model_dump(mode="json", exclude=free))
+        return digest({**self.config.model_dump(mode="json", exclude=free), "threads": self.config.resources.threads})
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""

@@ -111,9 +111,12 @@ class RunFolder:
     def claim(self, patience: float = 0.0) -> None:
         """Keep other processes from running into this folder until :meth:`release`, or until this process ends.
 
-        Raises UserError if another one holds it and does not let go for ``patience`` seconds.
+        Raises UserError if it cannot be written, or another one holds it and does not let go for ``patience`` seconds.
         """
-        lock = (self.path / LOCK).open("a+", encoding="utf-8")
+        try:
+            lock = (self.path / LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written: {error.strerror}") from error
         deadline = time.monotonic() + patience
         while not _locked(lock):
             if time.monotonic() >= deadline:

@@ -63,6 +63,10 @@ def sweep(
         return
     chosen = narrowed(entry(target), budget, columns)
     first, tuned = tuning_sweep(chosen, budget), {}
+    if not resume:
+        home.folder.require_empty()
+    elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
+        raise UserError(f"{home.place} is not the folder of a sweep that could be resumed: it holds no sweep.json")
     if first is not None:
         tuned = _tune(chosen, budget, first.changed(list(settings), at_once), home.stage(), resume)
     plan = final_sweep(chosen, budget, tuned).changed(list(settings), at_once)

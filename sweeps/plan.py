@@ -72,7 +72,6 @@ class Sweep(BaseModel):
     tail: int = Field(1, ge=1, description="values averaged by statistic tail")
     scheduler: Scheduler = Scheduler()
     searcher: Literal["random", "optuna"] = Field("random", description="who draws the random axes")
-    actors: int = Field(0, ge=0, description="client actors of a trial; 0: its clients run in the trial's own process")
     retries: int = Field(1, ge=0, description="new starts of a trial whose process died")
     report_every: int | None = Field(
         None, ge=1, description="rounds between reports to Tune; unset: under fifo every two seconds, else every round"
@@ -87,6 +86,8 @@ class Sweep(BaseModel):
             raise ValueError("optuna chooses each trial by the last ones: give it one seed and unconditional axes")
         if self.scheduler.name == "pbt" and not any(a.grid is None for a in self.axes.values()):
             raise ValueError("pbt changes drawn axes, and this sweep has none")
+        if self.samples > 1 and self.searcher != "optuna" and all(a.grid is not None for a in self.axes.values()):
+            raise ValueError("samples: there are no random axes to draw from, so they would all be the same trial")
         return self
 
     @property

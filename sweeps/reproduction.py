@@ -37,6 +37,8 @@ def narrowed(entry: Entry, name: str, columns: Sequence[str]) -> Entry:
     for column in columns:
         if column not in there:
             raise UserError(f"--column {column!r}: {entry.id} at budget {name} has {', '.join(there)}")
+    if columns and entry.figure == "scatter":
+        raise UserError(f"--column: {entry.id} draws its columns against one another and needs them all")
     kept = replace(budget, columns=tuple(c for c in there if c in columns)) if columns else budget
     return replace(entry, budgets={**entry.budgets, name: kept})
 
@@ -95,7 +97,10 @@ def _sweep(entry: Entry, name: str, base: Settings, cells: list[Cell], seeds: tu
 
 
 def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
-    """Each row's best settings by the tuning's criterion, mean over its seeds; written to ``folder``/tuned.json."""
+    """Each row's best settings by the tuning's criterion, mean over its seeds; written to ``folder``/tuned.json.
+
+    Raises UserError for a row without a successful trial.
+    """
     assert entry.tuning is not None
     column, found = entry.tuning.criterion, by_trial(folder)
     best: dict[str, list[str]] = {}
@@ -107,6 +112,8 @@ def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
             ended = [found.get((label, seed)) for seed in entry.tuning.seeds]
             score = float(np.mean([r.value(column) if r else math.nan for r in ended]))
             scores.append((math.isnan(score), -score if column.better == "high" else score, settings))
+        if all(missing for missing, _, _ in scores):
+            raise UserError(f"{entry.id}: no trial that tunes {row!r} has succeeded; `fedorch sweep status` {folder}")
         best[row] = min(scores, key=lambda s: s[:2])[2]
     RunFolder(folder).write_text("tuned.json", json.dumps(best, indent=2))
     return best

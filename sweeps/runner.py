@@ -48,8 +48,13 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")  # rounds that are not evaluated report no metric
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     configs = list(sweep.configs())
-    for config in {c.resources.model_dump_json(): c for c in configs}.values():
-        check_room(config, sweep.actors)
+    resources = configs[0].resources
+    if any(bundles(config.resources) != bundles(resources) for config in configs):
+        raise UserError(
+            "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, gpus_per_actor and "
+            "strategy must not differ among them"
+        )
+    check_room(resources)
     shelf = Shelf.of(configs)
     searcher, loggers = _searcher(sweep), _loggers(sweep, home)  # a missing package is told before anything is written
     _own(home, sweep, resume)
@@ -67,9 +72,9 @@ def _fit(
     from ray import tune
 
     Variants.at_once, Watcher.here = sweep.at_once or 0, home
-    job = Job(home.place, sweep.raw(), sweep.metric, sweep.actors, sweep.rounds_a_report)
+    job = Job(home.place, sweep.raw(), sweep.metric, sweep.rounds_a_report)
     trainable: Any = tune.with_resources(
-        tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0], sweep.actors)
+        tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0].resources)
     )
     storage = join(home.place, TUNE)
     if resume and tune.Tuner.can_restore(join(storage, "trials")):
@@ -154,13 +159,14 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of it."""
     mine = sweep.model_dump_json(indent=2, exclude={"at_once"})  # how fast it goes may change on --resume
     if resume:
-        home.collect()
-        file = home.path / "sweep.json"
-        if not file.is_file():
+        if not home.holds("sweep.json"):
             raise UserError(f"{home.place} is not the folder of a sweep: it holds no sweep.json")
-        if file.read_text() != mine:
+        home.folder.make()
+        home.folder.claim(PATIENCE)  # before the copy here is replaced, in which another process may work
+        home.collect()
+        if (home.path / "sweep.json").read_text() != mine:
+            home.folder.release()
             raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
-        home.folder.claim(PATIENCE)
         return
     home.folder.require_empty(besides=TUNING)
     home.folder.make()

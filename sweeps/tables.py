@@ -70,14 +70,14 @@ def _cell(line: pd.Series, column: Column) -> str:
 def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequence[str] = ()) -> str:
     """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has changed."""
     data = numbers(entry, budget, values)
+    reduced = chosen_budget(entry, budget).reduced
+    other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
+    other += [f"and with {', '.join(also)}"] if also else []
     if form == "csv":
-        return data.to_csv(index=False)
+        return data.assign(conditions="; ".join(other)).to_csv(index=False)
     table, said = wide(entry, data), claims(entry, values)
     head = f"{entry.id}: {entry.title}"
-    reduced = chosen_budget(entry, budget).reduced
-    notes = ["measured ± standard error over seeds (published)"]
-    notes += [f"reduced: {reduced.rstrip('.')}"] if reduced else []
-    notes += [f"and with {', '.join(also)}"] if also else []
+    notes = ["measured ± standard error over seeds (published)", *other]
     if form == "terminal":
         for part in _pieces(table, console.width):
             console.print(_drawn(part, head))
@@ -89,7 +89,8 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
         listed = "".join(f"<li>{line}</li>" for line in said)
         return f"<h3>{head}</h3>\n{table.to_html(border=0)}\n<p>{'; '.join(notes)}</p>\n<ul>{listed}</ul>\n"
     if form == "latex":
-        return table.to_latex(caption=head, column_format="l" + "r" * table.shape[1])
+        caption = _latex(f"{head}; {'; '.join(notes)}. {' '.join(f'{line}.' for line in said)}")
+        return table.to_latex(caption=caption, column_format="l" + "r" * table.shape[1], escape=True)
     lines = [
         f"**{head}** — {'; '.join(notes)}.",
         "",
@@ -120,6 +121,12 @@ def _drawn(part: pd.DataFrame, head: str) -> Table:
     for row, cells in part.iterrows():
         drawn.add_row(str(row), *cells)
     return drawn
+
+
+def _latex(text: str) -> str:
+    """``text`` with what LaTeX would read as commands made plain."""
+    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(plain.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
 
 
 def _line(cells: list[str]) -> str:

@@ -18,7 +18,7 @@ from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.clients.reservation import Reservation, bundle
 from orchestrator.cluster import room
-from orchestrator.config import Config, apply, build, put
+from orchestrator.config import Config, ResourcesConfig, apply, build, put
 from orchestrator.drive import write_results
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
@@ -40,8 +40,6 @@ class Job:
     base: dict[str, Any]
     """Raw config before a trial's own settings."""
     metric: str
-    actors: int
-    """Client actors of a trial; 0: the clients run in the trial's own process."""
     report_every: int
     """Rounds between reports; 0: ``REPORT_SECONDS``."""
 
@@ -59,10 +57,24 @@ def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
     return build(raw)
 
 
-def trial_key(chosen: Mapping[str, Any]) -> str:
-    """A short name that is a function of what a trial computes."""
+def trial_key(chosen: Mapping[str, Any], trial: str) -> str:
+    """A short name that is a function of what a trial computes, and of Tune's name where two may draw the same."""
     text = json.dumps(chosen, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    drawn = set(chosen) != {"planned"}
+    return hashlib.sha256(text.encode()).hexdigest()[:12] + (f"-{trial}" if drawn else "")
+
+
+def folder_of(sweep: str, chosen: Mapping[str, Any], trial: str) -> RunFolder:
+    """Where a trial of the sweep in that folder (a path or a URI) leaves its results."""
+    return RunFolder.at(join(sweep, "trials", trial_key(chosen, trial)))
+
+
+def leave_failed(folder: RunFolder, chosen: Mapping[str, Any], problem: str) -> None:
+    """Say in a trial's folder why it has no results."""
+    folder.make()
+    folder.write_text("trial.json", json.dumps(chosen, default=str))
+    folder.write_text("result.json", json.dumps({"status": "failed", "error": problem}))
+    folder.publish()
 
 
 class Trial(tune.Trainable):
@@ -74,8 +86,8 @@ class Trial(tune.Trainable):
         self._open(config)
 
     def _open(self, config: dict[str, Any]) -> None:
-        self.key = trial_key(config)
-        self.folder = RunFolder.at(join(self.job.folder, "trials", self.key))
+        self.key = trial_key(config, self.trial_id)
+        self.folder = folder_of(self.job.folder, config, self.trial_id)
         self.written, self.problem = False, ""
         self.latest: dict[str, Any] = {}
         self.experiment: Experiment | None = None
@@ -92,11 +104,12 @@ class Trial(tune.Trainable):
             self.problem = str(error)
 
     def _plane(self, world: World, config: Config) -> Plane:
-        if not self.job.actors:
-            return InProcess(world)
+        actors = config.resources.actors
+        if not actors:
+            return InProcess(world, config.resources.gpus_per_actor)
         group = get_current_placement_group()
         assert group is not None
-        reserved = Reservation(group, self.job.actors, first=1, owned=False)  # the first bundle is this trial's own
+        reserved = Reservation(group, actors, first=1, owned=False)  # the first bundle is this trial's own
         return RayPool(world, config.name, config.resources, reserved)
 
     def step(self) -> dict[str, Any]:
@@ -139,12 +152,10 @@ class Trial(tune.Trainable):
     def _write(self, status: str) -> None:
         self.written = True
         if self.experiment is None or status == "failed":
-            self.folder.make()
-            self.folder.write_text("trial.json", json.dumps(self.config, default=str))
-            self.folder.write_text("result.json", json.dumps({"status": "failed", "error": self.problem}))
+            leave_failed(self.folder, self.config, self.problem)
         else:
             write_results(self.experiment, self.folder, report=False)
-        self.folder.publish()
+            self.folder.publish()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """The whole state of the run: a restored trial continues with the same bits."""
@@ -155,6 +166,8 @@ class Trial(tune.Trainable):
         if self.experiment is not None:
             t, state, _ = checkpoint.load_latest(Path(checkpoint_dir))
             self.experiment.restore(t, state)
+            for record in self.experiment.records:
+                self.latest |= record
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take on another trial in this process."""
@@ -176,18 +189,20 @@ class Trial(tune.Trainable):
         self.folder.discard()
 
 
-def bundles(config: Config, actors: int) -> tune.PlacementGroupFactory:
-    """A trial's resources as one placement group: the server, then the client actors."""
-    r = config.resources
+def bundles(r: ResourcesConfig) -> tune.PlacementGroupFactory:
+    """A trial's resources as one placement group: the server, then the client actors.
+
+    Unless ``actors`` says how many, there are none: a trial's clients run in its own process, with one actor's share.
+    """
     each = bundle(r)
     server: dict[str, float] = {"CPU": 0.1}
-    return tune.PlacementGroupFactory([server, *[each] * actors] if actors else [each], strategy=r.strategy)
+    return tune.PlacementGroupFactory([server, *[each] * r.actors] if r.actors else [each], strategy=r.strategy)
 
 
-def check_room(config: Config, actors: int) -> None:
+def check_room(r: ResourcesConfig) -> None:
     """Raise UserError if a trial asks for more than the cluster has, or could grow to."""
     wanted: dict[str, float] = {}
-    for one in bundles(config, actors).bundles:
+    for one in bundles(r).bundles:
         for kind, amount in one.items():
             wanted[kind] = wanted.get(kind, 0.0) + amount
     total = room()
@@ -195,5 +210,5 @@ def check_room(config: Config, actors: int) -> None:
         if amount > total.get(kind, 0.0) + 1e-9:
             raise UserError(
                 f"a trial needs {amount:g} {kind}, and the whole cluster has {total.get(kind, 0.0):g}; "
-                "lower resources.cpus_per_actor, resources.gpus_per_actor or the number of actors"
+                "lower resources.cpus_per_actor, resources.gpus_per_actor or resources.actors"
             )

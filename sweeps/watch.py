@@ -11,7 +11,8 @@ from ray import tune
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.terminal import console
-from sweeps.home import Home
+from sweeps.home import TUNE, Home
+from sweeps.trainable import folder_of, leave_failed
 
 FILE = "status.json"
 SENT_EVERY = 10.0
@@ -95,8 +96,13 @@ class Watcher(tune.Callback):
         self._tell(line=True)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """A trial whose process died, after the retries that it has."""
         self.running.pop(trial.trial_id, None)
         self.ended[trial.trial_id] = "failed"
+        problem = f"its process ended with an error; see the files of {trial.trial_id} in {TUNE}/"
+        folder = folder_of(self.home.place, trial.config, trial.trial_id)
+        leave_failed(folder, trial.config, problem)
+        folder.discard()
         self._tell(line=True)
 
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:

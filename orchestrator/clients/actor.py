@@ -15,7 +15,7 @@ from torch import Tensor
 from algorithms.local import Tensors
 from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
-from orchestrator.training.world import World
+from orchestrator.training.world import World, device_of
 
 SHOWN = 5
 """Clients that are named where many could be."""
@@ -57,11 +57,8 @@ class ClientActor:
 
     def __init__(self, world: World, run: str, index: int, gpus: float) -> None:
         tensors_travel_as_arrays()
-        device = "cuda" if gpus > 0 and torch.cuda.is_available() else "cpu"
-        if device == "cuda" and gpus < 1:
-            torch.cuda.set_per_process_memory_fraction(gpus)
         self.run_name, self.index = run, index
-        self.host = BlockHost(replace(world, device=device))
+        self.host = BlockHost(replace(world, device=device_of(gpus)))
 
     def __repr__(self) -> str:
         return f"fedorch {self.run_name} clients #{self.index}"

@@ -39,7 +39,7 @@ class RoundLog:
 
     cohort: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
-    """train_loss, update_norm, steps of each client of the cohort."""
+    """train_loss (a mean over all local steps), update_norm (of the last session), steps of each client."""
     dropped: list[int] = field(default_factory=list)
     personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     """client -> correct, summed loss, rows of its local model on its own test data."""
@@ -48,9 +48,15 @@ class RoundLog:
     evaluate_seconds: float = 0.0
 
     def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
-        """Note a session: beside earlier ones of other clients (clusters), in place of one of the same clients."""
-        if np.isin(ids, self.cohort).any() or not len(self.cohort):
+        """Note a session: beside earlier ones of other clients (clusters), together with one of the same clients."""
+        if not len(self.cohort):
             self.cohort, self.diagnostics = ids, diagnostics
+        elif np.array_equal(ids, self.cohort):
+            before = self.diagnostics["steps"]
+            steps = before + diagnostics["steps"]
+            losses = before * self.diagnostics["train_loss"] + diagnostics["steps"] * diagnostics["train_loss"]
+            both = {"steps": steps, "train_loss": losses / np.maximum(steps, 1)}
+            self.diagnostics = {**self.diagnostics, **diagnostics, **both}
         else:
             self.cohort = np.concatenate([self.cohort, ids])
             self.diagnostics = {n: np.concatenate([self.diagnostics[n], v]) for n, v in diagnostics.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from algorithms.local import Tensors
 from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
-from orchestrator.training.world import World
+from orchestrator.training.world import World, device_of
 
 
 @dataclass
@@ -69,17 +69,18 @@ class Plane(ABC):
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
-        return sum(a.seconds for a in answers if a is not None) / max(1, self.available)
+        return sum(a.seconds for a in answers if a is not None) / max(1, min(self.available, len(answers)))
 
     def close(self) -> None:
         """Release everything."""
 
 
 class InProcess(Plane):
-    """One block host in this process: unit tests, debugging, machines without Ray."""
+    """One block host in this process: unit tests, debugging, machines without Ray, trials of a sweep."""
 
-    def __init__(self, world: World) -> None:
-        self.host = BlockHost(world)
+    def __init__(self, world: World, gpus: float = 0.0) -> None:
+        """``gpus``: how much of a GPU this process may use."""
+        self.host = BlockHost(replace(world, device=device_of(gpus)))
 
     def share(self, tensors: Tensors) -> Tensors:
         return {k: v.clone() for k, v in tensors.items()}

@@ -83,17 +83,18 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
 
     Raises UserError if they do not fit the cluster, unless ``fewer`` will do.
     """
-    kind, each = ("GPU", r.gpus_per_actor) if r.gpus_per_actor else ("CPU", r.cpus_per_actor)
-    most = room().get(kind, 0.0)
-    total = ray.cluster_resources().get(kind, 0.0) or most
-    fit = int(total / each + 1e-9) if each else 1
-    wanted = r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients))
-    if not fewer and (wanted < 1 or (each and wanted * each > most + 1e-9)):
-        raise UserError(
-            f"resources: {max(1, wanted)} client actors with {each:g} {kind} each do not fit the cluster's "
-            f"{most:g} {kind}"
-        )
-    return max(1, wanted)
+    each, most, has = bundle(r), room(), ray.cluster_resources()
+    fit = min(int((has.get(kind) or most.get(kind, 0.0)) / amount + 1e-9) for kind, amount in each.items())
+    if not r.cpus_per_actor and not r.gpus_per_actor:
+        fit = 1  # they could be any number
+    wanted = max(1, r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients)))
+    for kind, amount in each.items():
+        if not fewer and wanted * amount > most.get(kind, 0.0) + 1e-9:
+            raise UserError(
+                f"resources: {wanted} client actors with {amount:g} {kind} each do not fit the cluster's "
+                f"{most.get(kind, 0.0):g} {kind}"
+            )
+    return wanted
 
 
 def _name() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor
 
 from algorithms.local import Tensors
+from orchestrator.errors import UserError
 from orchestrator.training.block import Block, BlockSpec, Command, engines
 from orchestrator.training.evaluation import per_sample
 from orchestrator.training.world import World
@@ -33,6 +36,9 @@ class BlockHost:
 
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
+        if world.device == "cuda":  # sums by index (sketches) go in a fixed order only if told to
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world
@@ -43,20 +49,25 @@ class BlockHost:
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],
         keep: bool,
     ) -> Answer:  # fmt: skip
-        """Create a block, bring it to where its predecessor was (``replay``), then execute ``commands``."""
+        """Create a block, bring it to where its predecessor was (``replay``), then execute ``commands``.
+
+        Raises UserError if the GPU's memory does not hold it.
+        """
         begun = time.perf_counter()
-        received = {k: v.to(self.world.device) for k, v in received.items()}
-        self.blocks[key] = Block(self.world, self.engines[spec.vectorized], spec, received)
-        for command in replay:
-            self.blocks[key].run(command)
-        answer = self.resume(key, commands, keep)
+        with _fitting():
+            received = {k: v.to(self.world.device) for k, v in received.items()}
+            self.blocks[key] = Block(self.world, self.engines[spec.vectorized], spec, received)
+            for command in replay:
+                self.blocks[key].run(command)
+            answer = self.resume(key, commands, keep)
         return Answer(answer.outputs, time.perf_counter() - begun)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
-        """Execute ``commands`` on a block that an earlier call left here."""
+        """Execute ``commands`` on a block that an earlier call left here; raises UserError as :meth:`start` does."""
         begun = time.perf_counter()
         block = self.blocks[key] if keep else self.blocks.pop(key)
-        return Answer([block.run(c) for c in commands], time.perf_counter() - begun)
+        with _fitting():
+            return Answer([block.run(c) for c in commands], time.perf_counter() - begun)
 
     def forget(self, key: Key) -> None:
         """Drop a block, if it is here."""
@@ -66,3 +77,15 @@ class BlockHost:
         """Per-sample loss and correctness of the model {w, buffers} on ``rows``."""
         w, buffers = model["w"].to(self.world.device), model["buffers"].to(self.world.device)
         return per_sample(self.world, self.engines[False].net, w, buffers, rows)
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """Say in one sentence that a GPU's memory is too small."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            "the GPU's memory does not hold so many clients at once; lower local.block or local.batch_size, "
+            f"or raise resources.gpus_per_actor ({str(error).splitlines()[0][:120]})"
+        ) from error

@@ -20,6 +20,14 @@ from orchestrator.training.local_config import LocalConfig
 BufferPolicy = Literal["aggregate", "local", "exclude"]
 
 
+def device_of(gpus: float) -> str:
+    """Where a process with so much of a GPU computes: there, within its share of the memory, or on the CPU."""
+    if gpus <= 0 or not torch.cuda.is_available():
+        return "cpu"
+    torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
+    return "cuda"
+
+
 @dataclass
 class World:
     """The federation as a trainer sees it; sent to every actor once."""

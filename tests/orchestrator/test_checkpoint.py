@@ -37,6 +37,14 @@ def test_only_the_newest_are_kept(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000002", "round-000003"]
 
 
+def test_later_ones_that_were_passed_over_make_room(tmp_path):
+    for t in (10, 20):
+        checkpoint.save(tmp_path, t, STATE, 2)
+    (tmp_path / "round-000020" / checkpoint.TENSORS).write_bytes(b"")
+    checkpoint.save(tmp_path, 15, STATE, 1)
+    assert checkpoint.load_latest(tmp_path)[0] == 15
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing"])
 def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, damage):
     for t in (1, 2):

@@ -6,9 +6,12 @@ import torch
 
 from algorithms.algorithm import Algorithm
 from algorithms.draws import generator
+from orchestrator.drive import begin, drive
 from orchestrator.errors import Diverged, UserError
 from orchestrator.experiment import Experiment
 from orchestrator.metrics import over_clients
+from orchestrator.run_folder import RunFolder
+from orchestrator.training.block import Block
 from tests.conftest import finish, resumed, small
 
 ALGORITHMS = sorted(Algorithm.registry)
@@ -169,6 +172,39 @@ def test_a_client_without_a_batch_sends_no_control_variate():
     experiment = finish(config)
     assert experiment.algorithm.control.abs().max() == 0
     assert all(s["control"].abs().max() == 0 for s in experiment.federation.states.values())
+
+
+def test_two_sessions_of_the_same_clients_are_one_rounds_work():
+    ditto = finish(small("algorithm={name: ditto, personal_steps: 5}", "rounds=2"))
+    assert [r["steps_total"] for r in ditto.records] == [3 + 5, 2 * (3 + 5)]
+    alone = finish(small("rounds=1", "algorithm=fedavg")).records[0]
+    both = finish(small("rounds=1", "algorithm={name: ditto, personal_steps: 3, strength: 0}")).records[0]
+    assert both["train_loss"] == pytest.approx(alone["train_loss"], rel=0.3)
+
+
+def test_a_fault_leaves_a_word_on_disk(tmp_path):
+    """Not only what a user can mend."""
+    experiment = Experiment(small())
+    experiment.step = lambda: 1 / 0
+    folder = RunFolder(tmp_path / "run")
+    begin(experiment, folder, resuming=False)
+    with pytest.raises(ZeroDivisionError):
+        drive(experiment, folder)
+    assert folder.result()["error"] == "division by zero"
+    assert folder.result()["status"] == "failed"
+
+
+def test_too_little_memory_on_the_gpu_is_a_sentence(monkeypatch):
+    def refuse(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.")
+
+    monkeypatch.setattr(Block, "run", refuse)
+    with pytest.raises(UserError, match=r"lower local\.block"):
+        Experiment(small()).step()
+
+
+def test_threads_are_part_of_the_bits():
+    assert Experiment(small("resources.threads=2")).science() != Experiment(small()).science()
 
 
 def test_clusters_report_the_whole_cohort():

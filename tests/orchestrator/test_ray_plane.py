@@ -140,11 +140,23 @@ def test_fractions_of_logical_gpus():
 
 
 @pytest.mark.parametrize(
-    "wish", ["resources={actors: 9, gpus_per_actor: 0.5}", "resources={actors: 2, cpus_per_actor: 20}"]
+    "wish",
+    [
+        "resources={actors: 9, gpus_per_actor: 0.5}",
+        "resources={actors: 2, cpus_per_actor: 20}",
+        "resources={actors: 8, gpus_per_actor: 0.25, cpus_per_actor: 2}",
+    ],
 )
 def test_more_than_the_cluster_has(wish):
     with pytest.raises(UserError, match="do not fit the cluster"):
         on_ray(small(wish))
+
+
+def test_as_many_actors_as_every_resource_allows():
+    """Eight CPUs and two GPUs: the CPUs decide."""
+    experiment = on_ray(small("resources={gpus_per_actor: 0.25, cpus_per_actor: 3}"))
+    assert experiment.federation.plane.actors == 2
+    experiment.close()
 
 
 def test_a_restarted_server_settles_for_the_room_there_is(monkeypatch):
