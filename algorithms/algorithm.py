@@ -315,7 +315,11 @@ class Algorithm:
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
-        known = {**(known or {}), **end.known(about)}
+        known, hints = dict(known or {}), end.known(about)
+        if end.follows and len(cohort) < self.setting.clients:  # some were not there to hear the last broadcast
+            received = {**received, **hints}
+        else:
+            known |= hints
         with clients.train(cohort, rule, received, known, own) as training:
             report = end.run(training, about)
             updates = training.collect(weights)

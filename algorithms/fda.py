@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.algorithm import uniform
 from algorithms.draws import generator
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from algorithms.algorithm import Training
 
 NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Theta = NonNegative | Literal["fl", "balanced", "hpc"]
 AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 
 
@@ -38,6 +40,10 @@ class Monitored(RoundEnd):
     """Asks a monitor while clients train."""
 
     monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
+
+    @property
+    def follows(self) -> bool:
+        return self.monitor.follows
 
     def known(self, about: RoundState) -> Tensors:
         return self.monitor.known(about.w, about.memory)
@@ -52,11 +58,15 @@ class Fda(Monitored):
     """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local work."""
 
     name: str = "fda"
-    theta: NonNegative | Literal["fl", "balanced", "hpc"] = option(
-        1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ"
-    )
+    theta: Theta = option(1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ")
     every: int = option(1, "local steps between two questions", "I_query", ge=1)
-    at: tuple[int, ...] = option((), "the steps of a round after which to ask, in place of every n-th")
+    at: tuple[Positive, ...] = option((), "the steps of a round after which to ask; leave every at 1 with it")
+
+    @model_validator(mode="after")
+    def _one_way_to_say_when(self) -> Fda:
+        if self.at and self.every != 1:
+            raise ValueError("give at or every, not both")
+        return self
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
         done, estimate, theta = 0, 0.0, threshold(self.theta, len(about.w))
@@ -137,7 +147,7 @@ class AsyncFda(Monitored):
 
     name: str = "fda_async"
     lock_step: ClassVar[bool] = False
-    theta: float = option(1.0, "threshold on the variance", "Θ", ge=0)
+    theta: Theta = option(1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ")
     jitter: float = option(0.1, "spread of log s_k over clients", ge=0)
     stragglers: float = option(0.0, "part of the clients that is slow", ge=0, le=1)
     slowdown: float = option(4.0, "how many times slower they are", ge=1)
@@ -151,7 +161,7 @@ class AsyncFda(Monitored):
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
         speed = self.step_times(about.seed, training.cohort.ids)
         arrival, done = speed.copy(), np.zeros(len(speed), np.int64)
-        latest, estimate, now = None, 0.0, 0.0
+        latest, estimate, now, theta = None, 0.0, 0.0, threshold(self.theta, len(about.w))
         while done.max() < about.work_steps:
             now = float(arrival.min())
             due = np.flatnonzero(arrival <= now)
@@ -164,7 +174,7 @@ class AsyncFda(Monitored):
             done[due] += 1
             arrival[due] += speed[due]
             estimate = self.monitor.estimate(latest.mean(0))
-            if not estimate <= self.theta:
+            if not estimate <= theta:
                 break
         total = float(about.memory.get("clock", torch.zeros((), dtype=torch.float64))) + now
         about.memory["clock"] = torch.tensor(total, dtype=torch.float64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from algorithms.algorithm import Composition, everyone
 from algorithms.fedavg import FedAvg
+from algorithms.parts.round_ends import Fixed
 
 
 class Synchronous(FedAvg):
@@ -22,4 +23,6 @@ class Synchronous(FedAvg):
         def refuses(self, parts: Composition) -> str | None:
             if parts.local_steps != 1:
                 return "synchronous training averages after every step; leave local.steps at 1"
+            if not isinstance(parts.round_end, Fixed):
+                return "synchronous training averages after every step, whatever is asked; leave round_end at fixed"
             return everyone(self.name, parts)

@@ -187,22 +187,27 @@ def data_show(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
+    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
     plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
     metric: Annotated[str, typer.Option(help="column of rounds.parquet; all that begin with it, if it ends in /")] = (
         "test_accuracy"
     ),
-    target: Annotated[float | None, typer.Option(help="count rounds and seconds until the metric reached this")] = None,
+    target: Annotated[
+        str | None, typer.Option(help='count rounds and seconds until the metric reached this ("<= 0.1": fell to it)')
+    ] = None,
 ) -> None:
     """Print runs side by side and overlay their curves."""
     from orchestrator.comparison import show_comparison
+    from orchestrator.goal import asked
 
-    show_comparison([RunFolder.existing(r) for r in runs], plot, metric, target)
+    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, asked(target))
 
 
 @app.command()
 def energy(
-    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs that differ in local.steps")],
+    runs: Annotated[
+        list[str], typer.Argument(help="folders (or s3://...) of finished runs that differ in local.steps")
+    ],
     target: Annotated[float, typer.Option(help="worst client accuracy to be reached")] = 0.8,
     snr: Annotated[str, typer.Option(help="signal-to-noise ratios in dB")] = "0,5,10,15,20",
     bandwidth: Annotated[str, typer.Option(help="bandwidths in Hz")] = "1e5,2e5,5e5,1e6,2e6",
@@ -211,27 +216,30 @@ def energy(
     """The number of local steps that reaches a target at the lowest energy, by channel (DRDM, Figure 4)."""
     from orchestrator.best_steps import show_best_steps
 
-    show_best_steps([RunFolder.existing(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot)
+    show_best_steps([RunFolder.viewed(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot)
 
 
 @app.command()
 def wallclock(
-    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs")],
+    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
     step_ms: Annotated[float, typer.Option(help="milliseconds of a local step on the hardware in mind")],
     link: Annotated[str, typer.Option(help="shared (one channel) or hypercube (interconnect)")] = "shared",
     gbps: Annotated[float, typer.Option(help="bandwidth in Gbit/s")] = 0.5,
     metric: Annotated[str, typer.Option(help="metric that is to reach the target")] = "test_accuracy",
-    target: Annotated[float | None, typer.Option(help="count up to the round that reached this value")] = None,
+    target: Annotated[
+        str | None, typer.Option(help='count up to the round that reached this value ("<= 0.1": fell to it)')
+    ] = None,
 ) -> None:
     """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
+    from orchestrator.goal import asked
     from orchestrator.wallclock import show_wallclock
 
-    show_wallclock([RunFolder.existing(r) for r in runs], step_ms, link, gbps, metric, target)
+    show_wallclock([RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, asked(target))
 
 
 @app.command()
 def landscape(
-    runs: Annotated[list[Path], typer.Argument(help="folders of finished runs of the same model")],
+    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs of the same model")],
     dims: Annotated[int, typer.Option(help="1: curves, 2: contours")] = 1,
     points: Annotated[int, typer.Option(help="points a direction")] = 21,
     radius: Annotated[float, typer.Option(help="how far to go, in lengths of the model's filters")] = 1.0,
@@ -244,7 +252,7 @@ def landscape(
     """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
     from orchestrator.landscape import show_landscape
 
-    folders = [RunFolder.existing(r) for r in runs]
+    folders = [RunFolder.viewed(r) for r in runs]
     show_landscape(folders, plot, dims=dims, points=points, radius=radius, on=on.value, rows=rows, rho=rho, seed=seed)
 
 

@@ -10,12 +10,12 @@ from rich.table import Table
 from algorithms.part import nearest
 from orchestrator import plots
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.goal import Goal, up_to
+from orchestrator.run_folder import RunFolder, told_apart
 from orchestrator.terminal import HEADLINES, console
-from orchestrator.wallclock import up_to
 
 
-def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, target: float | None = None) -> None:
+def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, target: Goal | None = None) -> None:
     """A table of the runs' last metrics, and (if asked for) the curves of one metric: a picture and its data.
 
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in "/" is all columns
@@ -25,7 +25,7 @@ def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, ta
     failed = [f.path for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
-    names = _labels(folders, [r["name"] for r in results])
+    names = told_apart(folders, [r["name"] for r in results])
     table = Table("metric", *names)
     for key, label in HEADLINES.items():
         if any(key in r["metrics"] for r in results):
@@ -40,8 +40,8 @@ def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, ta
     table.add_row("seconds at the server a round", *[f"{r['seconds_aggregate'].mean():.3f}" for r in rounds])
     if target is not None:
         reached = [up_to(r, metric, target) for r in rounds]
-        table.add_row(f"rounds to {target:g}", *["never" if r is None else str(len(r)) for r in reached])
-        table.add_row(f"seconds to {target:g}", *["" if r is None else f"{r['seconds'].sum():.1f}" for r in reached])
+        table.add_row(f"rounds to {target}", *["never" if r is None else str(len(r)) for r in reached])
+        table.add_row(f"seconds to {target}", *["" if r is None else f"{r['seconds'].sum():.1f}" for r in reached])
     console.print(table)
     if plot is not None:
         tables = dict(zip(names, rounds, strict=True))
@@ -56,8 +56,3 @@ def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, ta
         data = pd.concat([t[["round", *chosen]].dropna().assign(run=name) for name, t in tables.items()])
         data.to_csv(plot.with_suffix(".csv"), index=False)
         console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
-
-
-def _labels(folders: list[RunFolder], names: list[str]) -> list[str]:
-    """Run names, or folder names where those collide."""
-    return names if len(set(names)) == len(names) else [f.path.name for f in folders]

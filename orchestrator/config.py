@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
 
 import algorithms
 import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config can name
@@ -23,6 +23,7 @@ from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
 from orchestrator.data.federated import DataConfig
 from orchestrator.errors import UserError
+from orchestrator.goal import Goal
 from orchestrator.ledger import Energy
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
@@ -102,14 +103,20 @@ class ResourcesConfig(Section):
         return self
 
 
+def _goal(text: float | str) -> float | str:
+    Goal.read(text)
+    return text
+
+
 class Config(Section):
     """One experiment."""
 
     name: str = Field("quickstart", pattern=r"^[\w][\w.-]*$", description="name of the run (letters, digits, . _ -)")
     seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
     rounds: int = Field(40, ge=1, description="communication rounds T")
-    stop: dict[str, float] = Field(
-        default_factory=dict, description="end before the last round when one of these metrics has reached its value"
+    stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
+        default_factory=dict,
+        description='end before the last round when one of these metrics is at least its value (or "<= 0.1": at most)',
     )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
@@ -178,6 +185,12 @@ class Config(Section):
             raise ValueError(
                 f"{self.algorithm.name} sends different models to its clients; leave compression.downlink at none"
             )
+        for way, one in (("uplink", self.compression.uplink), ("downlink", self.compression.downlink)):
+            if not one.contracts and (way == "downlink" or one.feeds_back):
+                raise ValueError(
+                    f"compression.{way}: {one.name} as set here loses more than it sends, which must not be fed back; "
+                    "set scale to false, use a small bucket, or (uplink) set error_feedback to false"
+                )
         if self.algorithm.sends_differences and self.compression.uplink.feeds_back:
             raise ValueError(
                 f"{self.algorithm.name} makes up for what compression leaves out by itself; "

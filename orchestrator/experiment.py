@@ -6,6 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from algorithms.algorithm import Algorithm, Cohort, Setting
 from algorithms.local import GivenModel
+from algorithms.part import nearest
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.federation import Federation
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.config import Config
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import UserError
+from orchestrator.goal import Goal
 from orchestrator.metrics import over_clients, over_rows
 from orchestrator.models.net import Net
 from orchestrator.training.engines import vectorizable
@@ -115,10 +118,13 @@ class Experiment:
         return self._ends(last)
 
     def _ends(self, record: Record) -> bool:
-        return any(record.get(metric, -math.inf) >= value for metric, value in self.config.stop.items())
+        return any(Goal.read(goal).met(record.get(metric, math.nan)) for metric, goal in self.config.stop.items())
 
     def step(self) -> Record:
-        """Run one round and return its record."""
+        """Run one round and return its record.
+
+        Raises UserError if the run cannot go on: a diverged update, lost clients, a misspelt metric in ``stop``.
+        """
         begun = time.perf_counter()
         t = self.t + 1
         federation = self.federation
@@ -145,7 +151,16 @@ class Experiment:
         }
         self.t = t
         self.records.append(record)
+        if evaluated:
+            self._know_what_stops()
         return record
+
+    def _know_what_stops(self) -> None:
+        """Raise UserError for a metric in ``stop`` that no round has reported, but for its spelling."""
+        reported = sorted({name for record in self.records for name in record})
+        for name in self.config.stop:
+            if name not in reported and get_close_matches(name, reported, 1, 0.8):
+                raise UserError(f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}")
 
     def close(self) -> None:
         """Release the clients."""
@@ -159,6 +174,7 @@ class Experiment:
             "clients": self.federation.states,
             "optimizer": self.federation.optimizer,
             "replicas": self.federation.replicas,
+            "heard": self.federation.heard,
             "ledger": self.federation.ledger.state(),
             "records": self.records,
             "client_rows": self.client_rows,
@@ -174,6 +190,7 @@ class Experiment:
         self.algorithm.restore(state["algorithm"])
         self.federation.states = {int(k): v for k, v in state["clients"].items()}
         self.federation.optimizer, self.federation.replicas = state["optimizer"], state["replicas"]
+        self.federation.heard = state["heard"]
         self.federation.ledger.restore(state["ledger"])
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.t = t

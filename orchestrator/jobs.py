@@ -33,10 +33,11 @@ def submit(address: str, words: Sequence[str], name: str) -> str:
     The job has this installation's own code and the config files that ``words`` name. Raises UserError if there is no
     cluster at ``address``, the words cannot be a job, or ``name`` is taken.
     """
+    words = _separate(words)
     _check(words)
     with _client(address) as client, tempfile.TemporaryDirectory() as place:
         command = _carry(words, Path(place))
-        if "--out" not in words and "--resume" not in words:
+        if "--out" not in words and not (words[0] == "run" and "--resume" in words):
             command += f' --out "{RESULTS}/{name}"'
         environment = {
             "working_dir": place,
@@ -84,6 +85,12 @@ def _client(address: str) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(f"--address {address}: {first}") from error
+
+
+def _separate(words: Sequence[str]) -> list[str]:
+    """``--option=value`` as two words."""
+    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]
+    return [piece for pieces in split for piece in pieces]
 
 
 def _check(words: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from algorithms.flat import ParamSpec
 from orchestrator import plots
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
-from orchestrator.run_folder import RunFolder
+from orchestrator.run_folder import RunFolder, told_apart
 from orchestrator.sharpness import largest_eigenvalue, rise
 from orchestrator.terminal import console
 from orchestrator.training.evaluation import mean_loss, per_sample
@@ -37,7 +37,7 @@ class Trained:
     rows: np.ndarray
 
     @classmethod
-    def of(cls, folder: RunFolder, on: Literal["train", "test"], rows: int) -> Trained:
+    def of(cls, name: str, folder: RunFolder, on: Literal["train", "test"], rows: int) -> Trained:
         """Load from a finished run's folder; the same ``rows`` rows for runs on the same data and seed."""
         file = folder.path / "model.safetensors"
         if not file.is_file():
@@ -51,7 +51,7 @@ class Trained:
         order = generator(experiment.config.seed, "landscape rows").permutation(len(pool))
         chosen = np.sort(pool[order[:rows]])
         w, buffers = net.spec.flatten(tensors), net.buffer_spec.flatten(tensors)
-        return cls(folder.path.name, experiment.world, w, buffers, chosen)
+        return cls(name, experiment.world, w, buffers, chosen)
 
 
 def directions(spec: ParamSpec, w: Tensor, count: int, seed: int) -> Tensor:
@@ -99,8 +99,8 @@ def show_landscape(
         raise UserError("--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are positive")
     places, tables = grid(dims, points, radius), []
     shown = Table("run", "loss", "largest eigenvalue", f"rise within {rho:g}", title=f"{on} loss on up to {rows} rows")
-    for folder in folders:
-        model = Trained.of(folder, on, rows)
+    for name, folder in zip(told_apart(folders), folders, strict=True):
+        model = Trained.of(name, folder, on, rows)
         tables.append(surface(model, places, seed))
         at = (model.world, model.world.net(), model.w, model.buffers, model.rows)
         numbers = mean_loss(*at), largest_eigenvalue(*at, seed), rise(*at, rho)

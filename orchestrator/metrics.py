@@ -30,4 +30,4 @@ def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> dict[str, float
     """Accuracy and mean cross-entropy over test rows [n]."""
     if not len(loss):
         return {}
-    return {f"{prefix}_accuracy": float(hit.mean()), f"{prefix}_loss": float(loss.mean())}
+    return {f"{prefix}_accuracy": float(hit.mean()), f"{prefix}_loss": float(loss.mean(dtype=np.float64))}

@@ -78,6 +78,18 @@ class RunFolder:
             raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
         return folder
 
+    @classmethod
+    def viewed(cls, place: str) -> RunFolder:
+        """The folder of an earlier run, to be read, not continued; raises UserError if it is not one."""
+        if not is_remote(place):
+            return cls.existing(place)
+        mirror = Mirror(place, "viewed")
+        mirror.pull(lambda name: "/" not in name)
+        folder = cls(mirror.local, mirror)
+        if not folder.begun:
+            raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
+        return folder
+
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
@@ -213,6 +225,14 @@ def _locked(lock: IO[str]) -> bool:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # some network file systems keep no locks
             raise
     return True
+
+
+def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list[str]:
+    """The runs' ``names``, or what tells them apart: the names of their folders, or the whole paths."""
+    for known in (names or [], [f.place.partition("?")[0].rstrip("/").rpartition("/")[2] for f in folders]):
+        if known and len(set(known)) == len(folders):
+            return known
+    return [f.place for f in folders]
 
 
 def versions() -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyarrow import ArrowInvalid, fs
 
+from orchestrator.data.sources import cache
 from orchestrator.errors import UserError
 
 
@@ -43,8 +43,7 @@ class Mirror:
     @property
     def local(self) -> Path:
         """The folder on this machine whose copy is there."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-        return cache / "fedorch" / self.shelf / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+        return cache() / self.shelf / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
 
     def clear(self) -> None:
         """Empty the local folder, but for hidden files (a lock)."""

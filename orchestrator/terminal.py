@@ -65,7 +65,8 @@ def show_plan(facts: dict[str, Any]) -> None:
     console.print(
         f"[bold]{c.name}[/]: {c.algorithm.name} on {c.data.dataset.name}, {c.model.name} "
         f"({facts['parameters']:,} parameters), {c.data.clients} clients "
-        f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, {c.rounds} rounds, seed {c.seed}",
+        f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, "
+        f"aggregator {c.aggregator.name}, {c.rounds} rounds, seed {c.seed}",
         highlight=False,
     )
     console.print(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import pandas as pd
 from rich.table import Table
 
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.goal import Goal, up_to
+from orchestrator.run_folder import RunFolder, told_apart
 from orchestrator.terminal import console
 
 LINKS = ("shared", "hypercube")
@@ -27,30 +27,20 @@ def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -
     return 8e-9 * nbytes * factor / gbps
 
 
-def up_to(rounds: pd.DataFrame, metric: str, target: float | None) -> pd.DataFrame | None:
-    """The rounds up to the first that reached the target (all without one); None if none did."""
-    if target is None:
-        return rounds
-    if metric not in rounds:
-        raise UserError(f"the run does not report {metric!r}")
-    hits = rounds.index[rounds[metric] >= target]
-    return rounds.loc[: hits[0]] if len(hits) else None
-
-
 def show_wallclock(
-    folders: list[RunFolder], step_ms: float, link: str, gbps: float, metric: str, target: float | None
+    folders: list[RunFolder], step_ms: float, link: str, gbps: float, metric: str, target: Goal | None
 ) -> None:
     """Print a line for each run; a run that misses the target is printed, too."""
     table = Table("run", "synchronisations", "steps", "GB", "compute s", "communication s", "total s")
-    for folder in folders:
+    for name, folder in zip(told_apart(folders), folders, strict=True):
         counted = up_to(folder.rounds(), metric, target)
         if counted is None:
-            table.add_row(folder.path.name, f"never reached {metric} {target:g}", "", "", "", "", "")
+            table.add_row(name, f"never reached {metric} {target}", "", "", "", "", "")
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = float(counted["steps_total"].iloc[-1])
         compute = steps * step_ms / 1e3
         moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
         row = (f"{steps:.0f}", f"{nbytes / 1e9:.3f}", f"{compute:.1f}", f"{moving:.1f}", f"{compute + moving:.1f}")
-        table.add_row(folder.path.name, str(len(counted)), *row)
+        table.add_row(name, str(len(counted)), *row)
     console.print(table)

@@ -68,7 +68,7 @@ def sweep(
 
 @cli.app.command()
 def table(
-    target: Annotated[str, typer.Argument(help="PAPER/TABLE, as listed by `fedorch sweep --list`")],
+    target: Annotated[str, typer.Argument(help="PAPER/TABLE of `fedorch sweep --list`, or a sweep's YAML file")],
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
     out: Annotated[str | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,

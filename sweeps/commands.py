@@ -118,7 +118,12 @@ def _cost(name: str, budget: str, known: dict[str, float]) -> str:
 def show_table(
     target: str, budget: str, folder: Path, form: tables.Format, file: Path | None, columns: Sequence[str] = ()
 ) -> None:
-    """Print or write the table (or figure) of an entry from what has been measured so far."""
+    """Print or write the table (or figure) of an entry, or of a sweep's file, from what has been measured so far."""
+    if _is_file(target):
+        if form != "terminal" or file is not None or columns:
+            raise UserError("a sweep's file has no published table: --format, --file and --column are for a paper's")
+        show_cells(folder)
+        return
     chosen = narrowed(entry(target), budget, columns)
     if not (folder / "sweep.json").is_file():
         raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")

@@ -28,6 +28,14 @@ class Compressor(Part):
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         """What the receiver makes of ``rows`` [C, d]; ``draws`` are one generator for each row."""
 
+    @property
+    def contracts(self) -> bool:
+        """Whether the error of a message is smaller than the message on average, for vectors of any size.
+
+        Only then may errors be fed back: what is left out is otherwise more than what was sent, and grows.
+        """
+        return True
+
     @abstractmethod
     def nbytes(self, size: int) -> int:
         """Bytes on the wire for a float32 vector of ``size`` entries."""
@@ -78,7 +86,11 @@ class RandomK(_Sparse):
     """k entries at random places that the receiver knows from the shared seed; ``scale`` makes it unbiased."""
 
     name: str = "random_k"
-    scale: bool = option(False, "multiply by d/k (unbiased; leave error feedback off with it)")
+    scale: bool = option(False, "multiply by d/k (unbiased; error feedback must then be off)")
+
+    @property
+    def contracts(self) -> bool:
+        return not self.scale
 
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         d = rows.shape[1]
@@ -100,8 +112,14 @@ class Quantized(_Lossy):
 
     name: str = "qsgd"
     levels: int = option(255, "levels s above zero", "s", ge=1)
-    bucket: int | None = option(None, "entries that share a norm; unset: the whole vector", ge=1)
+    bucket: int | None = option(512, "entries that share a norm; null: the whole vector", ge=1)
     error_feedback: bool = option(False, "add what was left out to the next message")
+
+    @property
+    def contracts(self) -> bool:
+        """By the variance bound min(b/s², √b/s) ‖v‖² of a bucket of b entries (Lemma 3.1)."""
+        b, s = self.bucket, self.levels
+        return b is not None and min(b / s**2, math.sqrt(b) / s) < 1
 
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         return torch.stack([self._one(row, g) for row, g in zip(rows, draws, strict=True)])

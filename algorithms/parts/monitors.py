@@ -24,6 +24,11 @@ XI = "xi"
 class Monitor(Part):
     """Estimates the variance of the clients' models from the mean of small local states."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether what :meth:`known` returns takes a client that heard the last two broadcasts."""
+        return False
+
     @abstractmethod
     def probe(self, size: int, seed: int) -> Probe:
         """The question to the clients, for models in R^d with d = ``size``; each answers with its state [k]."""
@@ -137,6 +142,10 @@ class Linear(Monitor):
 
     name: str = "linear"
     direction: Literal["last", "random"] = option("last", "ξ: the last step of the model, or always random", "ξ")
+
+    @property
+    def follows(self) -> bool:
+        return self.direction == "last"
 
     def probe(self, size: int, seed: int) -> Probe:
         return Projected()

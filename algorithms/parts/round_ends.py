@@ -37,6 +37,11 @@ class RoundEnd(Part):
     lock_step: ClassVar[bool] = True
     """Whether all clients of the cohort do equally many steps between two questions."""
 
+    @property
+    def follows(self) -> bool:
+        """Whether only clients that were in the last round, too, can work out what :meth:`known` returns."""
+        return False
+
     def known(self, about: RoundState) -> Tensors:
         """What the clients must know for the questions that will be asked, and can work out for themselves."""
         return {}

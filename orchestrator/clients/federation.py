@@ -17,6 +17,7 @@ from algorithms.algorithm import Cohort
 from algorithms.draws import generator, torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
+from algorithms.parts.monitors import XI
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.session import Session
@@ -81,6 +82,8 @@ class Federation:
         """Averages of the clients' optimiser states (``local.optimizer_state: average``)."""
         self.replicas: Tensors = {}
         """What the clients know of each broadcast vector, where the downlink is compressed."""
+        self.heard: dict[str, np.ndarray] = {}
+        """The clients that heard the last broadcast of each of those vectors."""
         self.t = 0
         self.evaluated = False
         """Whether the round under way is evaluated."""
@@ -108,11 +111,13 @@ class Federation:
         if self.buffers != "aggregate" and BUFFERS in received:
             known[BUFFERS] = received[BUFFERS]
             received = {k: v for k, v in received.items() if k != BUFFERS}
-        if rule.transmitted:
-            received = {**received, **self.optimizer}
-        shared = {n: v[rule.private :] if n == "w" else v for n, v in received.items()}
-        self.ledger.sent(cohort.ids, sum(self._wire(n, v) for n, v in shared.items()))
-        received = {n: self._broadcast(n, v) for n, v in received.items()}
+        received = {**received, **(self.optimizer if rule.transmitted else {})}
+        for name, vector in received.items():
+            private = rule.private if name == "w" else 0
+            self.ledger.sent(cohort.ids, self._wire(name, vector[private:], cohort.ids))
+            received[name] = self._broadcast(name, vector, private)
+            if self._compresses(name):
+                self.heard[name] = cohort.ids
         known = {n: self.replicas.get(n, v) for n, v in known.items()}
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
@@ -126,29 +131,32 @@ class Federation:
         finally:
             session.close()
 
-    def _wire(self, name: str, vector: Tensor) -> int:
-        """Bytes of one broadcast vector: whole the first time, and a compressed change later."""
-        if self._compresses(name) and name in self.replicas:
-            return self.downlink.nbytes(vector.numel())
-        return size(vector)
+    def _wire(self, name: str, vector: Tensor, ids: np.ndarray) -> int | np.ndarray:
+        """Bytes of one broadcast vector to each client: a compressed change, if it knows what changes, or the whole."""
+        if not self._compresses(name) or name not in self.replicas:
+            return size(vector)
+        return np.where(np.isin(ids, self.heard[name]), self.downlink.nbytes(vector.numel()), size(vector))
 
-    def _broadcast(self, name: str, vector: Tensor) -> Tensor:
-        """What the clients make of a broadcast; they are taken to hear every one, in whichever cohort they are.
+    def _broadcast(self, name: str, vector: Tensor, private: int) -> Tensor:
+        """What the clients make of a broadcast, whose first ``private`` entries they do not get.
 
-        The server sends C(v − v̂) for the replica v̂ that it knows them to have, so what is lost once is sent later.
+        The server sends C(v − v̂) for the replica v̂ that it knows them to have, so what is lost once is sent later; a
+        client that did not hear the last broadcast gets the new v̂ itself.
         """
         if not self._compresses(name):
             return vector
         before = self.replicas.get(name)
-        if before is None:
-            self.replicas[name] = vector
-        else:
-            draw = torch_generator(self.seed, f"broadcast {name}", self.t)
-            self.replicas[name] = before + self.downlink.compress((vector - before)[None], [draw])[0]
-        return self.replicas[name]
+        after = vector.clone()
+        if before is not None:
+            draw = torch_generator(self.seed, f"broadcast {name}", self.t, *[self._opened] * bool(self._opened))
+            change = (vector - before)[private:]
+            after[private:] = before[private:] + self.downlink.compress(change[None], [draw])[0]
+        self.replicas[name] = after
+        return after
 
     def _compresses(self, name: str) -> bool:
-        return not isinstance(self.downlink, NoCompression) and name != BUFFERS and not name.startswith(OPTIMIZER)
+        lossy = not isinstance(self.downlink, NoCompression)
+        return lossy and name not in (BUFFERS, XI) and not name.startswith(OPTIMIZER)
 
     def loss(
         self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None, known: bool = False

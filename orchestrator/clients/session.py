@@ -65,24 +65,32 @@ class Session:
         """Blocks that still take part."""
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
-        self._add([Advance(steps[s] if isinstance(steps, np.ndarray) else steps) for s in self.slices])
+        for waiting, s in zip(self.waiting, self.slices, strict=True):
+            if not isinstance(steps, np.ndarray):
+                waiting.append(Advance(steps))
+            elif steps[s].any():
+                waiting.append(Advance(steps[s]))
 
     def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
-        asked = np.arange(len(self.cohort)) if among is None else among
-        self._add([Ask(probe, None if weights is None else weights[s]) for s in self.slices])
-        answers = self._flush(keep=True)
-        one = answers[0] if weights is not None else answers[0][0]
+        places = np.arange(len(self.cohort))
+        asked = places if among is None else among
+        blocks = [b for b in self.present if np.isin(places[self.slices[b]], asked).any()]
+        for b in blocks:
+            self.waiting[b].append(Ask(probe, None if weights is None else weights[self.slices[b]]))
+        answers = self._flush(keep=True, blocks=blocks)
         there = self._there()
-        if probe.transmitted:
-            self.federation.ledger.received(self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size())
-        if weights is not None:
-            return _sum(answers) * _scale(weights, there)
-        if not there.all():
+        if weights is None and not there.all():
             raise UserError(
                 f"round {self.federation.t}: clients {_some(self.cohort.ids[~there])} were left out in mid-round, and "
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
-        return torch.cat(answers)[torch.from_numpy(asked)]
+        if probe.transmitted:
+            one = answers[0] if weights is not None else answers[0][0]
+            self.federation.ledger.received(self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size())
+        if weights is not None:
+            return _sum(answers) * _scale(weights, there)
+        answered = np.concatenate([places[self.slices[b]] for b in blocks])
+        return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, asked))]
 
     def evaluate(self) -> None:
         self._add([Evaluate()] * len(self.specs))
@@ -151,13 +159,17 @@ class Session:
         for waiting, command in zip(self.waiting, commands, strict=True):
             waiting.append(command)
 
-    def _flush(self, keep: bool) -> list[Any]:
-        """Send what is waiting; returns the answer of each block that is present to the last command."""
+    def _flush(self, keep: bool, blocks: Sequence[int] | None = None) -> list[Any]:
+        """Send what is waiting; returns the answer of each block to its last command.
+
+        ``blocks`` are those that are sent to (None: all that are present); what waits for the others goes on waiting.
+        """
         data, local = self.federation.data, self.federation.local
+        blocks = self.present if blocks is None else blocks
         jobs = [
             Job((self.number, b), spec, self.received, self.history[b], self.waiting[b], keep,
                 sum(local.planned(int(n)) for n in data.holdings.sizes[spec.ids]))
-            for b, spec in ((b, self.specs[b]) for b in self.present)
+            for b, spec in ((b, self.specs[b]) for b in blocks)
         ]  # fmt: skip
         self.open = True
         begun = time.perf_counter()
@@ -166,10 +178,10 @@ class Session:
         self.federation.log.train_seconds += busy
         self.federation.log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
         self.open = keep
-        for b, waiting in enumerate(self.waiting):
-            self.history[b].extend(waiting)
+        for b in blocks:
+            self.history[b].extend(self.waiting[b])
             self.waiting[b] = []
-        lost = [b for b, a in zip(self.present, answers, strict=True) if a is None]
+        lost = [b for b, a in zip(blocks, answers, strict=True) if a is None]
         if lost:
             self._leave_out(lost)
         return [a.outputs[-1] for a in answers if a is not None]

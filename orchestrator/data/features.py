@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from orchestrator.data.datasets import FashionMnist
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import cache
 from orchestrator.errors import UserError
+from orchestrator.models.pretrained import existing, pretrained
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BATCH = 64
@@ -50,7 +50,7 @@ class Features(Dataset):
         sha = hashlib.sha256(self.model_dump_json().encode())
         sha.update(str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes())
         if self.weights:
-            sha.update(_file(self.weights).read_bytes())
+            sha.update(existing(self.weights, KEY).read_bytes())
         return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
 
     @torch.no_grad()
@@ -71,32 +71,11 @@ class Features(Dataset):
         return features
 
 
-def _file(path: str) -> Path:
-    if not Path(path).is_file():
-        raise UserError(f"data.dataset.weights: there is no file {path}")
-    return Path(path)
+KEY = "data.dataset.weights"
 
 
 def _torchvision(name: str, weights: str | None) -> Any:
-    """A torchvision network with ImageNet weights, from a file or torchvision's download."""
-    import torchvision
-
-    build: Callable[..., nn.Module] = getattr(torchvision.models, name)
-    if weights is None:
-        try:
-            return build(weights="IMAGENET1K_V1")
-        except Exception as error:
-            reason = " ".join(str(error).split())[:120]
-            raise UserError(
-                f"data.dataset.backbone: no ImageNet weights of {name} can be downloaded ({reason}); name a file in "
-                "data.dataset.weights, or use backbone efficientnet_lite0"
-            ) from error
-    network = build(weights=None)
-    try:
-        network.load_state_dict(torch.load(_file(weights), map_location="cpu", weights_only=True))
-    except (RuntimeError, ValueError, KeyError, EOFError, OSError, pickle.UnpicklingError) as error:
-        raise UserError(f"data.dataset.weights: {weights} holds no state dict of {name}") from error
-    return network
+    return pretrained(name, weights or "imagenet", KEY, ", or use backbone efficientnet_lite0")
 
 
 def _resnet18(weights: str | None) -> nn.Module:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model, image_shape
+from orchestrator.models.pretrained import pretrained
 
 
 class Vgg16Star(Model):
@@ -82,12 +80,10 @@ class FedDualVgg16(Model):
     weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        from torchvision.models import vgg16
-
         channels, _, _ = image_shape(shape, 32, self.name)
         if channels != 3:
             raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
-        net = _loaded(vgg16, self.weights)
+        net = pretrained("vgg16", self.weights, "model.weights")
         frozen = net.features.requires_grad_(False)
         return nn.Sequential(frozen, _MeanPool(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, classes))
 
@@ -96,15 +92,14 @@ class ConvNeXtLarge(Model):
     """ConvNeXt-Large with the thesis' head for fine-tuning (197,068,580 parameters with 100 classes)."""
 
     name: str = "convnext_large"
+    init: Literal["default"] = option("default", "PyTorch's defaults for what ``weights`` does not hold")
     weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        from torchvision.models import convnext_large
-
         image_shape(shape, 32, self.name)
         if shape[0] != 3:
             raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
-        net = _loaded(convnext_large, self.weights, stochastic_depth_prob=0.0)
+        net = pretrained("convnext_large", self.weights, "model.weights", stochastic_depth_prob=0.0)
         head = nn.Sequential(nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes))
         return nn.Sequential(net.features, _MeanPool(), nn.LayerNorm(1536, eps=1e-6), head)
 
@@ -112,18 +107,3 @@ class ConvNeXtLarge(Model):
 class _MeanPool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((-2, -1))
-
-
-def _loaded(build: Callable[..., Any], weights: str, **options: Any) -> Any:
-    """A torchvision network with the ``weights`` that a config names."""
-    net = build(weights="IMAGENET1K_V1" if weights == "imagenet" else None, **options)
-    if weights not in ("imagenet", "none"):
-        net.load_state_dict(_state(weights))
-    return net
-
-
-def _state(file: str) -> dict[str, Any]:
-    if not Path(file).is_file():
-        raise ValueError(f"model.weights: there is no file {file}")
-    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    return state

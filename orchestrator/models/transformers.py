@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model
+
+HEADS = ("classifier", "score")
+"""Modules that peft trains as a whole by itself in a classifier of sequences."""
+TARGETS = {"distilbert": ("q_lin", "v_lin")}
+"""Where adapters go, by architecture, that peft has no choice for."""
 
 
 class SequenceClassifier(nn.Module):
@@ -40,6 +45,7 @@ class Transformer(Model):
     """
 
     name: str = "transformer"
+    init: Literal["default"] = option("default", "the checkpoint's weights; only the head is drawn")
     checkpoint: str = option("distilbert-base-uncased", "name on the Hugging Face hub, or a local folder")
     lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0)
     lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1)
@@ -77,16 +83,21 @@ class Transformer(Model):
         return net.to(torch.float32), sorted({key.rpartition(".")[0] for key in info["missing_keys"]})
 
     def _with_adapters(self, net: Any, fresh: list[str]) -> Any:
-        """Adapters in a frozen network; what the checkpoint does not hold is trained as a whole."""
+        """Adapters in a frozen network; what the checkpoint does not hold is trained as a whole.
+
+        A module must be named once: wrapped twice, its trained copy is not the one that is used.
+        """
         from peft import LoraConfig, TaskType, get_peft_model
 
+        others = [name for name in fresh if name.partition(".")[0] not in HEADS]
+        targets = self.lora_targets or TARGETS.get(net.config.model_type, ())
         config = LoraConfig(
             task_type=TaskType.SEQ_CLS,
             r=self.lora_rank,
             lora_alpha=self.lora_alpha,
             lora_dropout=self.lora_dropout,
-            target_modules=list(self.lora_targets) or None,
-            modules_to_save=fresh or None,
+            target_modules=list(targets) or None,
+            modules_to_save=others or None,
         )
         try:
             return get_peft_model(net, config)

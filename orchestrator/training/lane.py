@@ -154,12 +154,13 @@ class Lane:
 
     @contextmanager
     def _randomness(self, step: int) -> Iterator[None]:
-        """Key the draws inside the network (dropout) by seed, round, client and step."""
+        """Key the draws inside the network (dropout) by seed, round, client, step, and session if it is a later one."""
         if not self.engine.net.stochastic:
             yield
             return
         with torch.random.fork_rng():
-            key = (self.t, int(self.ids[0]), int(self.done[0]) + step)
+            later = [self.session] if self.session else []
+            key = (self.t, int(self.ids[0]), int(self.done[0]) + step, *later)
             torch.manual_seed(torch_seed(self.world.seed, "network", *key))
             yield
 
@@ -204,6 +205,13 @@ class Lane:
         compressor = self.world.uplink
         if isinstance(compressor, NoCompression):
             return rows
+        if name == "delta" and self.rule.private:  # what stays with the client takes no room in the message
+            own, shared = rows.tensor_split([self.rule.private], dim=1)
+            return torch.cat([own, self._message(name, shared)], 1)
+        return self._message(name, rows)
+
+    def _message(self, name: str, rows: Tensor) -> Tensor:
+        compressor = self.world.uplink
         keys = [torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k)) for k in self.ids]
         wanted = rows + self.errors[name] if name in self.errors else rows
         sent = compressor.compress(wanted, keys)

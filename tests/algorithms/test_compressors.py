@@ -66,7 +66,7 @@ def test_rounding():
         ("none", {}, 4 * D),
         ("top_k", {"fraction": 0.1}, 8 * 100),
         ("random_k", {"fraction": 0.1}, 4 * 100),
-        ("qsgd", {"levels": 255}, (1 + 8) * D / 8 + 4),
+        ("qsgd", {"levels": 255, "bucket": None}, (1 + 8) * D / 8 + 4),
         ("qsgd", {"levels": 1, "bucket": 300}, 2 * D / 8 + 4 * 4),
         ("bf16", {}, 2 * D),
         ("fp16", {}, 2 * D),
@@ -83,3 +83,24 @@ def test_rows_do_not_depend_on_each_other(name):
     alone = variants(Compressor)[name]().compress(x[1:2], [torch_generator(0, "c", 1)])
     assert torch.equal(whole[1:2], alone)
     assert np.isfinite(whole.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["top_k", "random_k", "qsgd", "bf16"])
+def test_what_contracts_may_be_fed_back(name):
+    """Errors that go on to the next message stay bounded, however large the model."""
+    chosen = variants(Compressor)[name]()
+    assert chosen.contracts
+    left, x = torch.zeros(1, 100_000), rows(1, 100_000)
+    lengths = []
+    for t in range(40):
+        sent = chosen.compress(left + x, [torch_generator(t, "c", 0)])
+        left = left + x - sent
+        lengths.append(float(left.norm() / x.norm()))
+    assert lengths[-1] < 1.5 * lengths[19]
+
+
+def test_what_does_not_contract_says_so():
+    known = variants(Compressor)
+    assert not known["random_k"](scale=True).contracts
+    assert not known["qsgd"](bucket=None).contracts
+    assert not known["qsgd"](levels=1).contracts

@@ -10,6 +10,7 @@ from algorithms.algorithm import Cohort, Composition, Setting
 from algorithms.fda import AsyncFda, Fda, FdaOpt
 from algorithms.flat import ParamSpec
 from algorithms.local import Work
+from algorithms.parts import sketch
 from algorithms.parts.monitors import XI, AmsSketch, Exact, Linear, Naive
 from algorithms.parts.round_ends import RoundState
 from algorithms.parts.sketch import PRIME, Sketch, buckets_and_signs, squared_norm
@@ -72,17 +73,29 @@ def test_linear_s_direction_is_the_last_step_of_the_model():
 
 
 def test_sketches_are_linear_and_match_a_dense_matrix():
-    sketch = Sketch(40, 3, 7, seed=5)
+    one = Sketch(40, 3, 7, seed=5)
     v = drifts(2, 40)
     dense = torch.zeros(3, 7, 40, dtype=torch.float64)
     for r in range(3):
         bucket, sign = buckets_and_signs(40, 7, 5, r)
         for j in range(40):
             dense[r, int(bucket[j]), j] = float(sign[j])
-    torch.testing.assert_close(sketch.apply(v), torch.einsum("rmd,cd->crm", dense, v))
-    torch.testing.assert_close(sketch.apply(v.sum(0, keepdim=True))[0], sketch.apply(v).sum(0))
-    m2 = squared_norm(sketch.apply(v)[0])
-    assert m2 == pytest.approx(np.median([float(row.square().sum()) for row in sketch.apply(v)[0]]))
+    torch.testing.assert_close(one.apply(v), torch.einsum("rmd,cd->crm", dense, v))
+    torch.testing.assert_close(one.apply(v.sum(0, keepdim=True))[0], one.apply(v).sum(0))
+    m2 = squared_norm(one.apply(v)[0])
+    assert m2 == pytest.approx(np.median([float(row.square().sum()) for row in one.apply(v)[0]]))
+
+
+@pytest.mark.parametrize("columns", [7, 20_000])
+def test_a_large_model_s_sketch_is_kept_small(columns, monkeypatch):
+    """In pieces and in fewer bytes, with the same sums."""
+    usual = Sketch(1000, 3, columns, seed=5)
+    monkeypatch.setattr(sketch, "SMALL", 0)
+    monkeypatch.setattr(sketch, "CHUNK", 64)
+    small = Sketch(1000, 3, columns, seed=5)
+    assert small.bins.element_size() == (2 if columns == 7 else 4)
+    v = drifts(2, 1000)
+    torch.testing.assert_close(small.apply(v), usual.apply(v))
 
 
 def test_hash_functions_are_polynomials_over_the_prime():

@@ -5,10 +5,12 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -248,6 +250,20 @@ def test_compare(finished, tmp_path):
     assert (tmp_path / "c.png").exists()
     assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"quickstart", "prox"}
     assert here("compare", tmp_path)[0] == 2
+
+
+def test_runs_in_folders_of_one_name_and_elsewhere_are_told_apart(finished, tmp_path):
+    places = []
+    for parent in ("a", "b"):
+        shutil.copytree(finished[0], tmp_path / parent / "run", ignore=shutil.ignore_patterns(".lock"))
+        places.append((tmp_path / parent / "run").as_uri())
+    code, text = here("compare", *places, "--plot", tmp_path / "c.png", "--target", "<= 2.0", "--metric", "test_loss")
+    assert code == 0, text
+    assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == set(places)
+    assert "rounds to <= 2" in text
+    assert here("compare", places[0], "--target", "soon") == (2, mock.ANY)
+    assert here("wallclock", *places, "--step-ms", "1")[0] == 0
+    assert here("compare", (tmp_path / "a").as_uri())[0] == 2
 
 
 def test_doctor():

@@ -11,7 +11,7 @@ from orchestrator.data.samples import Request
 from orchestrator.data.text_datasets import Glue
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
-from orchestrator.models.deep import ConvNeXtLarge, DenseNet121, DenseNet201, Vgg16Star
+from orchestrator.models.deep import ConvNeXtLarge, DenseNet121, DenseNet201, FedDualVgg16, Vgg16Star
 from orchestrator.models.net import Net
 from orchestrator.models.transformers import Transformer
 from tests.conftest import needs_data
@@ -45,6 +45,14 @@ def test_images_that_are_too_small_are_refused():
         DenseNet121().build((3, 28, 28), 10)
     with pytest.raises(ValueError, match="colour images"):
         ConvNeXtLarge(weights="none").build((1, 32, 32), 10)
+
+
+def test_wrong_weights_get_a_sentence(tmp_path):
+    (tmp_path / "bad.pth").write_bytes(b"no weights")
+    torch.save({"x": torch.zeros(1)}, tmp_path / "other.pth")
+    for name, message in (("none.pth", "there is no file"), ("bad.pth", "holds no"), ("other.pth", "holds no state")):
+        with pytest.raises(UserError, match=rf"model\.weights: .*{message}"):
+            FedDualVgg16(weights=str(tmp_path / name)).build((3, 32, 32), 10)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +145,26 @@ def test_adapters_are_all_that_is_trained_and_sent(checkpoint):
     assert e.records[0]["bytes_up"] == 4 * 4 * e.net.spec.size
     after = dict(e.net.module.named_parameters())
     assert all(torch.equal(after[n], p) for n, p in frozen.items())
+
+
+@pytest.mark.parametrize("family", ["Roberta", "DistilBert"])
+def test_beside_adapters_the_whole_head_is_trained(family, tmp_path):
+    """RoBERTa's head is two layers below one name; DistilBERT's has a layer of another name."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "Roberta": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+        "DistilBert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32},
+    }[family]
+    config = getattr(transformers, f"{family}Config")(vocab_size=20, **sizes)
+    getattr(transformers, f"{family}Model")(config).save_pretrained(tmp_path)
+    module = Transformer(checkpoint=str(tmp_path), lora_rank=2).create((2, 12), 2)
+    x = torch.zeros(3, 2, 12, dtype=torch.int32)
+    x[:, 0] = torch.randint(3, 20, (3, 12))
+    before = module.eval()(x)
+    before.sum().square().backward()
+    head = {n: p for n, p in module.named_parameters() if p.requires_grad and "lora" not in n}
+    assert sum("weight" in n for n in head) == 2
+    assert all(p.grad is not None and p.grad.any() for p in head.values())
 
 
 @pytest.mark.usefixtures("reviews")

@@ -8,11 +8,14 @@ import pytest
 import torch
 from rich.console import Console
 
+from algorithms.parts.compressors import TopK
 from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
+from orchestrator.goal import Goal, up_to
 from orchestrator.run_folder import RunFolder
-from orchestrator.wallclock import communication_seconds, show_wallclock, up_to
+from orchestrator.training.block import Ask, Block
+from orchestrator.wallclock import communication_seconds, show_wallclock
 from tests.conftest import finish, finish_on_ray, resumed, small
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
@@ -83,6 +86,51 @@ def test_compressed_bytes_reach_the_ledger():
     assert [r["bytes_down"] for r in both] == [4 * D * K, 2 * D * K]
 
 
+def test_a_client_that_missed_a_broadcast_is_sent_the_whole_model():
+    """One of six clients a round, in turn: each must learn the model, and only then a change of it."""
+    turns = ["sampler=cyclic", "cohort=1", "rounds=7", "compression.downlink={name: top_k, fraction: 0.01}"]
+    assert [r["bytes_down"] for r in run(*turns).records] == [4 * D] * 7
+    often = ["cohort=1.0", "rounds=3", "compression.downlink={name: top_k, fraction: 0.01}"]
+    assert [r["bytes_down"] for r in run(*often).records] == [4 * D * K, 8 * 78 * K, 8 * 78 * K]
+
+
+def test_a_direction_that_some_cannot_know_is_sent():
+    """LinearFDA's ξ is the last step of the model; with a part of the clients it is one more vector."""
+    end = "round_end={name: fda, theta: 1.0, monitor: linear}"
+    assert run(end, "cohort=4", "rounds=2").records[1]["bytes_down"] == 2 * 4 * D * 4
+    assert run(end, "rounds=2").records[1]["bytes_down"] == 4 * D * K
+    seeded = "round_end={name: fda, theta: 1.0, monitor: {name: linear, direction: random}}"
+    assert run(seeded, "cohort=4", "rounds=2").records[1]["bytes_down"] == 4 * D * 4
+
+
+def test_only_clients_that_have_something_to_say_are_asked(monkeypatch):
+    asked = []
+    answer = Block.run
+    monkeypatch.setattr(Block, "run", lambda self, c: (isinstance(c, Ask) and asked.append(self), answer(self, c))[1])
+    e = run("round_end={name: fda_async, theta: 0.5, stragglers: 0.5}", "local.block=1", "rounds=2")
+    messages = sum(r["bytes_up"] for r in e.records) - 2 * 4 * D * K
+    assert len(asked) == messages / 8
+
+
+def test_private_entries_take_no_room_in_a_compressed_message():
+    """FedBN's batch norm stays at home; what is sent of the rest is what is counted."""
+    resnet = ["data.limit=120", "data.clients=3", "model={name: fedaa_resnet}", "local.batch_size=8", "local.block=1"]
+    top = "compression={uplink: {name: top_k, fraction: 0.01}, downlink: {name: top_k, fraction: 0.01}}"
+    e = Experiment(small(*resnet, "algorithm=fedbn", "cohort=1.0", "local.steps=1", top, "rounds=2"))
+    private = e.algorithm.rule().private
+    assert private > 0
+    sent = []
+    original = TopK.compress
+    e.step()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            TopK, "compress", lambda self, rows, draws: sent.append(rows.shape[1]) or original(self, rows, draws)
+        )
+        e.step()
+    assert set(sent) == {e.net.spec.size - private}
+    assert len(e.federation.states[0]["error/delta"]) == e.net.spec.size - private
+
+
 def test_error_feedback_sends_later_what_it_left_out():
     """Sent and kept add up to the whole, message after message."""
     e = Experiment(small("compression.uplink={name: top_k, fraction: 0.02}", "rounds=4", "cohort=1.0"))
@@ -124,6 +172,12 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
         (["algorithm=clustered", "compression.downlink=bf16", "cohort=1.0"], "different models"),
         (["algorithm=scallion", "compression.uplink=top_k"], "set compression.uplink.error_feedback to false"),
         (["round_end={name: fda, theta: -1}"], "round_end.theta"),
+        (["round_end={name: fda, at: [0, 3]}"], "round_end.at"),
+        (["round_end={name: fda, at: [3], every: 2}"], "give at or every"),
+        (["algorithm=synchronous", "local.steps=1", "cohort=1.0", "round_end=fda"], "leave round_end at fixed"),
+        (["compression.uplink={name: random_k, scale: true}"], "loses more than it sends"),
+        (["compression.downlink={name: qsgd, bucket: null}"], "loses more than it sends"),
+        (["compression.downlink={name: random_k, scale: true, error_feedback: false}"], "loses more than it sends"),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(settings, message):
@@ -143,6 +197,21 @@ def test_a_run_stops_at_its_target(tmp_path):
     assert partial.records[-1]["steps_total"] == 6
 
 
+def test_a_metric_may_have_to_fall():
+    e = run("rounds=30", 'stop={test_loss: "<= 1.5"}')
+    assert 1 < e.t < 30
+    assert e.records[-1]["test_loss"] <= 1.5 < e.records[-2]["test_loss"]
+    assert Goal.read(">= 0.5") == Goal.read(0.5)
+    assert not Goal.read("<= 0.5").met(float("nan"))
+    with pytest.raises(UserError, match=r"stop\.test_loss.* is not a number"):
+        small('stop={test_loss: "below 1"}')
+
+
+def test_a_misspelt_metric_ends_the_run_and_not_never():
+    with pytest.raises(UserError, match="did you mean 'test_accuracy'"):
+        run("stop={test_acuracy: 0.9}")
+
+
 def test_suggested_thresholds():
     record = run("round_end={name: fda, theta: fl}", "rounds=1").records[0]
     assert record["theta"] == pytest.approx(4.91e-5 * D)
@@ -158,8 +227,8 @@ def test_wallclock_by_hand(tmp_path):
         with pytest.raises(UserError):
             communication_seconds(*arguments)
     rounds = pd.DataFrame({"test_accuracy": [0.1, np.nan, 0.6, 0.7]})
-    assert len(up_to(rounds, "test_accuracy", 0.6)) == 3
-    assert up_to(rounds, "test_accuracy", 0.9) is None
+    assert len(up_to(rounds, "test_accuracy", Goal(0.6))) == 3
+    assert up_to(rounds, "test_accuracy", Goal(0.9)) is None
     assert len(up_to(rounds, "test_accuracy", None)) == 4
 
 
@@ -170,7 +239,7 @@ def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
     e = Experiment(small("rounds=2", *ALL))
     begin(e, folder, False)
     drive(e, folder)
-    show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", 2.0)
+    show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", Goal(2.0))
     show_wallclock([folder], 10.0, "shared", 0.5, "test_accuracy", None)
     shown = page.file.getvalue()
     assert "never reached" in shown

@@ -354,6 +354,14 @@ def test_every_form_of_the_table(reproduced, form, capsys):
     assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
 
 
+def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("{name: mine, axes: {local.lr: [0.1]}}")
+    commands.show_table(str(tmp_path / "mine.yaml"), "reduced", finished, "terminal", None)
+    assert "8 trials ended" in capsys.readouterr().out
+    with pytest.raises(UserError, match="no published table"):
+        commands.show_table(str(tmp_path / "mine.yaml"), "reduced", finished, "latex", None)
+
+
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     """Without most of its trials."""
     shutil.copytree(reproduced, tmp_path / "half")

@@ -1,0 +1,58 @@
+"""A value that a metric is to reach, from below or from above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from orchestrator.errors import UserError
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``0.98`` or ``>= 0.98``: at least that; ``<= 0.1``: at most."""
+
+    limit: float
+    falling: bool = False
+    """Whether the metric is to fall to the limit."""
+
+    @classmethod
+    def read(cls, text: float | str) -> Goal:
+        """Raises ValueError for anything else."""
+        words = str(text).strip()
+        falling = words.startswith("<=")
+        try:
+            return cls(float(words.removeprefix("<=").removeprefix(">=")), falling)
+        except ValueError as error:
+            raise ValueError(f'{text!r} is not a number, nor like ">= 0.98" or "<= 0.1"') from error
+
+    def __str__(self) -> str:
+        return f"{'<= ' if self.falling else ''}{self.limit:g}"
+
+    def met(self, value: float) -> bool:
+        """Whether ``value`` is there; NaN never is."""
+        return value <= self.limit if self.falling else value >= self.limit
+
+
+def asked(target: str | None) -> Goal | None:
+    """The goal that ``--target`` names; raises UserError for none."""
+    if target is None:
+        return None
+    try:
+        return Goal.read(target)
+    except ValueError as error:
+        raise UserError(f"--target: {error}") from error
+
+
+def up_to(rounds: pd.DataFrame, metric: str, goal: Goal | None) -> pd.DataFrame | None:
+    """The rounds up to the first that reached the goal (all without one); None if none did.
+
+    Raises UserError if the run does not report the metric.
+    """
+    if goal is None:
+        return rounds
+    if metric not in rounds:
+        raise UserError(f"the run does not report {metric!r}")
+    hits = rounds.index[rounds[metric].map(goal.met)]
+    return rounds.loc[: hits[0]] if len(hits) else None

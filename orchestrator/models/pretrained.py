@@ -1,0 +1,43 @@
+"""torchvision's networks with the weights that a config names."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from orchestrator.errors import UserError
+
+
+def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options: Any) -> Any:
+    """torchvision's network ``name``, with ``weights`` imagenet (its download), none, or a file with a state dict.
+
+    Raises UserError, naming the config's ``key`` (and what to do ``otherwise``), if the weights cannot be had.
+    """
+    import torchvision
+
+    build = getattr(torchvision.models, name)
+    if weights == "imagenet":
+        try:
+            return build(weights="IMAGENET1K_V1", **options)
+        except Exception as error:  # whatever a download can raise
+            reason = " ".join(str(error).split())[:120]
+            raise UserError(
+                f"{key}: no ImageNet weights of {name} can be downloaded ({reason}); name a file with them{otherwise}"
+            ) from error
+    network = build(weights=None, **options)
+    if weights != "none":
+        try:
+            network.load_state_dict(torch.load(existing(weights, key), map_location="cpu", weights_only=True))
+        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, OSError, pickle.UnpicklingError) as error:
+            raise UserError(f"{key}: {weights} holds no state dict of {name}") from error
+    return network
+
+
+def existing(path: str, key: str) -> Path:
+    """The file; raises UserError, naming the config's ``key``, if there is none."""
+    if not Path(path).is_file():
+        raise UserError(f"{key}: there is no file {path}")
+    return Path(path)

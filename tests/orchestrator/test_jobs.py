@@ -1,0 +1,27 @@
+"""The command line that a job is started with (jobs themselves are in ``cluster/test_jobs``)."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator import jobs
+from orchestrator.errors import UserError
+
+
+def test_words_of_a_job(monkeypatch):
+    """``--out=X`` is ``--out X``; a resumed sweep needs its folder, a resumed run has named it."""
+    sent = []
+    client = SimpleNamespace(submit_job=lambda **job: sent.append(job["entrypoint"]) or "x")
+    monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(client))
+    for words, out in (
+        (["run", "--out=there"], "--out there"),
+        (["run", "--resume=there"], "--resume there"),
+        (["sweep", "drdm/table1", "--resume"], '--out "$HOME/fedorch/x"'),
+        (["run"], '--out "$HOME/fedorch/x"'),
+    ):
+        jobs.submit("http://nowhere", words, "x")
+        assert out in sent[-1]
+        assert sent[-1].count("--out") == ("--out" in out)
+    with pytest.raises(UserError, match="--address makes no sense"):
+        jobs.submit("http://nowhere", ["run", "--address=auto"], "x")
