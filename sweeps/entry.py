@@ -106,9 +106,9 @@ class Entry:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """(row, column) -> number."""
     claims: tuple[Claim, ...] = ()
-    figure: Literal["", "curves", "axis", "scatter"] = ""
+    figure: Literal["", "curves", "axis", "scatter", "clouds"] = ""
     """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an axis; or one column
-    against the other."""
+    against the other; or the same with a panel for each pair of columns and the density of each strategy's runs."""
     tuning: Tuning | None = None
     unavailable: str = ""
     """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says what stands in."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from scipy.stats import gaussian_kde
 
 from sweeps.entry import Entry
 from sweeps.reproduction import Values, labels
@@ -37,27 +42,71 @@ def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
 def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
     """The figure of an entry and its data."""
     data = curves(entry, budget, folder) if entry.figure == "curves" else numbers(entry, budget, values)
-    panels = list(dict.fromkeys(data["column"])) if entry.figure == "curves" else [entry.title]
-    figure = Figure(figsize=(SIZE[0] * max(1, len(panels)), SIZE[1]), layout="constrained")
-    axes = figure.subplots(1, max(1, len(panels)), squeeze=False)[0]
-    for place, panel in zip(axes, panels, strict=False):
-        place.set_title(panel, fontsize=8)
+    panels = _panels(entry, data)
+    figure = Figure(figsize=(SIZE[0] * len(panels), SIZE[1]), layout="constrained")
+    for place, (title, part) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        place.set_title(title, fontsize=8)
         place.grid(alpha=0.3)
-        part = data[data["column"] == panel] if entry.figure == "curves" else data
-        for row in dict.fromkeys(part["row"]):
-            line = part[part["row"] == row]
-            if entry.figure == "curves":
-                place.plot(line["round"], line["mean"], label=row, linewidth=1.3)
-                place.set_xlabel("round")
-            elif entry.figure == "scatter":
-                first, second = list(dict.fromkeys(data["column"]))[:2]
-                pair = [line[line["column"] == c]["mean"] for c in (first, second)]
-                place.scatter(*pair, label=row, s=18)
-                place.set_xlabel(first)
-                place.set_ylabel(second)
-            else:
-                place.errorbar(line["column"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2)
-                place.tick_params(axis="x", rotation=45)
-        if place.has_data():
+        DRAWN[entry.figure](place, part)
+        if place.get_legend_handles_labels()[1]:
             place.legend(fontsize=7)
     return figure, data
+
+
+def _panels(entry: Entry, data: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Title -> the part of the data that is drawn under it."""
+    columns = list(dict.fromkeys(data["column"]))
+    if entry.figure == "curves" and columns:
+        return {c: data[data["column"] == c] for c in columns}
+    if entry.figure == "clouds":
+        pairs = zip(columns[::2], columns[1::2], strict=True)
+        return {f"{a} and {b}": data[data["column"].isin((a, b))] for a, b in pairs}
+    return {entry.title: data}
+
+
+def _curves(place: Axes, data: pd.DataFrame) -> None:
+    for row, line in data.groupby("row", sort=False):
+        place.plot(line["round"], line["mean"], label=row, linewidth=1.3)
+    place.set_xlabel("round")
+
+
+def _axis(place: Axes, data: pd.DataFrame) -> None:
+    for row, line in data.groupby("row", sort=False):
+        place.errorbar(line["column"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2)
+    place.tick_params(axis="x", rotation=45)
+
+
+def _pairs(place: Axes, data: pd.DataFrame) -> pd.DataFrame:
+    """Each row's values in the first two columns, which the axes are named after."""
+    first, second = list(dict.fromkeys(data["column"]))[:2]
+    place.set_xlabel(first)
+    place.set_ylabel(second)
+    wide = data.pivot(index="row", columns="column", values="mean")
+    return wide.loc[list(dict.fromkeys(data["row"])), [first, second]].dropna()
+
+
+def _scatter(place: Axes, data: pd.DataFrame) -> None:
+    for row, pair in _pairs(place, data).iterrows():
+        place.scatter(pair.iloc[0], pair.iloc[1], label=row, s=18)
+
+
+def _clouds(place: Axes, data: pd.DataFrame) -> None:
+    """A point a run on logarithmic axes, over the density of each strategy's runs (first word of the row)."""
+    place.set_xscale("log")
+    place.set_yscale("log")
+    pairs = _pairs(place, data)
+    for number, (strategy, runs) in enumerate(pairs.groupby(pairs.index.str.split(" ").str[0], sort=False)):
+        color = f"C{number}"
+        points = np.log10(runs.to_numpy(float).T)
+        place.scatter(10 ** points[0], 10 ** points[1], label=strategy, s=12, color=color)
+        if points.shape[1] > 3 and np.linalg.matrix_rank(np.cov(points)) == 2:
+            across, up = (np.linspace(v.min() - 0.3, v.max() + 0.3, 60) for v in points)
+            density = gaussian_kde(points)(np.stack(np.meshgrid(across, up)).reshape(2, -1)).reshape(60, 60)
+            levels = density.max() * np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+            shades = [to_rgba(color, alpha) for alpha in (0.1, 0.2, 0.3, 0.4, 0.5)]
+            place.contourf(10**across, 10**up, density, levels=levels, colors=shades)
+
+
+DRAWN: dict[str, Callable[[Axes, pd.DataFrame], None]] = {
+    "curves": _curves, "axis": _axis, "scatter": _scatter, "clouds": _clouds,
+}  # fmt: skip

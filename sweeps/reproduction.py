@@ -37,7 +37,7 @@ def narrowed(entry: Entry, name: str, columns: Sequence[str]) -> Entry:
     for column in columns:
         if column not in there:
             raise UserError(f"--column {column!r}: {entry.id} at budget {name} has {', '.join(there)}")
-    if columns and entry.figure == "scatter":
+    if columns and entry.figure in ("scatter", "clouds"):
         raise UserError(f"--column: {entry.id} draws its columns against one another and needs them all")
     kept = replace(budget, columns=tuple(c for c in there if c in columns)) if columns else budget
     return replace(entry, budgets={**entry.budgets, name: kept})

@@ -26,10 +26,11 @@ from orchestrator.experiment import Experiment
 from orchestrator.run_folder import RunFolder
 from sweeps import commands, runner, tables
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
+from sweeps.figures import draw
 from sweeps.home import Home
 from sweeps.papers import entry
 from sweeps.plan import Sweep
-from sweeps.reproduction import choose, final_sweep, measured, tuning_sweep, verdicts
+from sweeps.reproduction import choose, final_sweep, labels, measured, tuning_sweep, verdicts
 from sweeps.results import by_trial, stored, table
 from sweeps.trainable import Trial, trial_config
 from sweeps.watch import Watcher
@@ -371,11 +372,9 @@ def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     assert "·" in text
 
 
-@pytest.mark.parametrize("figure", ["curves", "axis", "scatter"])
+@pytest.mark.parametrize("figure", ["curves", "axis", "scatter", "clouds"])
 def test_figures(reproduced, figure):
     from dataclasses import replace
-
-    from sweeps.figures import draw
 
     drawn, data = draw(replace(ENTRY, figure=figure), "reduced", measured(ENTRY, "reduced", reproduced), reproduced)
     assert drawn.axes
@@ -387,6 +386,29 @@ def test_figures(reproduced, figure):
             if label == "FedAvg / mean"
         ]
         assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
+
+
+def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
+    """A density for strategies with enough runs, from the runs that reached the target."""
+    one = entry("fda/figure3.3")
+    rng = np.random.default_rng(0)
+    values = {
+        (row, column): {
+            0: float(np.exp(rng.normal(3 if "Synchronous" in row else 0))) * (1 if "GB" in column else 1000)
+        }
+        for row, column in labels(one, "full")
+    }
+    values["Synchronous K=5", next(iter(one.columns))] = {0: float("nan")}
+    drawn, _ = draw(one, "full", values, tmp_path)
+    assert len(drawn.axes) == len(one.columns) // 2
+    first = drawn.axes[0]
+    names = [text.get_text() for text in first.get_legend().get_texts()]
+    assert set(names) == {"Synchronous", "FedAdam", "LinearFDA", "SketchFDA"}
+    points = [c for c in first.collections if len(c.get_offsets()) > 1]
+    densities = len(first.collections) - len(points)
+    assert sum(len(c.get_offsets()) for c in points) == len(one.rows) - 1
+    assert densities == 4
+    drawn.savefig(tmp_path / "x.png", dpi=60)
 
 
 def test_unequal_tuning_is_refused():

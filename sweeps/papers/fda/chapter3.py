@@ -150,7 +150,7 @@ def plan() -> Entry:
 def cloud(
     figure: str, task: Task, targets: Sequence[float], medians: Medians, few: Sequence[tuple[float, int]]
 ) -> Entry:
-    """A scatter of bytes against steps, a point a run; ``few`` are the (Θ, K) of the reduced budget."""
+    """Bytes against steps, a point a run, and their density; ``few`` are the (Θ, K) of the reduced budget."""
     strategies = {**rivals(task), **fda(task, thetas(task))}
     rows = {f"{row} K={k}": (*own, f"data.clients={k}") for row, own in strategies.items() for k in task.workers}
     columns = {
@@ -188,7 +188,7 @@ def cloud(
         budgets=budgets(task, rows, columns, reduced(task, tuple(chosen), kept, text, steps=10_000), tiny),
         published=published,
         claims=claims,
-        figure="scatter",
+        figure="clouds",
     )
 
 
@@ -326,7 +326,7 @@ def transfer() -> Entry:
         budgets=entry.budgets,
         published={**entry.published, **missed},
         claims=(*entry.claims, *ahead_of),
-        figure="scatter",
+        figure="clouds",
         unavailable="The thesis' own pre-trained weights and first stage (training the head alone, to 60 %) are not "
         "published: its repository holds pointers to large files. Torchvision's ImageNet weights start the full runs.",
     )
