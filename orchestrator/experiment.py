@@ -143,6 +143,7 @@ class Experiment:
         record |= {
             "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
             "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
+            "bytes_questions": float(log.question_bytes),
             "seconds": time.perf_counter() - begun,
             "seconds_train": train,
             "seconds_transfer": transfer,

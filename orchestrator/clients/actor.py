@@ -13,12 +13,10 @@ import torch
 from torch import Tensor
 
 from algorithms.local import Tensors
+from orchestrator.clients.plane import listed
 from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.world import World, device_of
-
-SHOWN = 5
-"""Clients that are named where many could be."""
 
 
 def tensors_travel_as_arrays() -> None:
@@ -45,11 +43,6 @@ class Place:
 
     pid: int
     device: str
-
-
-def listed(ids: np.ndarray) -> str:
-    """The first of some clients' numbers, for people."""
-    return ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
 
 
 class ClientActor:

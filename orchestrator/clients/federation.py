@@ -44,6 +44,8 @@ class RoundLog:
     dropped: list[int] = field(default_factory=list)
     personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     """client -> correct, summed loss, rows of its local model on its own test data."""
+    question_bytes: int = 0
+    """Bytes of the answers that clients gave in mid-round (states of a variance monitor, snapshots); also uploads."""
     train_seconds: float = 0.0
     transfer_seconds: float = 0.0
     evaluate_seconds: float = 0.0

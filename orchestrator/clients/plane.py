@@ -15,6 +15,14 @@ from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.world import World, device_of
 
+SHOWN = 5
+"""Clients that are named where many could be."""
+
+
+def listed(ids: Sequence[int] | np.ndarray) -> str:
+    """The first of some clients' numbers, for people."""
+    return ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
+
 
 @dataclass
 class Job:

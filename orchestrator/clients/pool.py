@@ -14,9 +14,9 @@ from ray.exceptions import RayError
 from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.clients.actor import ClientActor, Place, listed, tensors_travel_as_arrays
+from orchestrator.clients.actor import ClientActor, Place, tensors_travel_as_arrays
 from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
-from orchestrator.clients.plane import Job, Plane
+from orchestrator.clients.plane import Job, Plane, listed
 from orchestrator.clients.reservation import Reservation
 from orchestrator.config import ResourcesConfig
 from orchestrator.errors import UserError

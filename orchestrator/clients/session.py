@@ -13,7 +13,7 @@ from torch import Tensor
 from algorithms.algorithm import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.aggregators import weighted_sum
-from orchestrator.clients.plane import Job
+from orchestrator.clients.plane import Job, listed
 from orchestrator.errors import Diverged, UserError
 from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
 from orchestrator.training.lane import OPTIMIZER
@@ -81,12 +81,14 @@ class Session:
         there = self._there()
         if weights is None and not there.all():
             raise UserError(
-                f"round {self.federation.t}: clients {_some(self.cohort.ids[~there])} were left out in mid-round, and "
+                f"round {self.federation.t}: clients {listed(self.cohort.ids[~there])} were left out in mid-round, and "
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
         if probe.transmitted:
             one = answers[0] if weights is not None else answers[0][0]
-            self.federation.ledger.received(self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size())
+            senders, nbytes = self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size()
+            self.federation.ledger.received(senders, nbytes)
+            self.federation.log.question_bytes += nbytes * len(senders)
         if weights is not None:
             return _sum(answers) * _scale(weights, there)
         answered = np.concatenate([places[self.slices[b]] for b in blocks])
@@ -194,7 +196,7 @@ class Session:
         left = int(self._there().sum())
         if left < federation.minimum_cohort:
             raise UserError(
-                f"round {federation.t}: {left} clients are left without {_some(self.cohort.ids[~self._there()])}, who "
+                f"round {federation.t}: {left} clients are left without {listed(self.cohort.ids[~self._there()])}, who "
                 f"took too long; resources.minimum_cohort is {federation.minimum_cohort}"
             )
 
@@ -213,7 +215,7 @@ class Session:
             return torch.ones(len(cohort), dtype=torch.bool)
         if policy == "fail" or len(bad) == len(cohort):
             raise Diverged(
-                f"round {self.federation.t}: the update of client {_some(bad)} holds NaN "
+                f"round {self.federation.t}: the update of client {listed(bad)} holds NaN "
                 "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
             )
         self.federation.log.dropped += bad
@@ -236,10 +238,6 @@ class Session:
 def _scale(weights: np.ndarray, there: np.ndarray) -> float:
     """What the sum over those that are there is multiplied by to stand for all."""
     return 1.0 if there.all() else float(weights.sum() / weights[there].sum())
-
-
-def _some(clients: Sequence[int] | np.ndarray) -> str:
-    return ", ".join(map(str, clients[:5])) + (", ..." if len(clients) > 5 else "")
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

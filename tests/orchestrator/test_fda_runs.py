@@ -37,6 +37,7 @@ def test_bytes_are_the_published_formula(monitor, state):
     steps = sum(r["round_steps"] for r in e.records)
     total = sum(r["bytes_up"] + r["bytes_down"] for r in e.records)
     assert total == 4 * 4 * D * K * 2 + state * steps * K
+    assert sum(r["bytes_questions"] for r in e.records) == state * steps * K
 
 
 def test_a_zero_threshold_is_synchronous_training_bitwise():
