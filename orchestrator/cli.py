@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from rich.markup import escape
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
+from orchestrator.storage import is_remote
 from orchestrator.terminal import RoundProgress, console, errors, show_plan, show_result
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray.")
@@ -342,13 +344,25 @@ def logs(
 
 @app.command()
 def stop(
-    name: Annotated[str, typer.Argument(help="id of the job")],
-    address: JobsOption = DASHBOARD,
+    name: Annotated[str, typer.Argument(help="id of a job, or folder (or s3://...) of a run started with --detach")],
+    address: Annotated[
+        str | None, typer.Option(help="a job's: the cluster's dashboard; a run's: as of `fedorch run`")
+    ] = None,
 ) -> None:
-    """End a job; continue its run later with --resume."""
+    """End a job, or a detached run after its round; continue it later with --resume."""
+    if is_remote(name) or RunFolder(Path(name)).begun:
+        from orchestrator.cluster import connected
+        from orchestrator.server import halt
+
+        folder = RunFolder.at(name)
+        with connected(address or "auto"):
+            halt(folder.place)
+        console.print(f"{folder.place}: stopped", highlight=False, soft_wrap=True)
+        return
     from orchestrator import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+    place = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
+    console.print(f"{name}: {jobs.stop(place, name).lower()}", highlight=False)
 
 
 @app.command()

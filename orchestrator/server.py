@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
 import uuid
@@ -177,6 +178,21 @@ def launch(config: Config, out: str | Path, resuming: bool, detached: bool = Fal
         ).remote(config, str(out), resuming, detached)
     except ValueError as error:
         raise UserError(f"a run with folder {out} is already under way on this cluster") from error
+
+
+def halt(place: str) -> None:
+    """Have the run that goes into the folder ``place`` end after its round, and wait until it has.
+
+    Raises UserError if no run goes there on this cluster.
+    """
+    names = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True) if one["namespace"] == NAMESPACE]
+    name = next((n for n in names if n.endswith(f" @ {place}")), None)
+    if name is None:
+        raise UserError(f"no run goes into {place} on this cluster")
+    server = ray.get_actor(name, NAMESPACE)
+    with contextlib.suppress(RayActorError):  # a detached server ends itself as soon as it has ended the run
+        ray.get(server.stop.remote())
+        answer(server.outcome.remote())
 
 
 def answer(reference: Any) -> Any:

@@ -1,5 +1,6 @@
 """Ray client actors: the same bits as in-process, whatever their number, whoever dies."""
 
+import json
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ from orchestrator.clients import reservation
 from orchestrator.clients.actor import tensors_travel_as_arrays
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.server import NAMESPACE, answer, halt, launch, ray_plane
 from tests.conftest import finish, finish_on_ray, small
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -264,8 +265,6 @@ def test_an_exception_in_a_rule_names_the_clients():
 
 
 def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
-    from orchestrator.server import NAMESPACE, answer, launch
-
     config = small("rounds=5", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
     answer(server.prepared.remote())
@@ -280,3 +279,16 @@ def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
     else:
         pytest.fail("the server is still there")
     assert (tmp_path / "x" / "result.json").exists()
+
+
+def test_a_detached_run_can_be_stopped_by_its_folder(tmp_path, ray_session):
+    config = small("rounds=100000", "resources.actors=1")
+    server = launch(config, tmp_path / "x", resuming=False, detached=True)
+    answer(server.prepared.remote())
+    answer(server.watch.remote(0))
+    halt(str(tmp_path / "x"))
+    result = json.loads((tmp_path / "x" / "result.json").read_text())
+    assert result["status"] == "stopped"
+    assert 0 < result["rounds"] < 100000
+    with pytest.raises(UserError, match="no run goes into"):
+        halt(str(tmp_path / "y"))
