@@ -54,6 +54,10 @@ class ParamSpec:
         return self.entries[-1].stop if self.entries else 0
 
     @cached_property
+    def _sizes(self) -> list[int]:
+        return [e.stop - e.start for e in self.entries]
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(e.name for e in self.entries)
 
@@ -66,8 +70,7 @@ class ParamSpec:
         """Each tensor as a view of ``flat`` [..., d]; writing to a view writes to the vector."""
         lead = flat.shape[:-1]
         out = {}
-        for e in self.entries:
-            piece = flat[..., e.start : e.stop]
+        for e, piece in zip(self.entries, flat.split(self._sizes, -1), strict=True):
             if e.nhwc:
                 o, i, h, w = e.shape
                 out[e.name] = piece.view(*lead, o, h, w, i).movedim(-1, -3)

@@ -58,6 +58,8 @@ class Session:
             )
             for s in self.slices
         ]
+        sizes, local = federation.data.holdings.sizes, federation.local
+        self.costs = [sum(local.planned(int(n)) for n in sizes[spec.ids]) for spec in self.specs]
         self.history: list[list[Command]] = [[] for _ in self.specs]
         self.waiting: list[list[Command]] = [[] for _ in self.specs]
         self.open = False
@@ -73,8 +75,10 @@ class Session:
 
     def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
         places = np.arange(len(self.cohort))
-        asked = places if among is None else among
-        blocks = [b for b in self.present if np.isin(places[self.slices[b]], asked).any()]
+        asked, blocks = places, self.present
+        if among is not None:
+            asked = among
+            blocks = [b for b in self.present if np.isin(places[self.slices[b]], asked).any()]
         for b in blocks:
             self.waiting[b].append(Ask(probe, None if weights is None else weights[self.slices[b]]))
         answers = self._flush(keep=True, blocks=blocks)
@@ -166,13 +170,11 @@ class Session:
 
         ``blocks`` are those that are sent to (None: all that are present); what waits for the others goes on waiting.
         """
-        data, local = self.federation.data, self.federation.local
         blocks = self.present if blocks is None else blocks
         jobs = [
-            Job((self.number, b), spec, self.received, self.history[b], self.waiting[b], keep,
-                sum(local.planned(int(n)) for n in data.holdings.sizes[spec.ids]))
-            for b, spec in ((b, self.specs[b]) for b in blocks)
-        ]  # fmt: skip
+            Job((self.number, b), self.specs[b], self.received, self.history[b], self.waiting[b], keep, self.costs[b])
+            for b in blocks
+        ]
         self.open = True
         begun = time.perf_counter()
         answers = self.federation.plane.run(jobs)
