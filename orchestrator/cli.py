@@ -357,7 +357,8 @@ def stop(
         folder = RunFolder.at(name)
         with connected(address or "auto"):
             halt(folder.place)
-        console.print(f"{folder.place}: stopped", highlight=False, soft_wrap=True)
+        status = RunFolder.viewed(name).result()["status"]
+        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
         return
     from orchestrator import jobs
 

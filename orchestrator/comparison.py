@@ -22,7 +22,7 @@ def show_comparison(folders: list[RunFolder], plot: Path | None, metric: str, ta
     that begin so (``gradient_norm/``).
     """
     results = [f.result() for f in folders]
-    failed = [f.path for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
+    failed = [f.place for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
     names = told_apart(folders, [r["name"] for r in results])

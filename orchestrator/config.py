@@ -189,7 +189,7 @@ class Config(Section):
             if not one.contracts and (way == "downlink" or one.feeds_back):
                 raise ValueError(
                     f"compression.{way}: {one.name} as set here loses more than it sends, which must not be fed back; "
-                    "set scale to false, use a small bucket, or (uplink) set error_feedback to false"
+                    "set scale to false, use a smaller bucket or more levels, or (uplink) set error_feedback to false"
                 )
         if self.algorithm.sends_differences and self.compression.uplink.feeds_back:
             raise ValueError(

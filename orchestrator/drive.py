@@ -69,8 +69,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     t, state, notes = load_latest(folder.checkpoints)
     if state["science"] != experiment.science():
         raise UserError(
-            f"{folder.path}: config.yaml was changed since the checkpoint; only name, rounds, stop, evaluation, "
-            "checkpoint, energy and resources (but for threads) may differ on --resume"
+            f"{folder.path}: config.yaml was changed since the checkpoint, or that is of another version; only name, "
+            "rounds, stop, evaluation, checkpoint, energy and resources (but for threads) may differ on --resume"
         )
     experiment.restore(t, state)
     return notes
@@ -102,8 +102,8 @@ def drive(
 
 def leave_failure(folder: RunFolder, summary: dict[str, Any], error: Exception) -> None:
     """Say in result.json why the run cannot go on, where that can be written."""
-    said = str(error).strip().splitlines()[-1:] or [repr(error)]  # another's fault carries its whole traceback
-    failed = {**summary, "status": "failed", "error": said[0]}
+    said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    failed = {**summary, "status": "failed", "error": said}
     with contextlib.suppress(OSError, UserError):  # a full disk, say: the sentence still reaches the terminal
         folder.write_text("result.json", json.dumps(failed, indent=2))
         folder.publish()

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 
 @dataclass(frozen=True)
 class Goal:
-    """``0.98`` or ``>= 0.98``: at least that; ``<= 0.1``: at most."""
+    """``0.98``: at least that; ``<= 0.1``: at most."""
 
     limit: float
     falling: bool = False
@@ -23,9 +23,9 @@ class Goal:
         words = str(text).strip()
         falling = words.startswith("<=")
         try:
-            return cls(float(words.removeprefix("<=").removeprefix(">=")), falling)
+            return cls(float(words.removeprefix("<=")), falling)
         except ValueError as error:
-            raise ValueError(f'{text!r} is not a number, nor like ">= 0.98" or "<= 0.1"') from error
+            raise ValueError(f'{text!r} is not a number, nor like "<= 0.1"') from error
 
     def __str__(self) -> str:
         return f"{'<= ' if self.falling else ''}{self.limit:g}"

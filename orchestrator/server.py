@@ -35,6 +35,8 @@ RESTARTS = 3
 CUT_OFF = 300.0
 """Seconds that a server which was started again waits for the folder: on a node that was cut off from the cluster, Ray
 ended the one before it only after three minutes."""
+TELL_AGAIN = 5.0
+"""Seconds after which a server is told to stop again: its process may have died and been started again since."""
 AGAIN = "the server's process died; it was started again from the newest checkpoint"
 
 
@@ -192,7 +194,9 @@ def halt(place: str) -> None:
     server = ray.get_actor(name, NAMESPACE)
     with contextlib.suppress(RayActorError):
         ray.get(server.stop.remote())
-        ray.wait([server.outcome.remote()])  # its answer may be lost: a detached server ends itself with its run
+        ended = server.outcome.remote()  # its answer may be lost: a detached server ends itself with its run
+        while not ray.wait([ended], timeout=TELL_AGAIN)[0]:
+            ray.get(server.stop.remote())
 
 
 def answer(reference: Any) -> Any:

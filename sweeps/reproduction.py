@@ -14,6 +14,7 @@ from scipy import stats
 
 from orchestrator.errors import UserError
 from orchestrator.run_folder import RunFolder
+from orchestrator.terminal import console
 from sweeps.entry import Budget, Column, Entry, Settings
 from sweeps.plan import Cell, Sweep
 from sweeps.results import by_trial
@@ -99,12 +100,13 @@ def _sweep(entry: Entry, name: str, base: Settings, cells: list[Cell], seeds: tu
 def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
     """Each row's best settings by the tuning's criterion, mean over its seeds; written to ``folder``/tuned.json.
 
-    Raises UserError for a row without a successful trial.
+    A row without a successful trial keeps its first settings; raises UserError if there is no other.
     """
     assert entry.tuning is not None
     column, found = entry.tuning.criterion, by_trial(folder)
     best: dict[str, list[str]] = {}
     rows, _ = shown(entry, chosen_budget(entry, name))
+    failed: list[str] = []
     for row in rows:
         scores = []
         for settings in _combinations(entry, row):
@@ -113,8 +115,11 @@ def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
             score = float(np.mean([r.value(column) if r else math.nan for r in ended]))
             scores.append((math.isnan(score), -score if column.better == "high" else score, settings))
         if all(missing for missing, _, _ in scores):
-            raise UserError(f"{entry.id}: no trial that tunes {row!r} has succeeded; `fedorch sweep status` {folder}")
+            console.print(f"note: no trial that tunes {row!r} has succeeded; it keeps its first settings")
+            failed.append(row)
         best[row] = min(scores, key=lambda s: s[:2])[2]
+    if failed == rows:
+        raise UserError(f"{entry.id}: no trial of the tuning has succeeded; see {folder}")
     RunFolder(folder).write_text("tuned.json", json.dumps(best, indent=2))
     return best
 

@@ -40,7 +40,9 @@ def plan_of(folder: Path) -> Sweep:
     file = folder / "sweep.json"
     if not file.is_file():
         raise UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
-    return Sweep.model_validate_json(file.read_text())
+    known = json.loads(file.read_text())
+    known.pop("actors", None)  # of earlier versions, where resources.actors is now
+    return Sweep.model_validate(known)
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:

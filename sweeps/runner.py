@@ -15,6 +15,7 @@ from orchestrator.storage import join
 from sweeps.data import Shelf
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
+from sweeps.results import plan_of
 from sweeps.trainable import Job, Trial, bundles, check_room
 from sweeps.watch import Watcher
 
@@ -157,14 +158,14 @@ def _loggers(sweep: Sweep, home: Home) -> list[Any]:
 
 def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of it."""
-    mine = sweep.model_dump_json(indent=2, exclude={"at_once"})  # how fast it goes may change on --resume
+    mine = sweep.model_copy(update={"at_once": None})  # how fast it goes may change on --resume
     if resume:
         if not home.holds("sweep.json"):
             raise UserError(f"{home.place} is not the folder of a sweep: it holds no sweep.json")
         home.folder.make()
         home.folder.claim(PATIENCE)  # before the copy here is replaced, in which another process may work
         home.collect()
-        if (home.path / "sweep.json").read_text() != mine:
+        if plan_of(home.path) != mine:
             home.folder.release()
             raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
         return
@@ -172,5 +173,5 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     home.folder.make()
     home.folder.claim()
     home.folder.refresh(resuming=False)
-    home.folder.write_text("sweep.json", mine)
+    home.folder.write_text("sweep.json", mine.model_dump_json(indent=2, exclude={"at_once"}))
     home.send()

@@ -121,6 +121,9 @@ class Trial(tune.Trainable):
         except UserError as error:
             self.problem = str(error)
             return self._failed()
+        except Exception:
+            self.written = True  # the sweep's driver says what became of it, once it is not tried again
+            raise
         done = self.experiment.finished
         if self.job.metric not in self.latest and done:
             self.problem = f"the trial does not report {self.job.metric!r}"

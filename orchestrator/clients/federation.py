@@ -51,18 +51,18 @@ class RoundLog:
     evaluate_seconds: float = 0.0
 
     def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
-        """Note a session: beside earlier ones of other clients (clusters), together with one of the same clients."""
+        """Note a session: what the same clients did in several adds up; others stand beside them (clusters)."""
         if not len(self.cohort):
             self.cohort, self.diagnostics = ids, diagnostics
-        elif np.array_equal(ids, self.cohort):
-            before = self.diagnostics["steps"]
-            steps = before + diagnostics["steps"]
-            losses = before * self.diagnostics["train_loss"] + diagnostics["steps"] * diagnostics["train_loss"]
-            both = {"steps": steps, "train_loss": losses / np.maximum(steps, 1)}
-            self.diagnostics = {**self.diagnostics, **diagnostics, **both}
-        else:
-            self.cohort = np.concatenate([self.cohort, ids])
-            self.diagnostics = {n: np.concatenate([self.diagnostics[n], v]) for n, v in diagnostics.items()}
+            return
+        self.cohort, place = np.unique(np.concatenate([self.cohort, ids]), return_inverse=True)
+        both = {n: np.concatenate([self.diagnostics[n], v]).astype(float) for n, v in diagnostics.items()}
+        steps = np.bincount(place, both["steps"])
+        for name, values in both.items():
+            self.diagnostics[name] = np.zeros(len(self.cohort))
+            self.diagnostics[name][place] = values  # the last one of a client stays
+        self.diagnostics["steps"] = steps
+        self.diagnostics["train_loss"] = np.bincount(place, both["steps"] * both["train_loss"]) / np.maximum(steps, 1)
 
 
 class Federation:

@@ -84,7 +84,8 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
     Raises UserError if they do not fit the cluster, unless ``fewer`` will do.
     """
     each, most, has = bundle(r), room(), ray.cluster_resources()
-    fit = min(int((has.get(kind) or most.get(kind, 0.0)) / amount + 1e-9) for kind, amount in each.items())
+    there = has if all(has.get(kind) for kind in each) else most  # or will be, once the cluster has grown
+    fit = min(int(there.get(kind, 0.0) / amount + 1e-9) for kind, amount in each.items())
     if not r.cpus_per_actor and not r.gpus_per_actor:
         fit = 1  # they could be any number
     wanted = max(1, r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients)))

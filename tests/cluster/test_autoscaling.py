@@ -40,9 +40,8 @@ CLUSTER = {
 }  # fmt: skip
 SWEEP = """
 base: {name: scaled, data: {limit: 400, clients: 6}, model: linear, cohort: 6, rounds: 150, local: {steps: 20},
-       resources: {cpus_per_actor: 0.2, gpus_per_actor: 0.25}}
+       resources: {actors: 2, cpus_per_actor: 0.2, gpus_per_actor: 0.25}}
 axes: {local.lr: [0.02, 0.05, 0.1, 0.2]}
-actors: 2
 loggers: []
 """
 

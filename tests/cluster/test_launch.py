@@ -31,9 +31,9 @@ pytestmark = [
 ]
 HEAD, WORKER = "10.78.0.10", "10.78.0.11"
 SWEEP = """
-base: {data: {limit: 400, clients: 4}, model: linear, cohort: 4, rounds: 3, local: {steps: 3}}
+base: {data: {limit: 400, clients: 4}, model: linear, cohort: 4, rounds: 3, local: {steps: 3},
+       resources: {actors: 1}}
 axes: {local.lr: [0.05, 0.1]}
-actors: 1
 loggers: []
 """
 

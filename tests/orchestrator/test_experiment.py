@@ -6,6 +6,7 @@ import torch
 
 from algorithms.algorithm import Algorithm
 from algorithms.draws import generator
+from orchestrator.clients.federation import RoundLog
 from orchestrator.drive import begin, drive
 from orchestrator.errors import Diverged, UserError
 from orchestrator.experiment import Experiment
@@ -182,6 +183,19 @@ def test_two_sessions_of_the_same_clients_are_one_rounds_work():
     assert both["train_loss"] == pytest.approx(alone["train_loss"], rel=0.3)
 
 
+def test_sessions_that_overlap_count_a_client_once():
+    log = RoundLog()
+    for ids, steps, loss in (
+        ([0, 1, 2], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0]),
+        ([0, 2, 5], [6.0, 0.0, 1.0], [3.0, 0.0, 7.0]),
+    ):
+        log.add(np.array(ids), {"steps": np.array(steps), "train_loss": np.array(loss), "update_norm": np.array(loss)})
+    assert log.cohort.tolist() == [0, 1, 2, 5]
+    assert log.diagnostics["steps"].tolist() == [8, 2, 2, 1]
+    assert log.diagnostics["train_loss"].tolist() == [2.5, 2, 3, 7]
+    assert log.diagnostics["update_norm"].tolist() == [3, 2, 0, 7]
+
+
 def test_a_fault_leaves_a_word_on_disk(tmp_path):
     """Not only what a user can mend."""
     experiment = Experiment(small())
@@ -190,7 +204,7 @@ def test_a_fault_leaves_a_word_on_disk(tmp_path):
     begin(experiment, folder, resuming=False)
     with pytest.raises(ZeroDivisionError):
         drive(experiment, folder)
-    assert folder.result()["error"] == "division by zero"
+    assert folder.result()["error"] == "ZeroDivisionError: division by zero"
     assert folder.result()["status"] == "failed"
 
 

@@ -218,6 +218,21 @@ def test_a_trial_with_a_share_of_a_gpu_trains_there(monkeypatch):
     assert devices == [0.25, "cuda"]
 
 
+def test_a_sweep_of_an_earlier_version_can_be_read(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "old")
+    file = tmp_path / "old" / "sweep.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "actors": 0}))
+    assert len(by_trial(tmp_path / "old")) == 8
+
+
+def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
+    """It ended with the rounds that it had done, and would stand in the table as one that a scheduler stopped."""
+    trial = SimpleNamespace(experiment=object(), written=False, _advance=lambda experiment: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Trial.step(trial)
+    assert trial.written
+
+
 def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     plan = sweep(axes={"local.lr": [0.1]})
     run_sweep(plan, tmp_path / "s", False)
@@ -246,12 +261,17 @@ def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_p
         commands.check("fedaa/figure2-clear", "smoke", [next(iter(entry("fedaa/figure2-clear").columns))])
 
 
-def test_a_row_without_a_successful_trial_is_not_chosen_for(reproduced, tmp_path):
+def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
     shutil.copytree(reproduced / "tuning", tmp_path / "tuning")
-    for path in (tmp_path / "tuning" / "trials").iterdir():
+    trials = sorted((tmp_path / "tuning" / "trials").iterdir())
+    for path in trials:
         if "FedProx" in (path / "trial.json").read_text():
             shutil.rmtree(path)
-    with pytest.raises(UserError, match="no trial that tunes 'FedProx' has succeeded"):
+    assert choose(ENTRY, "reduced", tmp_path / "tuning") == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
+    assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace("\n", " ")
+    for path in trials:
+        shutil.rmtree(path, ignore_errors=True)
+    with pytest.raises(UserError, match="no trial of the tuning"):
         choose(ENTRY, "reduced", tmp_path / "tuning")
 
 
