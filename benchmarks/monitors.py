@@ -1,6 +1,6 @@
 """What watching the variance costs: FDA's monitors beside LeNet-5 training, and the sketch alone by model size.
 
-``python -m benchmarks.monitors [--largest 7]`` (up to 10^7 parameters; 8 needs about 10 GB of memory)
+``python -m benchmarks.monitors [--largest 7]`` (up to 10^7 parameters; 8 needs about 5 GB of memory)
 """
 
 from __future__ import annotations
