@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-Theta = NonNegative | Literal["fl", "balanced", "hpc"]
 AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 
 
@@ -54,11 +53,18 @@ class Monitored(RoundEnd):
         return self.monitor.estimate(training.query(self.monitor.probe(len(about.w), about.seed), weights))
 
 
-class Fda(Monitored):
+class Thresholded(Monitored):
+    """Ends a round by a threshold that the config gives."""
+
+    theta: NonNegative | Literal["fl", "balanced", "hpc"] = option(
+        1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ"
+    )
+
+
+class Fda(Thresholded):
     """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local work."""
 
     name: str = "fda"
-    theta: Theta = option(1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ")
     every: int = option(1, "local steps between two questions", "I_query", ge=1)
     at: tuple[Positive, ...] = option((), "the steps of a round after which to ask; leave every at 1 with it")
 
@@ -137,7 +143,7 @@ def cap_steps(about: RoundState) -> int:
     return 2 * about.work_steps + 8 * about.pass_steps
 
 
-class AsyncFda(Monitored):
+class AsyncFda(Thresholded):
     """FDA without lock step: a coordinator keeps each client's latest state and decides whenever one arrives.
 
     Client k takes s_k units of time for a step, s_k drawn log-normally around 1 and multiplied by ``slowdown`` for the
@@ -147,7 +153,6 @@ class AsyncFda(Monitored):
 
     name: str = "fda_async"
     lock_step: ClassVar[bool] = False
-    theta: Theta = option(1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ")
     jitter: float = option(0.1, "spread of log s_k over clients", ge=0)
     stragglers: float = option(0.0, "part of the clients that is slow", ge=0, le=1)
     slowdown: float = option(4.0, "how many times slower they are", ge=1)

@@ -153,13 +153,13 @@ class Experiment:
         self.t = t
         self.records.append(record)
         if evaluated:
-            self._know_what_stops()
+            self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
 
-    def _know_what_stops(self) -> None:
+    def _know_what_stops(self, missing: list[str]) -> None:
         """Raise UserError for a metric in ``stop`` that no round has reported, but for its spelling."""
-        reported = sorted({name for record in self.records for name in record})
-        for name in self.config.stop:
+        reported = sorted({name for record in self.records for name in record}) if missing else []
+        for name in missing:
             if name not in reported and get_close_matches(name, reported, 1, 0.8):
                 raise UserError(f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}")
 

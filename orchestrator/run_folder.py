@@ -74,9 +74,7 @@ class RunFolder:
         folder = cls.at(place)
         if folder.mirror is not None and "config.yaml" in folder.mirror.there:
             folder.mirror.fetch("config.yaml")
-        if not folder.begun:
-            raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
-        return folder
+        return folder._known(place)
 
     @classmethod
     def viewed(cls, place: str) -> RunFolder:
@@ -85,10 +83,12 @@ class RunFolder:
             return cls.existing(place)
         mirror = Mirror(place, "viewed")
         mirror.pull(lambda name: "/" not in name)
-        folder = cls(mirror.local, mirror)
-        if not folder.begun:
+        return cls(mirror.local, mirror)._known(place)
+
+    def _known(self, place: str | Path) -> RunFolder:
+        if not self.begun:
             raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
-        return folder
+        return self
 
     @property
     def checkpoints(self) -> Path:

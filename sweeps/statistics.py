@@ -8,6 +8,7 @@ import pandas as pd
 
 from algorithms.part import nearest
 from orchestrator.errors import UserError
+from orchestrator.goal import Goal, up_to
 from sweeps.entry import Column
 
 
@@ -24,7 +25,7 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
     if not len(known):
         return math.nan
     if column.target is not None:
-        return column.scale * _until(rounds, known, column)
+        return column.scale * _until(rounds, column, Goal(column.target, column.falling))
     if column.statistic == "sum":
         return column.scale * float(known.sum())
     if column.statistic == "best":
@@ -32,13 +33,11 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
     return column.scale * float(known.iloc[-column.tail if column.statistic == "tail" else -1 :].mean())
 
 
-def _until(rounds: pd.DataFrame, known: pd.Series, column: Column) -> float:
-    """What it took until the metric reached the target."""
-    assert column.target is not None
-    hits = known.index[known <= column.target if column.falling else known >= column.target]
-    if not len(hits):
+def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
+    """What it took until the metric reached the goal."""
+    spent = up_to(rounds, column.metric, goal)
+    if spent is None:
         return math.nan
-    spent = rounds.loc[: hits[0]]
     if column.statistic == "steps_to":
         return float(spent["steps_total"].iloc[-1])
     if column.statistic == "seconds_to":

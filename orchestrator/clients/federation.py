@@ -117,9 +117,7 @@ class Federation:
         for name, vector in received.items():
             private = rule.private if name == "w" else 0
             self.ledger.sent(cohort.ids, self._wire(name, vector[private:], cohort.ids))
-            received[name] = self._broadcast(name, vector, private)
-            if self._compresses(name):
-                self.heard[name] = cohort.ids
+            received[name] = self._broadcast(name, vector, private, cohort.ids)
         known = {n: self.replicas.get(n, v) for n, v in known.items()}
         begun = time.perf_counter()
         handle = self.plane.share({**known, **received})
@@ -139,8 +137,8 @@ class Federation:
             return size(vector)
         return np.where(np.isin(ids, self.heard[name]), self.downlink.nbytes(vector.numel()), size(vector))
 
-    def _broadcast(self, name: str, vector: Tensor, private: int) -> Tensor:
-        """What the clients make of a broadcast, whose first ``private`` entries they do not get.
+    def _broadcast(self, name: str, vector: Tensor, private: int, ids: np.ndarray) -> Tensor:
+        """What clients ``ids`` make of a broadcast, whose first ``private`` entries they do not get.
 
         The server sends C(v − v̂) for the replica v̂ that it knows them to have, so what is lost once is sent later; a
         client that did not hear the last broadcast gets the new v̂ itself.
@@ -153,7 +151,7 @@ class Federation:
             draw = torch_generator(self.seed, f"broadcast {name}", self.t, *[self._opened] * bool(self._opened))
             change = (vector - before)[private:]
             after[private:] = before[private:] + self.downlink.compress(change[None], [draw])[0]
-        self.replicas[name] = after
+        self.replicas[name], self.heard[name] = after, ids
         return after
 
     def _compresses(self, name: str) -> bool:
