@@ -30,7 +30,7 @@ class Work:
     start: Tensor
     """Models at the start of the round [C, d] (a broadcast view of ``received["w"]`` as a rule)."""
     steps: Tensor
-    """Local steps done in this round [C]."""
+    """Local steps done in this round [C], counted when they are over: for ``upload`` and ``sent``."""
     lr: float
     """Local learning rate η of this round."""
     own: Tensors = field(default_factory=dict)

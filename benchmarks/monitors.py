@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import time
 
@@ -17,7 +18,7 @@ from algorithms.parts.sketch import Sketch
 from orchestrator.config import load
 from orchestrator.experiment import Experiment
 
-STEPS, REPEATS = 40, 7
+STEPS, REPEATS = 40, 15
 SETTING = [
     "model=lenet5", "data.clients=5", "cohort=1.0", "data.partition=iid", "local.batch_size=32", "rounds=100000",
     "local.sampling=independent", "local.optimizer=adam", "local.lr=0.001", "evaluation.every=100000",
@@ -33,20 +34,24 @@ MONITORS = {
 
 
 def monitored() -> Table:
-    """Milliseconds a lock-step of five clients, asked after every step; the five ways are measured in turn."""
+    """Milliseconds a lock-step of five clients, asked after every step; the overhead is the median over rounds.
+
+    The five ways are measured in turn, in another order each time, and each round is compared with its neighbours', so
+    that a machine whose speed drifts does not count as an overhead.
+    """
     runs = {name: Experiment(load(None, [*SETTING, f"round_end={end}"])) for name, end in MONITORS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(REPEATS + 1):
-        for name, run in runs.items():
+        for name in random.Random(repeat).sample(list(runs), len(runs)):
             begun = time.perf_counter()
-            run.step()
+            runs[name].step()
             if repeat:
                 seconds[name].append((time.perf_counter() - begun) / STEPS)
-    base = statistics.median(seconds["nothing"])
-    table = Table("monitor, asked every step", "ms a step (LeNet-5, K = 5)", "overhead")
+    table = Table("monitor, asked every step", "ms a step (LeNet-5, K = 5)", "overhead (quartiles)")
     for name, values in seconds.items():
-        ms = statistics.median(values)
-        table.add_row(name, f"{1e3 * ms:.2f}", f"{100 * (ms / base - 1):+.1f} %")
+        over = [100 * (ours / base - 1) for ours, base in zip(values, seconds["nothing"], strict=True)]
+        low, middle, high = statistics.quantiles(over, n=4)
+        table.add_row(name, f"{1e3 * statistics.median(values):.2f}", f"{middle:+.1f} % ({low:+.1f}, {high:+.1f})")
     return table
 
 

@@ -130,7 +130,7 @@ class Projected(Probe):
 
     def answer(self, work: Work) -> Tensor:
         drift = work.w - work.start
-        return torch.cat([square(drift), drift @ work.received[XI][:, None]], 1)
+        return torch.cat([square(drift), (drift @ work.received[XI])[:, None]], 1)
 
 
 class Linear(Monitor):

@@ -54,10 +54,16 @@ class Net:
 
     def bind(self, w: Tensor, buffers: Tensor) -> None:
         """Make the module's parameters and statistics views of ``w`` [d] and ``buffers`` [b]."""
-        for p, view in zip(self.params.values(), self.spec.views(w).values(), strict=True):
-            p.data = view
-        for b, view in zip(self.buffers.values(), self.buffer_spec.views(buffers).values(), strict=True):
-            b.data = view
+        self.attach(self.views(w, buffers))
+
+    def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
+        """``w`` [d] and ``buffers`` [b] in the shapes of the module's parameters and statistics."""
+        return [*self.spec.views(w).values(), *self.buffer_spec.views(buffers).values()]
+
+    def attach(self, views: list[Tensor]) -> None:
+        """Make the module's parameters and statistics these views, which :meth:`views` made."""
+        for tensor, view in zip((*self.params.values(), *self.buffers.values()), views, strict=True):
+            tensor.data = view
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
         """∇ loss as a flat vector written to ``out`` [d]."""

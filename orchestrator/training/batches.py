@@ -7,6 +7,9 @@ import numpy as np
 from algorithms.draws import generator
 from orchestrator.training.local_config import LocalConfig
 
+AHEAD = 16
+"""Batches drawn at a time for a client that is led step by step; each alone costs several times more."""
+
 
 class Batches:
     """Row numbers of successive mini-batches."""
@@ -16,18 +19,17 @@ class Batches:
         self.local = local
         self.rng = generator(seed, "batches", t, client, *([session] if session else []))
         self.order = np.empty(0, np.int64)
+        self.ready: list[np.ndarray] = []
+        self.led = False
 
-    def take(self, steps: int, out: np.ndarray) -> np.ndarray:
-        """Write the next ``steps`` batches to ``out`` [steps, b]; returns their true sizes [steps].
-
-        A batch smaller than b (an epoch's last, or a client with fewer rows) leaves the rest of its line as it is.
-        """
-        sizes = np.empty(steps, np.int64)
-        for s in range(steps):
-            batch = self._next()
-            sizes[s] = len(batch)
-            out[s, : len(batch)] = batch
-        return sizes
+    def take(self, steps: int) -> list[np.ndarray]:
+        """The next ``steps`` batches; one smaller than b is an epoch's last, or of a client with fewer rows."""
+        missing = steps - len(self.ready)
+        if missing > 0:
+            self.ready += [self._next() for _ in range(max(missing, AHEAD) if self.led else missing)]
+        self.led = True
+        batches, self.ready = self.ready[:steps], self.ready[steps:]
+        return batches
 
     def _next(self) -> np.ndarray:
         b = self.local.batch_size
@@ -37,3 +39,13 @@ class Batches:
             self.order = self.rng.permutation(self.rows)
         batch, self.order = self.order[:b], self.order[b:]
         return batch
+
+
+def stacked(batches: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Clients' batches as one array [C, width], short ones filled up with their first row, and their true sizes [C]."""
+    sizes = np.array([len(batch) for batch in batches])
+    rows = np.empty((len(batches), sizes.max()), np.int64)
+    for line, batch in zip(rows, batches, strict=True):
+        line[: len(batch)] = batch
+        line[len(batch) :] = batch[0]
+    return rows, sizes

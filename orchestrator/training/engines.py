@@ -31,8 +31,12 @@ class Engine(ABC):
     def __init__(self, net: Net) -> None:
         self.net = net
 
-    def attach(self, w: Tensor, buffers: Tensor) -> None:
-        """Announce the models [C, d] and buffers [C, b] that the next steps work on (they are changed in place)."""
+    def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
+        """What :meth:`attach` takes for models [C, d] and buffers [C, b], made once for all their steps."""
+        return []
+
+    def attach(self, views: list[Tensor]) -> None:
+        """Announce the models and buffers that the next steps work on (they are changed in place)."""
 
     @abstractmethod
     def gradients(
@@ -47,8 +51,11 @@ class Engine(ABC):
 class Sequential(Engine):
     """One client (C = 1): the module's own tensors are views of the client's vector."""
 
-    def attach(self, w: Tensor, buffers: Tensor) -> None:
-        self.net.bind(w[0], buffers[0])
+    def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
+        return self.net.views(w[0], buffers[0])
+
+    def attach(self, views: list[Tensor]) -> None:
+        self.net.attach(views)
         if not self.net.module.training:
             self.net.module.train()
 

@@ -14,7 +14,7 @@ from algorithms.draws import torch_generator, torch_seed
 from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
 from algorithms.parts.compressors import NoCompression
-from orchestrator.training.batches import Batches
+from orchestrator.training.batches import Batches, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
 from orchestrator.training.world import World
@@ -70,6 +70,7 @@ class Lane:
         )
         self.work.start = rule.begin(self.work)
         self.work.w = self.work.start.clone(memory_format=torch.contiguous_format)
+        self.views = engine.views(self.work.w, self.buffers)
         self.gradient = torch.empty_like(self.work.w)
         self.loss = torch.zeros(len(ids), device=device)
         self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=device)
@@ -98,23 +99,15 @@ class Lane:
         """
         assert not isinstance(steps, np.ndarray) or len(self.ids) == 1, "clients step together in this lane"
         wanted = np.where(self.trains, steps, 0) if steps is not None else np.maximum(self.planned - self.done, 0)
-        total = int(wanted.max(initial=0))
-        if not total:
-            return
-        rows = np.empty((total, len(self.ids), self.world.local.batch_size), np.int64)
-        rows[:] = self.world.data.train.rows[0]
-        sizes = np.ones((total, len(self.ids)), np.int64)
-        for c, stream in enumerate(self.streams):
-            sizes[: wanted[c], c] = stream.take(int(wanted[c]), rows[: wanted[c], c])
-        active = (wanted[None, :] > np.arange(total)[:, None]).sum(1)
-        self.engine.attach(self.work.w, self.buffers)
-        for s in range(total):
+        batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
+        self.engine.attach(self.views)
+        for s in range(len(batches[0])):
+            taken = [mine[s] for mine in batches if len(mine) > s]
             if self.rule.watches_accuracy:
-                self._begin_epochs(s, int(active[s]))
+                self._begin_epochs(s, len(taken))
             with self._randomness(s):
-                self._step(int(active[s]), rows[s], sizes[s])
+                self._step(taken)
         self.done += wanted
-        self.work.steps += torch.from_numpy(wanted).to(self.work.steps)
 
     def _begin_epochs(self, step: int, active: int) -> None:
         """Tell the rule how well the models do that begin another pass over their data."""
@@ -128,18 +121,20 @@ class Lane:
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))
-        self.engine.attach(self.work.w, self.buffers)
+        self.engine.attach(self.views)
 
-    def _step(self, active: int, rows: np.ndarray, sizes: np.ndarray) -> None:
+    def _step(self, batches: list[np.ndarray]) -> None:
+        """One step of the first clients, on a batch each."""
+        rows, sizes = stacked(batches)
+        active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        width = int(sizes[:active].max())
-        x, y = self.world.batch(rows[:active, :width])
+        x, y = self.world.batch(rows)
         if self.flipped is not None:
             y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
-        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes[:active]).to(y.device), g, contrast)
+        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes).to(y.device), g, contrast)
         if self.world.gradient_norms:
             self.norms[:active] += layer_norms(work.spec, g)
         if local.clip is not None:
@@ -166,6 +161,7 @@ class Lane:
 
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
+        self.work.steps.copy_(torch.from_numpy(self.done))
         if self.rule.asks_gradient:
             self.work.extras["gradient"] = self._data_gradient()
         uploads = dict(self.rule.upload(self.work))

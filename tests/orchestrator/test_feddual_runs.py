@@ -150,7 +150,7 @@ def test_moons_gradient_is_that_of_its_loss(engine):
     expected = net.spec.write([g.detach() for g in grads], torch.empty(net.spec.size))
     w, buffers = models[0][None].clone(), torch.zeros(1, 0)
     made = engine(copy.deepcopy(net))
-    made.attach(w, buffers)
+    made.attach(made.views(w, buffers))
     out = torch.empty_like(w)
     contrast = Contrast([models[1][None], models[2][None]], buffers, rule.contrast)
     value = made.gradients(w, x[None], y[None], torch.tensor([5]), out, contrast)
