@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -283,8 +282,10 @@ def agent_pretrain(
 
 
 ClusterOption = Annotated[str, typer.Option(help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT")]
-JobsOption = Annotated[str, typer.Option(help="the cluster's dashboard", envvar="RAY_API_SERVER_ADDRESS")]
-DASHBOARD = "http://127.0.0.1:8265"
+JobsOption = Annotated[
+    str | None,
+    typer.Option(help="the cluster's dashboard [default: RAY_API_SERVER_ADDRESS, or this machine's]"),
+]
 
 
 @app.command()
@@ -319,7 +320,7 @@ def dashboard(
 @app.command(context_settings={"ignore_unknown_options": True})
 def submit(
     words: Annotated[list[str], typer.Argument(help="run or sweep, with their arguments and options")],
-    address: JobsOption = DASHBOARD,
+    address: JobsOption = None,
     name: Annotated[str | None, typer.Option("--id", help="name of the job (default: of the time)")] = None,
 ) -> None:
     """Run or sweep as a job on a cluster; it goes on when this terminal is closed."""
@@ -332,7 +333,7 @@ def submit(
 @app.command()
 def logs(
     name: Annotated[str, typer.Argument(help="id of the job")],
-    address: JobsOption = DASHBOARD,
+    address: JobsOption = None,
     follow: Annotated[bool, typer.Option("--follow", help="go on until the job ends")] = False,
 ) -> None:
     """What a job has printed."""
@@ -362,8 +363,7 @@ def stop(
         return
     from orchestrator import jobs
 
-    place = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
-    console.print(f"{name}: {jobs.stop(place, name).lower()}", highlight=False)
+    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
 
 
 @app.command()

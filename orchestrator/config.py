@@ -210,18 +210,7 @@ class Config(Section):
 
 def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
     """Read a YAML file (None: the quick start) and apply ``a.b=value`` settings; raises UserError."""
-    raw: Any = {}
-    if path is not None:
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
-        except yaml.YAMLError as error:
-            raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if raw is None:
-        raw = {}
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: a config is a mapping of keys to values, not {type(raw).__name__}")
+    raw = {} if path is None else _mapping(path, "config")
     for setting in settings:
         apply(raw, setting)
     return build(raw)
@@ -246,9 +235,9 @@ def _mapping(path: Path, what: str) -> dict[str, Any]:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: a {what} is a mapping of keys to values")
-    return raw
+    if not isinstance(raw, dict | None):
+        raise UserError(f"{path}: a {what} is a mapping of keys to values, not {type(raw).__name__}")
+    return raw or {}
 
 
 def apply(raw: dict[str, Any], setting: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import os
 import shlex
 import tempfile
 import time
@@ -22,12 +23,13 @@ from orchestrator.errors import UserError
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
 RESULTS = "$HOME/fedorch"
 """Where results go on the cluster unless told otherwise: a folder of the head node."""
+DASHBOARD = "http://127.0.0.1:8265"
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop is waited for."""
 YAML = (".yaml", ".yml")
 
 
-def submit(address: str, words: Sequence[str], name: str) -> str:
+def submit(address: str | None, words: Sequence[str], name: str) -> str:
     """Start ``fedorch`` with ``words`` (run or sweep, with their options) on the cluster; returns the job's id.
 
     The job has this installation's own code and the config files that ``words`` name. Raises UserError if there is no
@@ -48,7 +50,7 @@ def submit(address: str, words: Sequence[str], name: str) -> str:
         return str(client.submit_job(entrypoint=entrypoint, submission_id=name, runtime_env=environment))
 
 
-def logs(address: str, name: str, follow: bool) -> Iterator[str]:
+def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
     """What the job has printed; with ``follow``, until it ends. Raises UserError if there is no such job."""
     with _client(address) as client:
         if not follow:
@@ -63,7 +65,7 @@ def logs(address: str, name: str, follow: bool) -> Iterator[str]:
                     return
 
 
-def stop(address: str, name: str) -> str:
+def stop(address: str | None, name: str) -> str:
     """End the job and wait until it has; returns its last status. Raises UserError if there is no such job."""
     with _client(address) as client:
         client.stop_job(name)
@@ -74,8 +76,9 @@ def stop(address: str, name: str) -> str:
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Any]:
-    """Ray's job client; its errors become UserErrors."""
+def _client(address: str | None) -> Iterator[Any]:
+    """Ray's job client for a dashboard (None: the usual one); its errors become UserErrors."""
+    address = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
     authenticate(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
     from ray.job_submission import JobSubmissionClient

@@ -18,7 +18,7 @@ from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import choose, chosen_budget, final_sweep, measured, narrowed, tuning_sweep
-from sweeps.results import plan_of, stored
+from sweeps.results import no_sweep, plan_of, stored
 from sweeps.results import table as cells_of
 from sweeps.runner import run_sweep
 from sweeps.watch import FILE, describe
@@ -66,7 +66,7 @@ def sweep(
     if not resume:
         home.folder.require_empty()
     elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
-        raise UserError(f"{home.place} is not the folder of a sweep that could be resumed: it holds no sweep.json")
+        raise no_sweep(home.place)
     if first is not None:
         tuned = _tune(chosen, budget, first.changed(list(settings), at_once), home.stage(), resume)
     plan = final_sweep(chosen, budget, tuned).changed(list(settings), at_once)
@@ -160,7 +160,7 @@ def show_status(folder: Path) -> None:
     if not file.is_file():
         file = folder / TUNING / FILE
     if not file.is_file():
-        raise UserError(f"{folder} is not the folder of a sweep that has begun")
+        raise UserError(f"no sweep has begun in {folder}")
     status = json.loads(file.read_text())
     done = status["finished"] + status["stopped"] + status["failed"]
     stage = "tuning" if file.parent.name == TUNING else "trials"

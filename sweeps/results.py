@@ -35,11 +35,16 @@ class Result:
         return math.nan if self.status == "failed" else value(self.folder.rounds(), column)
 
 
+def no_sweep(folder: Path | str) -> UserError:
+    """What is said of a folder that is not a sweep's."""
+    return UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
+
+
 def plan_of(folder: Path) -> Sweep:
     """The sweep of a folder; raises UserError if it is not a sweep's folder."""
     file = folder / "sweep.json"
     if not file.is_file():
-        raise UserError(f"{folder} is not the folder of a sweep: it holds no sweep.json")
+        raise no_sweep(folder)
     known = json.loads(file.read_text())
     known.pop("actors", None)  # of earlier versions, where resources.actors is now
     return Sweep.model_validate(known)

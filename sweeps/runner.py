@@ -15,7 +15,7 @@ from orchestrator.storage import join
 from sweeps.data import Shelf
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
-from sweeps.results import plan_of
+from sweeps.results import no_sweep, plan_of
 from sweeps.trainable import Job, Trial, bundles, check_room
 from sweeps.watch import Watcher
 
@@ -161,7 +161,7 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     mine = sweep.model_copy(update={"at_once": None})  # how fast it goes may change on --resume
     if resume:
         if not home.holds("sweep.json"):
-            raise UserError(f"{home.place} is not the folder of a sweep: it holds no sweep.json")
+            raise no_sweep(home.place)
         home.folder.make()
         home.folder.claim(PATIENCE)  # before the copy here is replaced, in which another process may work
         home.collect()

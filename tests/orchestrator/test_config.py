@@ -70,7 +70,7 @@ def test_settings_that_are_none(setting):
 def test_yaml_cannot_run_code(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("name: !!python/object/apply:os.getcwd []")
-    with pytest.raises(UserError, match="not YAML"):
+    with pytest.raises(UserError, match="cannot read"):
         load(path)
 
 
