@@ -315,11 +315,10 @@ class Algorithm:
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
-        known, hints = dict(known or {}), end.known(about)
-        if end.follows and len(cohort) < self.setting.clients:  # some were not there to hear the last broadcast
-            received = {**received, **hints}
-        else:
-            known |= hints
+        all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
+        heard = all_here or not end.follows(about)  # or else some may have missed the last broadcast
+        received, known = dict(received), dict(known or {})
+        (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:
             report = end.run(training, about)
             updates = training.collect(weights)
@@ -328,11 +327,12 @@ class Algorithm:
     def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:
         """What a round end may know."""
         parts = self.setting.parts
-        clients = cohort.ids[cohort.ids != self.setting.server]
-        most = int(self.setting.samples[clients].max(initial=0)) or self.setting.heldout
+        remote = cohort.ids != self.setting.server
+        most = int(self.setting.samples[cohort.ids[remote]].max(initial=0)) or self.setting.heldout
+        counts = cohort.counts * remote if remote.any() else cohort.counts
         one = max(1, most // parts.batch_size if parts.drop_last else -(-most // parts.batch_size))
         work = parts.local_steps or (parts.local_epochs or 1) * one
-        return RoundState(self.setting.seed, t, w, self.memory, one, work)
+        return RoundState(self.setting.seed, t, w, self.memory, one, work, counts / counts.sum())
 
     def draw(self, t: int) -> Cohort:
         """The cohort S_t from the config's sampler, and the server itself where the aggregator asks for its update."""

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny, model_validator
 
-from algorithms.algorithm import uniform
 from algorithms.draws import generator
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
+from algorithms.parts.aggregators import weighted_sum
 from algorithms.parts.monitors import AmsSketch, Drift, Exact, Linear, Monitor
 from algorithms.parts.round_ends import RoundEnd, RoundState
 
@@ -40,17 +40,16 @@ class Monitored(RoundEnd):
 
     monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
 
-    @property
-    def follows(self) -> bool:
-        return self.monitor.follows
+    def follows(self, about: RoundState) -> bool:
+        return self.monitor.follows(about.memory)
 
     def known(self, about: RoundState) -> Tensors:
         return self.monitor.known(about.w, about.memory)
 
     def ask(self, training: Training, about: RoundState) -> float:
         """H, from one small message of every client."""
-        weights = uniform(training.cohort)
-        return self.monitor.estimate(training.query(self.monitor.probe(len(about.w), about.seed), weights))
+        probe = self.monitor.probe(len(about.w), about.seed)
+        return self.monitor.estimate(training.query(probe, about.weights))
 
 
 class Thresholded(Monitored):
@@ -133,9 +132,11 @@ class FdaOpt(Monitored):
         }
 
     def _variance(self, training: Training, about: RoundState) -> float:
-        """ν, the exact variance of the models that are about to be sent (so that nothing more is)."""
-        weights = uniform(training.cohort)
-        return Exact().estimate(training.query(Drift(transmitted=False), weights))
+        """ν, the exact variance of the models that are about to be sent (so that nothing more is).
+
+        It is a difference of nearly equal numbers where the clients hardly differ, and not let fall below 0.
+        """
+        return max(Exact().estimate(training.query(Drift(transmitted=False), about.weights)), 0.0)
 
 
 def cap_steps(about: RoundState) -> int:
@@ -178,7 +179,7 @@ class AsyncFda(Thresholded):
             latest[torch.from_numpy(due)] = answers
             done[due] += 1
             arrival[due] += speed[due]
-            estimate = self.monitor.estimate(latest.mean(0))
+            estimate = self.monitor.estimate(weighted_sum(latest, about.weights))
             if not estimate <= theta:
                 break
         total = float(about.memory.get("clock", torch.zeros((), dtype=torch.float64))) + now

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from algorithms.local import Tensors
@@ -29,6 +30,8 @@ class RoundState:
     """Mini-batches in the longest pass over a cohort member's data."""
     work_steps: int
     """Local steps τ of the config's local work, on the member with the most."""
+    weights: np.ndarray
+    """1/m for each client of the cohort (counting repeated draws) [m], 0 for the server where it trains beside them."""
 
 
 class RoundEnd(Part):
@@ -37,9 +40,8 @@ class RoundEnd(Part):
     lock_step: ClassVar[bool] = True
     """Whether all clients of the cohort do equally many steps between two questions."""
 
-    @property
-    def follows(self) -> bool:
-        """Whether only clients that were in the last round, too, can work out what :meth:`known` returns."""
+    def follows(self, about: RoundState) -> bool:
+        """Whether only clients that were in the last round, too, can work out what :meth:`known` will return."""
         return False
 
     def known(self, about: RoundState) -> Tensors:

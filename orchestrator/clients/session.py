@@ -91,6 +91,7 @@ class Session:
         if probe.transmitted:
             one = answers[0] if weights is not None else answers[0][0]
             senders, nbytes = self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size()
+            senders = senders[senders != self.federation.data.server]
             self.federation.ledger.received(senders, nbytes)
             self.federation.log.question_bytes += nbytes * len(senders)
         if weights is not None:

@@ -61,6 +61,26 @@ def test_linear_with_xi_along_the_mean_drift_is_exact():
     assert estimate(Linear(), drift, mean / mean.norm()) == pytest.approx(variance(drift))
 
 
+def test_long_sums_in_single_precision_lose_nothing():
+    """As many entries as DenseNet201: ‖Δ‖² and ⟨ξ, Δ⟩ to six digits, so that one client's variance is 0."""
+    w = 1e-3 * torch.randn(18_112_138, generator=torch.Generator().manual_seed(0))
+    true = float(w.double().square().sum())
+    memory = {}
+    Linear().known(torch.zeros_like(w), memory)
+    xi = Linear().known(w, memory)[XI]
+    assert float(xi.double().square().sum()) == pytest.approx(1, rel=2e-6)
+    assert estimate(Naive(), w[None]) == pytest.approx(true, rel=2e-6)
+    assert abs(estimate(Linear(), w[None], xi)) < 5e-6 * true
+    assert abs(estimate(Exact(), w[None])) < 5e-6 * true
+
+
+def test_a_variance_is_never_negative():
+    memory, end = {}, FdaOpt(monitor=Naive())
+    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10, weights=HALVES)
+    assert end.run(Scripted([0.1], 1.0, (1.0 + 1e-7, 0.0, 0.0)), about)["variance"] == 0
+    assert float(memory["theta"]) == 0
+
+
 def test_linear_s_direction_is_the_last_step_of_the_model():
     memory, w = {}, torch.zeros(4)
     first = Linear().known(w, memory)[XI]
@@ -200,6 +220,9 @@ def test_questions_at_given_steps():
     assert third.round(1, Quadratics(steps=30))["round_steps"] == 7
 
 
+HALVES = np.full(2, 0.5)
+
+
 class Scripted:
     """A Training whose monitor estimates and final drifts (‖Δ‖² and mean Δ) are given."""
 
@@ -219,7 +242,7 @@ class Scripted:
 def test_fda_opt_s_threshold_by_hand():
     """E = 1, e = 10 steps: cap 100 steps. Round 1: one epoch; then Θ = 5/epochs · ν each time."""
     memory, end = {}, FdaOpt(monitor=Naive())
-    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10)
+    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10, weights=HALVES)
     first = end.run(Scripted([0.1], 3.0, (1.0, 0.0, 0.0)), about)
     assert (first["round_steps"], first["variance"], first["theta"]) == (10, 2.0, 0.0)
     assert float(memory["theta"]) == pytest.approx(5 / 1 * 2.0)
@@ -232,14 +255,14 @@ def test_fda_opt_s_threshold_by_hand():
 
 def test_a_diverged_client_ends_the_round():
     memory = {"theta": torch.tensor(4.0)}
-    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10)
+    about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10, weights=HALVES)
     assert FdaOpt(monitor=Naive()).run(Scripted([1.0, float("nan")], float("nan")), about)["round_steps"] == 20
     assert float(memory["theta"]) == 4.0
     assert Fda(theta=9.0, monitor=Naive()).run(Scripted([1.0, float("nan")], 0.0), about)["round_steps"] == 2
 
 
 def test_the_cap_is_2_tau_plus_8_epochs():
-    about = RoundState(0, 1, torch.zeros(3), {"theta": torch.tensor(1e9)}, pass_steps=7, work_steps=21)
+    about = RoundState(0, 1, torch.zeros(3), {"theta": torch.tensor(1e9)}, pass_steps=7, work_steps=21, weights=HALVES)
     training = Scripted([0.0] * 99, 0.0)
     assert FdaOpt(monitor=Naive()).run(training, about)["round_steps"] == 2 * 21 + 8 * 7
 

@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from algorithms.parts.compressors import TopK
+from orchestrator.clients.session import Session
 from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
@@ -96,12 +97,27 @@ def test_a_client_that_missed_a_broadcast_is_sent_the_whole_model():
 
 
 def test_a_direction_that_some_cannot_know_is_sent():
-    """LinearFDA's ξ is the last step of the model; with a part of the clients it is one more vector."""
+    """LinearFDA's ξ is the last step of the model; with a part of the clients it is one more vector, but not at first."""
     end = "round_end={name: fda, theta: 1.0, monitor: linear}"
-    assert run(end, "cohort=4", "rounds=2").records[1]["bytes_down"] == 2 * 4 * D * 4
+    assert [r["bytes_down"] for r in run(end, "cohort=4", "rounds=2").records] == [4 * D * 4, 2 * 4 * D * 4]
     assert run(end, "rounds=2").records[1]["bytes_down"] == 4 * D * K
     seeded = "round_end={name: fda, theta: 1.0, monitor: {name: linear, direction: random}}"
     assert run(seeded, "cohort=4", "rounds=2").records[1]["bytes_down"] == 4 * D * 4
+
+
+def test_the_server_is_no_client_to_a_monitor(monkeypatch):
+    """FLTrust's server trains beside five of six clients: ξ is sent to the five, and H is theirs alone."""
+    trust = ["aggregator=fltrust", "data.heldout={per_class: 10}", "cohort=5", "rounds=2"]
+    e = run("round_end={name: fda, theta: 1e9, monitor: linear}", *trust)
+    assert [r["bytes_down"] for r in e.records] == [4 * D * 5, 2 * 4 * D * 5]
+    assert {r["bytes_questions"] for r in e.records} == {8 * 5 * 6}
+    collected, collect = [], Session.collect
+    monkeypatch.setattr(Session, "collect", lambda self, w=None: collected.append(collect(self, w)) or collected[-1])
+    last = run("round_end={name: fda, theta: 1e9, monitor: naive}", *trust).records[-1]
+    clients = collected[-1].clients < K
+    assert clients.sum() == 5 == len(clients) - 1
+    lengths = collected[-1].rows("delta")[torch.from_numpy(clients)].square().sum(1)
+    assert last["variance_estimate"] == pytest.approx(float(lengths.mean()), rel=1e-5)
 
 
 def test_only_clients_that_have_something_to_say_are_asked(monkeypatch):
