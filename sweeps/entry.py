@@ -109,6 +109,10 @@ class Entry:
     figure: Literal["", "curves", "axis", "scatter", "clouds"] = ""
     """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an axis; or one column
     against the other; or the same with a panel for each pair of columns and the density of each strategy's runs."""
+    over: str = "round"
+    """What curves are drawn over: a column of rounds.parquet."""
+    logarithmic: bool = False
+    """Whether a figure's values span orders of magnitude."""
     tuning: Tuning | None = None
     unavailable: str = ""
     """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says what stands in."""

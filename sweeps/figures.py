@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
@@ -18,10 +19,15 @@ from sweeps.results import by_trial
 from sweeps.tables import numbers
 
 SIZE = (5.2, 3.6)
+"""Of a panel, in inches."""
+ABREAST = 4
+TAB10, TAB20 = (colormaps[name].colors for name in ("tab10", "tab20"))
+DECADES = 100
+"""Ratio of an axis' ends from which on it is logarithmic."""
 
 
 def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
-    """Metrics over rounds, mean over seeds: row, column, round, mean, standard error, seeds."""
+    """Metrics over rounds, mean over seeds: row, column, round, what they are drawn over, mean, standard error, seeds."""
     results, pieces = by_trial(folder), []
     seeds = sorted({seed for _, seed in results})
     for (row, column), label in labels(entry, budget).items():
@@ -30,26 +36,37 @@ def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
         for result in ended:
             rounds = None if result.status == "failed" else result.folder.rounds()
             if rounds is not None and metric in rounds:
-                one = rounds[["round", metric]].dropna().rename(columns={metric: "value"})
-                pieces.append(one.assign(row=row, column=column, value=scale * one["value"]))
+                known = rounds[rounds[metric].notna()]
+                one = {"round": known["round"], "over": known[entry.over], "value": scale * known[metric]}
+                pieces.append(pd.DataFrame({"row": row, "column": column, **one}))
     if not pieces:
-        return pd.DataFrame(columns=["row", "column", "round", "mean", "standard_error", "seeds"])
-    grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False)["value"]
-    table = grouped.agg(["mean", "sem", "count"]).reset_index()
-    return table.rename(columns={"sem": "standard_error", "count": "seeds"})
+        return pd.DataFrame(columns=["row", "column", "round", "over", "mean", "standard_error", "seeds"])
+    grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False)
+    return grouped.agg(
+        over=("over", "mean"), mean=("value", "mean"), standard_error=("value", "sem"), seeds=("value", "count")
+    ).reset_index()
 
 
 def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
     """The figure of an entry and its data."""
     data = curves(entry, budget, folder) if entry.figure == "curves" else numbers(entry, budget, values)
     panels = _panels(entry, data)
-    figure = Figure(figsize=(SIZE[0] * len(panels), SIZE[1]), layout="constrained")
-    for place, (title, part) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    across, down = min(ABREAST, len(panels)), -(-len(panels) // ABREAST)
+    figure = Figure(figsize=(SIZE[0] * across, SIZE[1] * down), layout="constrained")
+    for number, (title, part) in enumerate(panels.items(), start=1):
+        place = figure.add_subplot(down, across, number)
         place.set_title(title, fontsize=8)
         place.grid(alpha=0.3)
+        if part["row"].nunique() > len(TAB10):
+            place.set_prop_cycle(color=TAB20)
         DRAWN[entry.figure](place, part)
-        if place.get_legend_handles_labels()[1]:
-            place.legend(fontsize=7)
+        if entry.figure == "curves":
+            place.set_xlabel(entry.over.replace("_", " "))
+        if entry.logarithmic and (part["mean"] > 0).any():
+            place.set_yscale("log")
+    named = {name: line for place in figure.axes for line, name in zip(*place.get_legend_handles_labels(), strict=True)}
+    if named:
+        figure.legend(named.values(), named, loc="outside right upper", fontsize=7)
     return figure, data
 
 
@@ -61,19 +78,31 @@ def _panels(entry: Entry, data: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if entry.figure == "clouds":
         pairs = zip(columns[::2], columns[1::2], strict=True)
         return {f"{a} and {b}": data[data["column"].isin((a, b))] for a, b in pairs}
+    if entry.figure == "axis":  # "IID, GB, K=5" is the point K=5 of the panel "IID, GB"
+        above, points = data["column"].str.rpartition(", ")[0], data["column"].str.rpartition(", ")[2]
+        return {a or entry.title: data[above == a].assign(column=points[above == a]) for a in above.unique()}
     return {entry.title: data}
 
 
 def _curves(place: Axes, data: pd.DataFrame) -> None:
     for row, line in data.groupby("row", sort=False):
-        place.plot(line["round"], line["mean"], label=row, linewidth=1.3)
-    place.set_xlabel("round")
+        place.plot(line["over"], line["mean"], label=row, linewidth=1.3)
 
 
 def _axis(place: Axes, data: pd.DataFrame) -> None:
+    """Points named "K=5" are drawn at 5, others beside each other."""
+    named = data["column"].str.extract(r"^(\S+)=(\S+)$")
+    values = pd.to_numeric(named[1], errors="coerce")
+    measured = values.notna().all()
+    data = data.assign(at=values if measured else data["column"])
     for row, line in data.groupby("row", sort=False):
-        place.errorbar(line["column"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2)
-    place.tick_params(axis="x", rotation=45)
+        place.errorbar(line["at"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2)
+    if not measured:
+        place.tick_params(axis="x", rotation=45)
+        return
+    place.set_xlabel(named[0].iloc[0])
+    if values.min() > 0 and values.max() >= DECADES * values.min():
+        place.set_xscale("log")
 
 
 def _pairs(place: Axes, data: pd.DataFrame) -> pd.DataFrame:

@@ -408,6 +408,28 @@ def test_figures(reproduced, figure):
         assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
 
 
+def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
+    one = entry("fda/figure3.8")
+    values = {(r, c): {0: float(len(r))} for r, c in labels(one, "full")}
+    drawn, _ = draw(one, "full", values, tmp_path)
+    names = [f"{split}, {what}" for split in ("IID", "label 0", "60 % sorted") for what in ("GB", "steps")]
+    assert [place.get_title() for place in drawn.axes] == names
+    first = drawn.axes[0]
+    assert (first.get_xlabel(), first.get_yscale()) == ("K", "log")
+    assert first.lines[0].get_xdata().tolist() == list(range(5, 65, 5))
+    assert len(drawn.legends[0].get_texts()) == len(one.rows)
+
+
+def test_curves_may_be_drawn_over_the_steps_done(reproduced):
+    from dataclasses import replace
+
+    one = replace(ENTRY, figure="curves", over="steps_total", logarithmic=True)
+    drawn, data = draw(one, "reduced", measured(ENTRY, "reduced", reproduced), reproduced)
+    assert drawn.axes[0].get_xlabel() == "steps total"
+    assert drawn.axes[0].get_yscale() == "log"
+    assert (data["over"] == data["round"] * data["over"].min()).all()
+
+
 def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
     """A density for strategies with enough runs, from the runs that reached the target."""
     one = entry("fda/figure3.3")
@@ -422,7 +444,7 @@ def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
     drawn, _ = draw(one, "full", values, tmp_path)
     assert len(drawn.axes) == len(one.columns) // 2
     first = drawn.axes[0]
-    names = [text.get_text() for text in first.get_legend().get_texts()]
+    names = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert set(names) == {"Synchronous", "FedAdam", "LinearFDA", "SketchFDA"}
     points = [c for c in first.collections if len(c.get_offsets()) > 1]
     densities = len(first.collections) - len(points)

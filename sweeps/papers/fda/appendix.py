@@ -78,6 +78,7 @@ def curves(figure: str, panels: Sequence[Panel], note: str) -> Entry:
             "full": Budget(rows=thesis_rows(rows)),
         },
         figure="curves",
+        over="steps_total",
         claims=_overfit(rows, columns),
     )
 

@@ -227,6 +227,7 @@ def by_workers(figure: str, task: Task, target: float, published: Cells | None =
         published=published or {},
         claims=ahead(task, [*middle, *suggested], tuple(columns)) + trade,
         figure="axis",
+        logarithmic=True,
     )
 
 
@@ -261,6 +262,7 @@ def by_theta(figure: str, task: Task, target: float, published: Cells | None = N
         budgets={"smoke": tiny, "reduced": reduced(task, chosen, kept, text), "full": full},
         published=published or {},
         figure="axis",
+        logarithmic=True,
     )
 
 
@@ -273,15 +275,15 @@ def suggestion() -> Entry:
     columns: dict[str, Column] = {}
     for task, target in ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78)):
         own = () if task is LENET else _without_theta(task)
-        columns[f"{task.label}, Θ"] = Column("theta", own, digits=1)
-        columns |= {f"{task.label}, {what}": cost(what, target, own) for what in (GB, STEPS)}
-    lenet = tuple(c for c in columns if c.startswith("LeNet"))
+        columns[f"Θ, {task.label}"] = Column("theta", own, digits=1)
+        columns |= {f"{what}, {task.label}": cost(what, target, own) for what in (GB, STEPS)}
+    lenet = tuple(c for c in columns if c.endswith(LENET.label))
     published = {
-        (row, f"{task.label}, Θ"): Published(factor * task.size, note=f"{factor:.3g} d, the thesis' line")
+        (row, f"Θ, {task.label}"): Published(factor * task.size, note=f"{factor:.3g} d, the thesis' line")
         for row, (_, factor) in factors.items()
         for task in (LENET, VGG, DENSENET121, DENSENET201)
     }
-    sent = tuple(c for c in columns if c.endswith(GB))
+    sent = tuple(c for c in columns if c.startswith(GB))
     return Entry(
         id="fda/figure3.15",
         title="Suggested Θ by model size for three kinds of network, and the cost of training with it (5 workers)",
@@ -296,6 +298,7 @@ def suggestion() -> Entry:
         published=published,
         claims=(Claim("the suggestion for slow networks saves bytes", "FL, 0.5 Gbps", ("HPC",), sent),),
         figure="axis",
+        logarithmic=True,
     )
 
 

@@ -271,6 +271,7 @@ def variance(figure: str, task: Glue) -> Entry:
         base=(*task.base, asked_once),
         budgets={"smoke": smoke(), "reduced": reduced(task, 50), "full": Budget()},
         figure="curves",
+        logarithmic=True,
     )
 
 
