@@ -394,7 +394,7 @@ def fixed_work(name: str, parts: Composition) -> str | None:
 def everyone(name: str, parts: Composition) -> str | None:
     """Refusal of partial cohorts by algorithms that need all clients in every round; None if the parts fit."""
     if parts.cohort != parts.clients:
-        return f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}"
+        return f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}; set cohort to 1.0"
     return None
 
 

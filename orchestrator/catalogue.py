@@ -117,7 +117,7 @@ def _type(annotation: Any) -> str:
 
 
 def _default(field: Any) -> str:
-    value = field.default
+    value = field.get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined:
         return "(required)"
     if isinstance(value, Part):

@@ -16,16 +16,16 @@ from orchestrator.run_folder import git_commit, versions
 from orchestrator.terminal import console
 
 LOCAL_FILES = {
-    "mnist": "MNIST",
-    "fashion_mnist": "FashionMNIST",
-    "kmnist": "KMNIST",
-    "emnist": "EMNIST",
-    "cifar10": "cifar10.npz",
-    "cifar100": "cifar100.npz",
-    "tiny_imagenet": "tiny_imagenet.npz",
-    "femnist": "femnist.npz",
-    "ag_news": "ag_news",
-    "glue": "glue",
+    "mnist": ("MNIST", "mnist.npz"),
+    "fashion_mnist": ("FashionMNIST", "fashion_mnist.npz"),
+    "kmnist": ("KMNIST", "kmnist.npz"),
+    "emnist": ("EMNIST", "emnist.npz"),
+    "cifar10": ("cifar10.npz", "cifar-10-batches-py"),
+    "cifar100": ("cifar100.npz", "cifar-100-python"),
+    "tiny_imagenet": ("tiny_imagenet.npz", "tiny-imagenet-200"),
+    "femnist": ("femnist.npz",),
+    "ag_news": ("ag_news",),
+    "glue": ("glue",),
 }
 
 
@@ -58,7 +58,8 @@ def _gpus() -> str:
 def _data(folder: Path) -> str:
     if not folder.exists():
         return "no such folder"
-    return ", ".join(n for n, file in LOCAL_FILES.items() if (folder / file).exists()) or "nothing that fedorch reads"
+    there = [name for name, files in LOCAL_FILES.items() if any((folder / file).exists() for file in files)]
+    return ", ".join(there) or "nothing that fedorch reads"
 
 
 def _embedded() -> str:

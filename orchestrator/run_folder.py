@@ -65,7 +65,7 @@ class RunFolder:
             taken = path.exists() and (not path.is_dir() or any(p.name not in (LOCK, besides) for p in path.iterdir()))
         if taken:
             raise UserError(
-                f"--out {self.place}: it exists and is not empty; choose another, or add --resume to continue it"
+                f"--out {self.place}: it exists and is not empty; choose another, or continue it (see --resume)"
             )
 
     @classmethod

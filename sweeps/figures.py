@@ -21,13 +21,14 @@ from sweeps.tables import numbers
 SIZE = (5.2, 3.6)
 """Of a panel, in inches."""
 ABREAST = 4
-TAB10, TAB20 = (colormaps[name].colors for name in ("tab10", "tab20"))
+COLORS = [colormaps["tab20"](number) for number in range(20)]
+"""For panels with more rows than matplotlib has colours."""
 DECADES = 100
 """Ratio of an axis' ends from which on it is logarithmic."""
 
 
 def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
-    """Metrics over rounds, mean over seeds: row, column, round, what they are drawn over, mean, standard error, seeds."""
+    """Metrics over rounds, mean over seeds: row, column, round, place on the x axis, mean, standard error, seeds."""
     results, pieces = by_trial(folder), []
     seeds = sorted({seed for _, seed in results})
     for (row, column), label in labels(entry, budget).items():
@@ -57,8 +58,8 @@ def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figur
         place = figure.add_subplot(down, across, number)
         place.set_title(title, fontsize=8)
         place.grid(alpha=0.3)
-        if part["row"].nunique() > len(TAB10):
-            place.set_prop_cycle(color=TAB20)
+        if part["row"].nunique() > len(COLORS) // 2:
+            place.set_prop_cycle(color=COLORS)
         DRAWN[entry.figure](place, part)
         if entry.figure == "curves":
             place.set_xlabel(entry.over.replace("_", " "))

@@ -132,7 +132,9 @@ def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.n
         tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         reason = " ".join(str(error).split())[:160]
-        raise UserError(f"data.dataset.tokenizer: cannot load {name!r}: {reason}") from error
+        raise UserError(
+            f"data.dataset.tokenizer: cannot load {name!r} (a folder with its files is taken, too): {reason}"
+        ) from error
     columns = [list(column) for column in zip(*texts, strict=True)]
     rows = tokenizer(*columns, truncation=True, max_length=length, padding="max_length", return_token_type_ids=True)
     return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)
