@@ -352,18 +352,20 @@ def _deep_copy(value: Any) -> Any:
     return {k: _deep_copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-def sentence(error: ValidationError, raw: Mapping[str, Any]) -> str:
-    """The first problem of a config in one sentence: key, problem, value."""
+def sentence(
+    error: ValidationError, raw: Mapping[str, Any], model: type[BaseModel] = Config, what: str = "config"
+) -> str:
+    """The first problem of a config (or of another ``model``'s mapping) in one sentence: key, problem, value."""
     first = error.errors()[0]
     where = ".".join(str(p) if str(p).isprintable() else repr(p) for p in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = f"there is no such key; {nearest(str(first['loc'][-1]), _keys_beside(first['loc'], raw))}"
-        return f"config: {where}: {message}"
+        message = f"there is no such key; {nearest(str(first['loc'][-1]), _keys_beside(first['loc'], raw, model))}"
+        return f"{what}: {where}: {message}"
     if not where or first["type"] in ("unknown_name", "no_name"):
-        return f"config: {where + ': ' if where else ''}{message}"
+        return f"{what}: {where + ': ' if where else ''}{message}"
     message = message.replace("Input should be", "must be")
-    return f"config: {where}: {message} (got {_short(first['input'])})"
+    return f"{what}: {where}: {message} (got {_short(first['input'])})"
 
 
 def _short(value: Any) -> str:
@@ -371,9 +373,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _keys_beside(loc: tuple[int | str, ...], raw: Mapping[str, Any]) -> list[str]:
+def _keys_beside(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
     """The valid keys at the place of an unknown one."""
-    model: type[BaseModel] = Config
     here: Any = raw
     for key in loc[:-1]:
         family = _family(model, str(key))

@@ -160,7 +160,7 @@ class Experiment:
         """Raise UserError for a metric in ``stop`` that no round has reported, but for its spelling."""
         reported = sorted({name for record in self.records for name in record}) if missing else []
         for name in missing:
-            if name not in reported and get_close_matches(name, reported, 1, 0.8):
+            if name not in reported and get_close_matches(name, reported, 1, 0.7):
                 raise UserError(f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}")
 
     def close(self) -> None:

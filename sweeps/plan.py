@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from orchestrator.config import Config, read_whole
+from orchestrator.config import Config, read_whole, sentence
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 from sweeps.spaces import Axis, as_settings, cells
@@ -25,6 +25,11 @@ class Scheduler(BaseModel):
     grace: int = Field(1, ge=1, description="asha, median: rounds that every trial gets")
     reduction: float = Field(3.0, gt=1, description="asha: one in so many trials goes on at each rung")
     interval: int = Field(5, ge=1, description="pbt: rounds between exploitations")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     def start(self, rounds: int, drawn: dict[str, Any]) -> Any:
         """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may change."""
@@ -147,7 +152,4 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        problem = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"{path}: {where + ': ' if where else ''}{problem}") from error
+        raise UserError(sentence(error, raw, Sweep, str(path))) from error

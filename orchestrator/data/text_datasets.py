@@ -64,30 +64,37 @@ class AgNews(_TextDataset):
         return _hub("ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",))
 
 
+MNLI = (
+    "MNLI",
+    ("sentence1", "sentence2"),
+    "gold_label",
+    ("entailment", "neutral", "contradiction"),
+    ("premise", "hypothesis"),
+)
 GLUE = {
     "mrpc": ("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), ("sentence1", "sentence2")),
     "rte": ("RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), ("sentence1", "sentence2")),
     "sst2": ("SST-2", ("sentence",), "label", ("0", "1"), ("sentence",)),
     "qnli": ("QNLI", ("question", "sentence"), "label", ("entailment", "not_entailment"), ("question", "sentence")),
-    "mnli": (
-        "MNLI",
-        ("sentence1", "sentence2"),
-        "gold_label",
-        ("entailment", "neutral", "contradiction"),
-        ("premise", "hypothesis"),
-    ),
+    "mnli": MNLI,
+    "mnli_mm": MNLI,
 }
+"""Folder, columns and label of the TSV files, the labels in order, and the columns of the download."""
+TEST = {"mnli": "dev_matched", "mnli_mm": "dev_mismatched"}
+"""File of the test rows where it is not ``dev``."""
 
 
 class Glue(_TextDataset):
     """A GLUE task from its TSV folder ``glue/TASK/{train,dev}.tsv``; the validation split is the test set."""
 
     name: str = "glue"
-    task: Literal["mrpc", "rte", "sst2", "qnli", "mnli"] = option("sst2", "which task")
+    task: Literal["mrpc", "rte", "sst2", "qnli", "mnli", "mnli_mm"] = option(
+        "sst2", "which task; MNLI has two test sets, of matched and mismatched (mnli_mm) genres"
+    )
 
     def read(self) -> tuple[Texts, Texts, int]:
         labels = GLUE[self.task][3]
-        dev = "dev_matched" if self.task == "mnli" else "dev"
+        dev = TEST.get(self.task, "dev")
         return self._split("train", "train"), self._split(dev, dev.replace("dev", "validation")), len(labels)
 
     def _split(self, file: str, split: str) -> Texts:
@@ -95,7 +102,9 @@ class Glue(_TextDataset):
         relative = f"glue/{folder}/{file}.tsv"
         path = find(relative)
         if path is None:
-            return _hub(f"glue/{self.task}", [relative], ("nyu-mll/glue", self.task), split, hub_columns)
+            return _hub(
+                f"glue/{self.task}", [relative], ("nyu-mll/glue", folder.lower().replace("-", "")), split, hub_columns
+            )
         rows = read_rows(path, "\t", csv.QUOTE_NONE)
         label = {name: i for i, name in enumerate(labels)}
         where = str(path)

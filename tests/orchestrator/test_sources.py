@@ -115,6 +115,7 @@ def test_ag_news_csv(folder):
         ("sst2", "SST-2", "dev", "sentence\tlabel", ["good\t1", "bad\t0"], [1, 0]),
         ("qnli", "QNLI", "dev", "index\tquestion\tsentence\tlabel", ["0\ta\tb\tentailment", "1\ta\tb\tentailment"], [0, 0]),
         ("mnli", "MNLI", "dev_matched", "index\tsentence1\tsentence2\tgold_label", ["0\ta\tb\tneutral", "1\ta\tb\t-"], [1]),
+        ("mnli_mm", "MNLI", "dev_mismatched", "index\tsentence1\tsentence2\tgold_label", ["0\ta\tb\tcontradiction"], [2]),
     ],
 )  # fmt: skip
 def test_glue_tsv(folder, task, root, dev, header, rows, labels):

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from sweeps.plan import Sweep, read_sweep
+from sweeps.plan import Scheduler, Sweep, read_sweep
 from sweeps.spaces import Axis, as_settings, cells
 
 AXES = {
@@ -98,7 +98,9 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("scheduler: {name: pbt}", "this sweep has none"),
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),
-        ("metrik: x", "metrik"),
+        ("metrik: x", "metrik: there is no such key; did you mean 'metric'"),
+        ("seeds: 3", r"seeds: must be a valid tuple \(got 3\)"),
+        ("scheduler: later", r"scheduler\.name: must be 'fifo', 'asha'"),
         ("a: [", "cannot read"),
     ],
 )
@@ -106,6 +108,11 @@ def test_bad_files(tmp_path, text, problem):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(UserError, match=problem):
         read_sweep(tmp_path / "s.yaml")
+
+
+def test_a_scheduler_by_its_name(tmp_path):
+    (tmp_path / "s.yaml").write_text("scheduler: asha")
+    assert read_sweep(tmp_path / "s.yaml").scheduler == Scheduler(name="asha")
 
 
 def test_a_base_beside_the_sweep(tmp_path):
