@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,7 @@ def show_kind(kind: str) -> None:
 
 def show_part(name: str) -> None:
     """Every option of the parts called ``name``, or of a config section; raises UserError for an unknown name."""
-    sections = {k: type(f.default) for k, f in Config.model_fields.items() if isinstance(f.default, BaseModel)}
-    sections = {k: cls for k, cls in sections.items() if not issubclass(cls, Part)} | {"config": Config}
+    sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name]) for key, base in KINDS.values() if name in variants(base)
     ]
@@ -85,6 +85,14 @@ def show_part(name: str) -> None:
         _show_options(title, cls)
 
 
+def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Dotted key and model of every section of a config that is no part."""
+    for key, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
+            yield above + key, type(field.default)
+            yield from _sections(type(field.default), f"{above}{key}.")
+
+
 def _show_options(title: str, cls: type[BaseModel]) -> None:
     console.print(f"[bold]{title}[/] — {' '.join((cls.__doc__ or '').split())}", highlight=False)
     table = Table("option", "type", "default", "symbol", "meaning")
@@ -92,9 +100,9 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
         if key == "name" and issubclass(cls, Part):
             continue
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        table.add_row(
-            key, _type(field.annotation), _default(field), str(extra.get("symbol", "")), field.description or ""
-        )
+        section = isinstance(field.default, BaseModel) and not isinstance(field.default, Part)
+        default = f"see {key if title == 'config' else f'{title}.{key}'}" if section else _default(field)
+        table.add_row(key, _type(field.annotation), default, str(extra.get("symbol", "")), field.description or "")
     console.print(table if table.row_count else "(no options)")
     if issubclass(cls, AlgorithmOptions):
         for title, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
@@ -122,7 +130,7 @@ def _default(field: Any) -> str:
         return "(required)"
     if isinstance(value, Part):
         return value.name
-    return "..." if isinstance(value, BaseModel) else str(value)
+    return str(value)
 
 
 def _first_sentence(cls: type[BaseModel]) -> str:

@@ -227,6 +227,8 @@ def test_list_and_describe_know_everything():
     assert "μ" in text
     assert "0.01" in text
     assert "batch_size" in here("describe", "local")[1]
+    assert "see data.heldout" in here("describe", "data")[1]
+    assert "per_class" in here("describe", "data.heldout")[1]
     for words in (("describe", "fedprx"), ("list", "algoritms")):
         code, text = here(*words)
         assert code == 2
