@@ -85,7 +85,9 @@ class ResourcesConfig(Section):
     strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
         "PACK", description="Ray's placement of the client actors over nodes"
     )
-    boot_timeout: float = Field(300.0, gt=0, description="seconds to wait for actors before giving up")
+    boot_timeout: float = Field(
+        300.0, gt=0, allow_inf_nan=False, description="seconds to wait for actors before giving up"
+    )
     client_timeout: float | None = Field(
         None, gt=0, description="seconds that a block of clients may take before its actor is ended; unset: no limit"
     )
@@ -230,9 +232,23 @@ def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
     return raw
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a mapping that has a key twice, of which YAML's own loader takes the last without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen and name != "<<":
+                raise yaml.MarkedYAMLError(problem=f"the key {name!r} is there twice", problem_mark=key.start_mark)
+            seen.add(name)
+        return node
+
+
 def _mapping(path: Path, what: str) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
     if not isinstance(raw, dict | None):

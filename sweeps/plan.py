@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from orchestrator.config import Config, read_whole, sentence
 from orchestrator.errors import UserError
 from sweeps.entry import Column
-from sweeps.spaces import Axis, as_settings, cells
+from sweeps.spaces import Axis, as_settings, cells, problem
 from sweeps.trainable import trial_config
 
 
@@ -44,8 +44,9 @@ class Scheduler(BaseModel):
             return schedulers.MedianStoppingRule(time_attr="round", grace_period=self.grace)
         if self.name == "pbt":
             return schedulers.PopulationBasedTraining(
-                time_attr="round", perturbation_interval=self.interval, hyperparam_mutations=drawn
-            )
+                time_attr="round", perturbation_interval=self.interval, hyperparam_mutations=drawn,
+                require_attrs=False,
+            )  # fmt: skip
         return schedulers.FIFOScheduler()
 
 
@@ -85,8 +86,23 @@ class Sweep(BaseModel):
     at_once: int | None = Field(None, ge=1, description="most trials that run at the same time")
     loggers: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ("tensorboard",)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _seed_of_the_base(cls, given: Any) -> Any:
+        base = given.get("base") if isinstance(given, dict) else None
+        if isinstance(base, dict) and isinstance(base.get("seed"), int) and "seeds" not in given:
+            return {**given, "seeds": (base["seed"],)}
+        return given
+
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds: a seed is there twice")
+        if len({cell.label for cell in self.cells}) < len(self.cells):
+            raise ValueError("cells: two of them have the same label")
+        _no_seed((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
+        if wrong := problem(self.axes):
+            raise ValueError(wrong)
         if self.searcher == "optuna" and (len(self.seeds) > 1 or any(a.when for a in self.axes.values())):
             raise ValueError("optuna chooses each trial by the last ones: give it one seed and unconditional axes")
         if self.scheduler.name == "pbt" and not any(a.grid is None for a in self.axes.values()):
@@ -102,7 +118,11 @@ class Sweep(BaseModel):
         return Column(self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4)
 
     def changed(self, settings: list[str], at_once: int | None) -> Sweep:
-        """This sweep with further settings and a limit on trials at the same time."""
+        """This sweep with further settings and a limit on trials at the same time; raises UserError for a seed."""
+        try:
+            _no_seed(settings)
+        except ValueError as error:
+            raise UserError(f"--set {error}") from error
         return self.model_copy(update={"also": (*self.also, *settings), "at_once": at_once or self.at_once})
 
     @property
@@ -144,6 +164,11 @@ class Sweep(BaseModel):
             if path in self.drawn():
                 for value in axis.some():
                     yield trial_config(self.raw(), {"planned": self.planned()[0], path: value})
+
+
+def _no_seed(settings: Sequence[str]) -> None:
+    if any(setting.partition("=")[0].strip() == "seed" for setting in settings):
+        raise ValueError("seed: the seeds of a sweep are its seeds: [0, 1, 2]")
 
 
 def read_sweep(path: Path) -> Sweep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, plan_of
 from sweeps.trainable import Job, Trial, bundles, check_room
-from sweeps.watch import Watcher
+from sweeps.watch import FILE, Watcher
 
 
 class Variants(BasicVariantGenerator):
@@ -63,8 +64,19 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
         _fit(sweep, configs, shelf, home, resume, searcher, loggers)
         home.send()  # what a logger has left here
         home.collect()
+        _require_all(home)
     finally:
         home.folder.release()
+
+
+def _require_all(home: Home) -> None:
+    """Raises UserError if trials have not ended: Tune returns from Ctrl-C as if they had."""
+    status = json.loads((home.path / FILE).read_text())
+    left = status["total"] - status["finished"] - status["stopped"] - status["failed"]
+    if left > 0:
+        raise UserError(
+            f"{home.place}: interrupted with {left} of {status['total']} trials to go; add --resume to go on"
+        )
 
 
 def _fit(
@@ -165,7 +177,7 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
         home.folder.make()
         home.folder.claim(PATIENCE)  # before the copy here is replaced, in which another process may work
         home.collect()
-        if plan_of(home.path) != mine:
+        if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
             home.folder.release()
             raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
         return

@@ -64,6 +64,25 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
     return found
 
 
+def problem(axes: Mapping[str, Axis]) -> str | None:
+    """Why the conditions and grids of ``axes`` make no sense, in one sentence; None if they do."""
+    grids: dict[str, list[Any]] = {}
+    for path, axis in axes.items():
+        if path == "seed":
+            return "axes.seed: the seeds of a sweep are its seeds: [0, 1, 2]"
+        if axis.when and axis.grid is None:
+            return f"axes.{path}: it is drawn in every trial, so it cannot have a when"
+        for key, value in axis.when.items():
+            if _name(value) not in grids.get(key, []):
+                return f"axes.{path}: when {key} is {_name(value)!r}, which no grid above it has"
+        if axis.grid is not None:
+            values = [_yaml(value) for value in axis.grid]
+            if len(set(values)) < len(values):
+                return f"axes.{path}: a value is there twice"
+            grids[path] = [_name(value) for value in axis.grid]
+    return None
+
+
 def fits(axis: Axis, cell: Mapping[str, Any]) -> bool:
     """Whether the axis' condition holds in ``cell``; a part is compared by its name."""
     return all(_name(cell.get(path)) == _name(value) for path, value in axis.when.items())

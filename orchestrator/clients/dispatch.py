@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
 
 from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
     from orchestrator.clients.pool import RayPool
 
+LOST = (RayActorError, ObjectLostError, OutOfMemoryError, NodeDiedError)
+"""What Ray raises for an actor that is gone, its memory monitor's victims among them."""
 ATTEMPTS = 4
 """How often one task may lose its actor, or be overdue, before the run gives up."""
 
@@ -120,10 +122,10 @@ class Dispatch:
         except RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise error.cause from error
-            if not isinstance(error.cause, RayActorError | ObjectLostError):
+            if not isinstance(error.cause, LOST):
                 raise RuntimeError(f"{self.tasks[call.task].what} failed: {error}") from error
             self._again(call, f"died while {self.tasks[call.task].what}")
-        except (RayActorError, ObjectLostError):
+        except LOST:
             self._again(call, f"died while {self.tasks[call.task].what}")
 
     def _again(self, call: InFlight, why: str) -> None:

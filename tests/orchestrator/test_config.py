@@ -67,6 +67,17 @@ def test_settings_that_are_none(setting):
         load(None, [setting])
 
 
+def test_a_key_that_is_there_twice(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("rounds: 3\nlocal: {lr: 0.5}\nlocal: {epochs: 2}\n")
+    with pytest.raises(UserError, match=r"the key 'local' is there twice.* line 3"):
+        load(path)
+    path.write_text(
+        "data: &a {clients: 7}\nenergy: &b {<<: {snr_db: 3}, snr_db: 5.0}\nlocal: {<<: {lr: 0.5}, lr: 0.25}\n"
+    )
+    assert load(path).local.lr == 0.25
+
+
 def test_yaml_cannot_run_code(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("name: !!python/object/apply:os.getcwd []")

@@ -99,6 +99,17 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),
         ("metrik: x", "metrik: there is no such key; did you mean 'metric'"),
+        ("seeds: [0, 0]", "seeds: a seed is there twice"),
+        ("axes: {seed: [1, 2]}", r"axes\.seed: the seeds of a sweep"),
+        ("set: [seed=7]", "seed: the seeds of a sweep"),
+        ("axes: {local.lr: [0.1, 0.1]}", r"axes\.local\.lr: a value is there twice"),
+        ("cells: [{label: a}, {label: a}]", "the same label"),
+        ("axes: {algorithm.mu: {grid: [1], when: {algorithm: fedprox}}, algorithm: [fedprox]}", "no grid above it"),
+        ("axes: {algorithm: [fedprox], algorithm.mu: {grid: [1], when: {algoritm: fedprox}}}", "no grid above it"),
+        (
+            "axes: {algorithm: [fedprox], algorithm.mu: {uniform: [0, 1], when: {algorithm: fedprox}}}",
+            "cannot have a when",
+        ),
         ("seeds: 3", r"seeds: must be a valid tuple \(got 3\)"),
         ("scheduler: later", r"scheduler\.name: must be 'fifo', 'asha'"),
         ("a: [", "cannot read"),
@@ -108,6 +119,13 @@ def test_bad_files(tmp_path, text, problem):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(UserError, match=problem):
         read_sweep(tmp_path / "s.yaml")
+
+
+def test_the_seed_of_the_base_is_the_sweep_s():
+    assert Sweep(base={"seed": 7}).seeds == (7,)
+    assert Sweep(base={"seed": 7}, seeds=(1, 2)).seeds == (1, 2)
+    with pytest.raises(UserError, match="--set seed"):
+        Sweep().changed(["seed=3"], None)
 
 
 def test_a_scheduler_by_its_name(tmp_path):

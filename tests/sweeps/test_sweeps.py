@@ -531,3 +531,23 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
         pd.testing.assert_series_equal(
             by_trial(out)[label, seed].folder.rounds()["test_accuracy"], pd.DataFrame(alone.records)["test_accuracy"]
         )
+
+
+def test_an_interrupted_sweep_says_so(tmp_path):
+    """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from them."""
+    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=400, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
+    (tmp_path / "s.yaml").write_text(text)
+    out = tmp_path / "out"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    driver = run_in_shell(
+        "sweep", tmp_path / "s.yaml", "--out", out, "--num-cpus", 2, "--at-once", 1, **pipes
+    )  # fmt: skip
+    status, deadline = out / "status.json", time.time() + 200
+    while time.time() < deadline:
+        if status.exists() and max(json.loads(status.read_text())["running"].values(), default=0) >= 2:
+            break
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGINT)
+    printed, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 2, printed
+    assert "of 4 trials to go; add --resume" in str(printed)
