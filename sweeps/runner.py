@@ -40,6 +40,10 @@ class Variants(BasicVariantGenerator):
         """Tune's own limit, which is not looked at."""
 
 
+KEPT, KEPT_FOR_PBT = 3, 10
+"""Checkpoints kept of a trial; under pbt others go on from one of them, which may be some time in coming."""
+
+
 def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     """Run all trials (Ray must be connected); their results are in ``home``'s ``trials``.
 
@@ -128,7 +132,9 @@ def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, searcher: An
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=sweep.retries),
             checkpoint_config=tune.CheckpointConfig(
-                checkpoint_frequency=sweep.checkpoint_every, num_to_keep=3, checkpoint_at_end=False
+                checkpoint_frequency=sweep.checkpoint_every,
+                num_to_keep=KEPT_FOR_PBT if sweep.scheduler.name == "pbt" else KEPT,
+                checkpoint_at_end=False,
             ),
         ),
     )

@@ -16,7 +16,7 @@ from ray.util.placement_group import get_current_placement_group
 from orchestrator import checkpoint
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
-from orchestrator.clients.reservation import Reservation, bundle
+from orchestrator.clients.reservation import Reservation, bundle, places
 from orchestrator.cluster import room
 from orchestrator.config import Config, ResourcesConfig, apply, build, put
 from orchestrator.drive import write_results
@@ -215,3 +215,8 @@ def check_room(r: ResourcesConfig) -> None:
                 f"a trial needs {amount:g} {kind}, and the whole cluster has {total.get(kind, 0.0):g}; "
                 "lower resources.cpus_per_actor, resources.gpus_per_actor or resources.actors"
             )
+    actors, share, gpus = r.actors or 1, r.gpus_per_actor, total.get("GPU", 0.0)
+    if share and actors > places("GPU", gpus, share):
+        raise UserError(
+            f"a trial needs {actors} x {share:g} GPU, of which {gpus:g} GPUs hold {places('GPU', gpus, share)}"
+        )

@@ -62,7 +62,7 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
         free = {kind: ray.available_resources().get(kind, 0.0) for kind in each}
         if not fewer or time.monotonic() >= deadline:
             raise UserError(f"resources: no room for {actors} x {each} within {r.boot_timeout:.0f} s; free: {free}")
-        actors = max(1, min(actors, *(int(free[kind] / amount + 1e-9) for kind, amount in each.items())))
+        actors = max(1, min(actors, *(places(kind, free[kind], amount) for kind, amount in each.items())))
 
 
 def kept() -> Reservation | None:
@@ -78,6 +78,14 @@ def kept() -> Reservation | None:
     return Reservation(group, group.bundle_count, whole=False)
 
 
+def places(kind: str, there: float, amount: float) -> int:
+    """How often ``amount`` of a resource fits into what is there; a share of a GPU lies within one GPU."""
+    if kind != "GPU" or amount >= 1:
+        return int(there / amount + 1e-9)
+    whole = int(there + 1e-9)
+    return whole * int(1 / amount + 1e-9) + int((there - whole) / amount + 1e-9)
+
+
 def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
     """How many client actors: as configured, or as many as the cluster's resources allow (once it has any).
 
@@ -85,12 +93,12 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
     """
     each, most, has = bundle(r), room(), ray.cluster_resources()
     there = has if all(has.get(kind) for kind in each) else most  # or will be, once the cluster has grown
-    fit = min(int(there.get(kind, 0.0) / amount + 1e-9) for kind, amount in each.items())
+    fit = min(places(kind, there.get(kind, 0.0), amount) for kind, amount in each.items())
     if not r.cpus_per_actor and not r.gpus_per_actor:
         fit = 1  # they could be any number
     wanted = max(1, r.actors or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients)))
     for kind, amount in each.items():
-        if not fewer and wanted * amount > most.get(kind, 0.0) + 1e-9:
+        if not fewer and wanted > places(kind, most.get(kind, 0.0), amount):
             raise UserError(
                 f"resources: {wanted} client actors with {amount:g} {kind} each do not fit the cluster's "
                 f"{most.get(kind, 0.0):g} {kind}"

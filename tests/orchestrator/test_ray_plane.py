@@ -146,11 +146,20 @@ def test_fractions_of_logical_gpus():
         "resources={actors: 9, gpus_per_actor: 0.5}",
         "resources={actors: 2, cpus_per_actor: 20}",
         "resources={actors: 8, gpus_per_actor: 0.25, cpus_per_actor: 2}",
+        "resources={actors: 5, gpus_per_actor: 0.4}",  # two on each of two GPUs
     ],
 )
 def test_more_than_the_cluster_has(wish):
     with pytest.raises(UserError, match="do not fit the cluster"):
         on_ray(small(wish))
+
+
+def test_shares_of_a_gpu_lie_within_one():
+    assert [reservation.places("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [4, 2, 3, 0, 0]
+    assert [reservation.places("GPU", 3, 2), reservation.places("CPU", 2, 0.4)] == [1, 5]
+    experiment = on_ray(small("resources={gpus_per_actor: 0.4, cpus_per_actor: 0.5}"))
+    assert experiment.federation.plane.actors == 4
+    experiment.close()
 
 
 def test_as_many_actors_as_every_resource_allows():

@@ -186,6 +186,8 @@ def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
 def test_too_large_a_trial_is_refused_at_once(tmp_path):
     with pytest.raises(UserError, match="a trial needs 3 GPU, and the whole cluster has 2"):
         run_sweep(sweep(set=[*SMALL, "resources.gpus_per_actor=1", "resources.actors=3"]), tmp_path / "s", False)
+    with pytest.raises(UserError, match=r"a trial needs 5 x 0\.4 GPU, of which 2 GPUs hold 4"):
+        run_sweep(sweep(set=[*SMALL, "resources.gpus_per_actor=0.4", "resources.actors=5"]), tmp_path / "s", False)
     assert not (tmp_path / "s").exists()
 
 
@@ -255,7 +257,7 @@ def test_a_restored_trial_knows_its_last_metrics(tmp_path):
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
     with pytest.raises(UserError, match="exists and is not empty"):
         commands.sweep("drdm/table1", "smoke", str(reproduced), False)
-    with pytest.raises(UserError, match="could be resumed"):
+    with pytest.raises(UserError, match="is not the folder of a sweep"):
         commands.sweep("drdm/table1", "smoke", str(tmp_path / "mistyped"), True)
     with pytest.raises(UserError, match="needs them all"):
         commands.check("fedaa/figure2-clear", "smoke", [next(iter(entry("fedaa/figure2-clear").columns))])
