@@ -14,11 +14,11 @@ clients keep their optimiser's state (``local.optimizer_state: keep``) and batch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import torch
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
 from algorithms.local import Tensors
@@ -30,7 +30,21 @@ from algorithms.parts.round_ends import RoundEnd, RoundState
 if TYPE_CHECKING:
     from algorithms.algorithm import Training
 
-NonNegative = Annotated[float, Field(ge=0)]
+SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
+"""Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four points each)."""
+
+
+def _threshold(value: float | str) -> float | str:
+    try:
+        factor = SUGGESTED[value] if value in SUGGESTED else float(str(value).removesuffix("d"))
+    except ValueError:
+        factor = -1.0
+    if not factor >= 0:
+        raise ValueError(f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}")
+    return value if value in SUGGESTED or str(value).endswith("d") else factor
+
+
+Theta = Annotated[float | str, AfterValidator(_threshold)]
 Positive = Annotated[int, Field(ge=1)]
 AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 
@@ -55,8 +69,8 @@ class Monitored(RoundEnd):
 class Thresholded(Monitored):
     """Ends a round by a threshold that the config gives."""
 
-    theta: NonNegative | Literal["fl", "balanced", "hpc"] = option(
-        1.0, "threshold on the variance: a number, or the thesis' suggestion for d parameters", "Θ"
+    theta: Theta = option(
+        1.0, "threshold on the variance: a number, '4e-5 d' (for d parameters), or the thesis' factor by setting", "Θ"
     )
 
 
@@ -94,13 +108,11 @@ class Fda(Thresholded):
         return min(later) if later else 2**62
 
 
-SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
-"""Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four points each)."""
-
-
 def threshold(theta: float | str, size: int) -> float:
     """Θ as a number, for a model of ``size`` parameters."""
-    return SUGGESTED[theta] * size if isinstance(theta, str) else theta
+    if isinstance(theta, float):
+        return theta
+    return size * (SUGGESTED[theta] if theta in SUGGESTED else float(theta.removesuffix("d")))
 
 
 class FdaOpt(Monitored):

@@ -1,8 +1,8 @@
 """Milliseconds a round: fedorch against a bare PyTorch loop that does the same mathematics on the same cores.
 
 20 of 30 clients, 10 steps of SGD on batches of 32 (Fashion-MNIST shapes), then the mean; and the floor: a round of 10
-clients with no local work. ``python -m benchmarks.rounds [--repeat N]``. The two sides are measured in turn, so that
-a machine whose speed drifts does not favour one.
+clients with no local work. ``python -m benchmarks.rounds [--repeat N] [--gpu]``. The two sides are measured in turn, so
+that a machine whose speed drifts does not favour one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rich.table import Table
 
 from algorithms.local import LocalRule
 from benchmarks import peers
+from orchestrator.clients.plane import InProcess
 from orchestrator.config import load
 from orchestrator.experiment import Experiment
 from orchestrator.server import ray_plane
@@ -32,14 +33,13 @@ WORK = ["cohort=20", "local.steps=10", "local.batch_size=32", "rounds=100000", "
 class BareLoop:
     """What a researcher writes: one module, one client after the other, ``torch.optim.SGD``, a running mean."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: Experiment, device: str = "cpu") -> None:
         self.data = experiment.data
-        net = experiment.net
-        self.module = net.module
-        self.w = {n: p.detach().clone() for n, p in net.module.named_parameters()}
-        x = torch.from_numpy(self.data.samples.x.copy()).float()
+        self.module = experiment.net.module.to(device)
+        self.w = {n: p.detach().clone() for n, p in self.module.named_parameters()}
+        x = torch.from_numpy(self.data.samples.x.copy()).float().to(device)
         self.x = (x / 255 - 0.2860) / 0.3530
-        self.y = torch.from_numpy(self.data.samples.y.copy())
+        self.y = torch.from_numpy(self.data.samples.y.copy()).to(device)
         self.rng = np.random.default_rng(0)
 
     def step(self) -> None:
@@ -57,6 +57,8 @@ class BareLoop:
             for n, p in self.module.named_parameters():
                 total[n] += p.detach() / 20
         self.w = total
+        if self.x.is_cuda:
+            torch.cuda.synchronize()
 
     def _load(self, weights: dict[str, torch.Tensor]) -> None:
         with torch.no_grad():
@@ -105,28 +107,30 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=15, help="counted rounds of each contestant")
-    repeat = parser.parse_args().repeat
+    parser.add_argument("--gpu", action="store_true", help="train there: in process, and two actors with half of it")
+    options = parser.parse_args()
+    repeat = options.repeat
     torch.set_num_threads(1)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
     for model in ("linear", "drdm_cnn"):
-        _add(table, model, _contest(model, repeat if model == "drdm_cnn" else 5 * repeat))
+        _add(table, model, _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu))
     _add(table, "empty, 10 clients", _floor(5 * repeat))
     Console().print(table)
     ray.shutdown()
 
 
-def _contest(model: str, repeat: int) -> list[Contestant]:
-    here = Experiment(load(None, [*WORK, f"model={model}"]))
-    config = load(None, [*WORK, f"model={model}"])
+def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:
+    config = load(None, [*WORK, f"model={model}", f"resources.gpus_per_actor={gpu / 2}"])
+    here = Experiment(config, lambda world: InProcess(world, float(gpu)))
     there = Experiment(config, lambda world: ray_plane(world, config))
-    bare = BareLoop(Experiment(config))
+    bare = BareLoop(Experiment(config), "cuda" if gpu else "cpu")
     contest = [
         Contestant("bare PyTorch loop, one core", bare.step, []),
         Contestant("fedorch in process, one core", here.step, []),
         Contestant("fedorch on Ray, two actors", there.step, []),
     ]
-    if peers.has_pfl():
+    if peers.has_pfl() and not gpu:
         own = BareLoop(Experiment(config))
         contest.append(Contestant("pfl, one core", peers.PflRounds(own.module, own.x, own.y, own.data.train).step, []))
     measure(contest, repeat)

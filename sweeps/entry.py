@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,7 +18,9 @@ class Column:
     """Column of a run's rounds.parquet."""
     settings: Settings = ()
     """How the runs of this column differ from those of others; columns with equal settings share their runs."""
-    statistic: Literal["last", "best", "tail", "sum", "rounds_to", "steps_to", "gigabytes_to", "seconds_to"] = "last"
+    statistic: Literal[
+        "last", "best", "tail", "sum", "rounds_to", "steps_to", "gigabytes_to", "seconds_to", "cost_to"
+    ] = "last"
     """Of the metric over rounds: its last value, its best, the mean of the last ``tail`` values, the sum; or what it
     took until the metric reached ``target``."""
     tail: int = 1
@@ -30,6 +32,8 @@ class Column:
     better: Literal["high", "low"] = "high"
     """Which values of the cell are better."""
     digits: int = 2
+    cost: Callable[[float, float], float] | None = None
+    """For ``cost_to``: what steps and bytes cost together."""
 
     @property
     def mode(self) -> Literal["max", "min"]:
@@ -90,6 +94,21 @@ class Tuning:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """A rule of thumb y = c x: the line through the origin and the points of the cheapest rows.
+
+    The columns that it looks at are called "SETTING, NETWORK" and show costs.
+    """
+
+    factors: Mapping[str, float]
+    """Row -> y/x."""
+    sizes: Mapping[str, float]
+    """Network -> x."""
+    published: Mapping[str, float]
+    """Setting -> the paper's c."""
+
+
+@dataclass(frozen=True)
 class Entry:
     """One table or figure."""
 
@@ -106,9 +125,11 @@ class Entry:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """(row, column) -> number."""
     claims: tuple[Claim, ...] = ()
-    figure: Literal["", "curves", "axis", "scatter", "clouds"] = ""
+    figure: Literal["", "curves", "axis", "scatter", "clouds", "rule"] = ""
     """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an axis; or one column
-    against the other; or the same with a panel for each pair of columns and the density of each strategy's runs."""
+    against the other; or the same with a panel for each pair of columns and the density of each strategy's runs; or the
+    points and lines of ``rule``."""
+    rule: Rule | None = None
     over: str = "round"
     """What curves are drawn over: a column of rounds.parquet."""
     logarithmic: bool = False

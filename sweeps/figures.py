@@ -16,6 +16,7 @@ from scipy.stats import gaussian_kde
 from sweeps.entry import Entry
 from sweeps.reproduction import Values, labels
 from sweeps.results import by_trial
+from sweeps.rules import Line, lines
 from sweeps.tables import numbers
 
 SIZE = (5.2, 3.6)
@@ -60,7 +61,10 @@ def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figur
         place.grid(alpha=0.3)
         if part["row"].nunique() > len(COLORS) // 2:
             place.set_prop_cycle(color=COLORS)
-        DRAWN[entry.figure](place, part)
+        if entry.rule is not None:
+            _rule(place, lines(entry, values))
+        else:
+            DRAWN[entry.figure](place, part)
         if entry.figure == "curves":
             place.set_xlabel(entry.over.replace("_", " "))
         if entry.logarithmic and (part["mean"] > 0).any():
@@ -135,6 +139,22 @@ def _clouds(place: Axes, data: pd.DataFrame) -> None:
             levels = density.max() * np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
             shades = [to_rgba(color, alpha) for alpha in (0.1, 0.2, 0.3, 0.4, 0.5)]
             place.contourf(10**across, 10**up, density, levels=levels, colors=shades)
+
+
+def _rule(place: Axes, found: list[Line]) -> None:
+    """Each setting's points, the line through them, and the paper's, dotted."""
+    place.set_xscale("log")
+    place.set_yscale("log")
+    place.set_xlabel("parameters d")
+    place.set_ylabel("Θ")
+    for number, line in enumerate(found):
+        if not line.points:
+            continue
+        x, y = np.array(list(line.points.values())).T
+        ends = np.array([x.min() / 2, 2 * x.max()])
+        place.scatter(x, y, color=f"C{number}", s=24, alpha=0.7)
+        place.plot(ends, line.slope * ends, color=f"C{number}", label=f"{line.setting}: {line.slope:.3g} d")
+        place.plot(ends, line.published * ends, ":", color=f"C{number}", label=f"published {line.published:.3g} d")
 
 
 DRAWN: dict[str, Callable[[Axes, pd.DataFrame], None]] = {

@@ -38,10 +38,13 @@ def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
     spent = up_to(rounds, column.metric, goal)
     if spent is None:
         return math.nan
+    steps, nbytes = float(spent["steps_total"].iloc[-1]), float((spent["bytes_up"] + spent["bytes_down"]).sum())
+    if column.cost is not None:
+        return column.cost(steps, nbytes)
     if column.statistic == "steps_to":
-        return float(spent["steps_total"].iloc[-1])
+        return steps
     if column.statistic == "seconds_to":
         return float(spent["seconds"].sum())
     if column.statistic == "gigabytes_to":
-        return float((spent["bytes_up"] + spent["bytes_down"]).sum()) / 1e9
+        return nbytes / 1e9
     return float(len(spent))

@@ -14,6 +14,7 @@ from rich.table import Table
 from orchestrator.terminal import console
 from sweeps.entry import Column, Entry, Published
 from sweeps.reproduction import Values, Verdict, chosen_budget, shown, verdicts
+from sweeps.rules import lines
 
 FRAME = 3
 """Characters around a cell on the terminal."""
@@ -75,7 +76,7 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
     other += [f"and with {', '.join(also)}"] if also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
-    table, said = wide(entry, data), claims(entry, values)
+    table, said = wide(entry, data), [*claims(entry, values), *map(str, lines(entry, values))]
     head = f"{entry.id}: {entry.title}"
     notes = ["measured ± standard error over seeds (published)", *other]
     if form == "terminal":
@@ -91,14 +92,14 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
     if form == "latex":
         caption = _latex(f"{head}; {'; '.join(notes)}. {' '.join(f'{line}.' for line in said)}")
         return table.to_latex(caption=caption, column_format="l" + "r" * table.shape[1], escape=True)
-    lines = [
+    text = [
         f"**{head}** — {'; '.join(notes)}.",
         "",
         _line(["", *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
     ]
-    lines += [_line([str(row), *cells]) for row, cells in table.iterrows()]
-    return "\n".join([*lines, "", *[f"- {line}" for line in said], ""])
+    text += [_line([str(row), *cells]) for row, cells in table.iterrows()]
+    return "\n".join([*text, "", *[f"- {line}" for line in said], ""])
 
 
 def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:

@@ -7,6 +7,7 @@ sends a small local state; from the mean of the states the server computes an es
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,18 +43,23 @@ class Monitor(Part):
 
 
 CHUNK = 2**16
-"""Entries that are added in single precision; longer sums lose small terms, 2.6 % of a norm over 10⁸ entries."""
+"""Entries that a CPU adds in single precision; longer sums lose small terms, 2.6 % of a norm over 10⁸ entries."""
 
 
 def square(rows: Tensor) -> Tensor:
     """‖row‖² [C, 1]."""
-    return _total([torch.linalg.vector_norm(piece, dim=1, keepdim=True).square_() for piece in rows.split(CHUNK, 1)])
+    return _total([torch.linalg.vector_norm(piece, dim=1, keepdim=True).square_() for piece in _pieces(rows)])
 
 
 def along(rows: Tensor, direction: Tensor) -> Tensor:
     """⟨direction, row⟩ [C, 1]."""
-    pairs = zip(rows.split(CHUNK, 1), direction.split(CHUNK), strict=True)
+    pairs = zip(_pieces(rows), _pieces(direction), strict=True)
     return _total([(piece @ part)[:, None] for piece, part in pairs])
+
+
+def _pieces(vectors: Tensor) -> Sequence[Tensor]:
+    """``vectors`` [..., d] in pieces that can be added in single precision; a GPU adds pairwise, so whole."""
+    return [vectors] if vectors.is_cuda else vectors.split(CHUNK, -1)
 
 
 def _total(pieces: list[Tensor]) -> Tensor:

@@ -21,6 +21,8 @@ class SequenceClassifier(nn.Module):
 
     may_draw = True
     """Some architectures call dropout as a function, which no look at the modules finds."""
+    depends_on_values = True
+    """Which kernels run depends on the lengths of the texts."""
 
     def __init__(self, net: nn.Module, pad: int, types: int) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from algorithms.parts.compressors import NoCompression
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
 from orchestrator.training.lane import BUFFERS, OPTIMIZER, Lane
+from orchestrator.training.recording import Recorded
 from orchestrator.training.world import World
 
 
@@ -157,4 +158,5 @@ class Block:
 def engines(world: World) -> dict[bool, Engine]:
     """The engine for each value of ``BlockSpec.vectorized``, on one shared network."""
     net = world.net()
-    return {False: Sequential(net), True: Vectorized(net)}
+    one = Recorded(net, world.local.batch_size) if world.device == "cuda" else Sequential(net)
+    return {False: one, True: Vectorized(net)}

@@ -44,7 +44,7 @@ class Engine(ABC):
     ) -> Tensor:
         """Losses [C] and, in ``out`` [C, d], gradients at ``w`` [C, d] for inputs x [C, B, ...], labels y [C, B].
 
-        Only the first ``sizes[c]`` rows of client c's batch count.
+        Only the first ``sizes[c]`` rows of client c's batch count; ``sizes`` [C] lies on the CPU.
         """
 
 
@@ -100,7 +100,7 @@ class Vectorized(Engine):
             extra = contrast.term(features, others)
         losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
         losses = losses if extra is None else losses + extra
-        places = torch.arange(y.shape[1], device=y.device)
+        sizes, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
         counted = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
         means = (losses * counted).sum(1)
         grads = torch.autograd.grad(means.sum(), list(params.values()))

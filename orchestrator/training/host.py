@@ -36,9 +36,10 @@ class BlockHost:
 
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
-        if world.device == "cuda":  # sums by index (sketches) go in a fixed order only if told to
+        if world.device == "cuda":  # sums by index (gradients of embeddings) go in a fixed order only if told to
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world

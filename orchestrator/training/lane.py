@@ -134,7 +134,7 @@ class Lane:
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
-        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes).to(y.device), g, contrast)
+        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes), g, contrast)
         if self.world.gradient_norms:
             self.norms[:active] += layer_norms(work.spec, g)
         if local.clip is not None:
@@ -153,10 +153,12 @@ class Lane:
         if not self.engine.net.stochastic:
             yield
             return
-        with torch.random.fork_rng():
-            later = [self.session] if self.session else []
-            key = (self.t, int(self.ids[0]), int(self.done[0]) + step, *later)
-            torch.manual_seed(torch_seed(self.world.seed, "network", *key))
+        later = [self.session] if self.session else []
+        seed = torch_seed(self.world.seed, "network", self.t, int(self.ids[0]), int(self.done[0]) + step, *later)
+        on_gpu = self.world.device == "cuda"
+        with torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
+            # torch.manual_seed notes for each absent kind of device where it was called, which takes a millisecond
+            torch.cuda.manual_seed(seed) if on_gpu else torch.default_generator.manual_seed(seed)
             yield
 
     def upload(self) -> tuple[Tensors, Tensors]:

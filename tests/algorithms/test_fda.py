@@ -102,6 +102,7 @@ def test_sketches_are_linear_and_match_a_dense_matrix():
             dense[r, int(bucket[j]), j] = float(sign[j])
     torch.testing.assert_close(one.apply(v), torch.einsum("rmd,cd->crm", dense, v))
     torch.testing.assert_close(one.apply(v.sum(0, keepdim=True))[0], one.apply(v).sum(0))
+    torch.testing.assert_close(one.gathered(v), one.scattered(v))
     m2 = squared_norm(one.apply(v)[0])
     assert m2 == pytest.approx(np.median([float(row.square().sum()) for row in one.apply(v)[0]]))
 

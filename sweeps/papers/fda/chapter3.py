@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings
+from sweeps.papers.fda.estimation import estimation
 from sweeps.papers.fda.tasks import (
     CONVNEXT,
     DENSENET121,
@@ -266,46 +267,6 @@ def by_theta(figure: str, task: Task, target: float, published: Cells | None = N
     )
 
 
-def suggestion() -> Entry:
-    """Figure 3.15: Θ by the number of parameters for three kinds of network, and what it costs."""
-    factors = {"FL, 0.5 Gbps": ("fl", 4.91e-5), "balanced": ("balanced", 3.89e-5), "HPC": ("hpc", 2.74e-5)}
-    rows: dict[str, Settings] = {
-        row: ("round_end.monitor=linear", f"round_end.theta={name}") for row, (name, _) in factors.items()
-    }
-    columns: dict[str, Column] = {}
-    for task, target in ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78)):
-        own = () if task is LENET else _without_theta(task)
-        columns[f"Θ, {task.label}"] = Column("theta", own, digits=1)
-        columns |= {f"{what}, {task.label}": cost(what, target, own) for what in (GB, STEPS)}
-    lenet = tuple(c for c in columns if c.endswith(LENET.label))
-    published = {
-        (row, f"Θ, {task.label}"): Published(factor * task.size, note=f"{factor:.3g} d, the thesis' line")
-        for row, (_, factor) in factors.items()
-        for task in (LENET, VGG, DENSENET121, DENSENET201)
-    }
-    sent = tuple(c for c in columns if c.startswith(GB))
-    return Entry(
-        id="fda/figure3.15",
-        title="Suggested Θ by model size for three kinds of network, and the cost of training with it (5 workers)",
-        rows=rows,
-        columns=columns,
-        base=LENET.base,
-        budgets={
-            "smoke": smoke((), lenet),
-            "reduced": reduced(LENET, (), lenet, "LeNet-5 only"),
-            "full": Budget(),
-        },
-        published=published,
-        claims=(Claim("the suggestion for slow networks saves bytes", "FL, 0.5 Gbps", ("HPC",), sent),),
-        figure="axis",
-        logarithmic=True,
-    )
-
-
-def _without_theta(task: Task) -> Settings:
-    return tuple(s for s in task.base if not s.startswith("round_end="))
-
-
 def transfer() -> Entry:
     """Figure 3.17: fine-tuning, where the thesis finds the sketch ahead."""
     entry = cloud("figure3.17", CONVNEXT, (0.76,), CONVNEXT_MEDIANS, ())
@@ -348,7 +309,7 @@ ENTRIES: tuple[Entry, ...] = (
     by_theta("figure3.12", LENET, 0.98, lenet_cells("Θ")),
     by_theta("figure3.13", DENSENET121, 0.8),
     by_theta("figure3.14", DENSENET201, 0.78),
-    suggestion(),
+    estimation(),
     by_theta("figure3.16", VGG, 0.994),
     transfer(),
 )

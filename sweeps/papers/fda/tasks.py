@@ -50,6 +50,8 @@ class Task:
     label: str
     size: int
     """Trainable parameters d."""
+    step_ms: float
+    """Milliseconds of a step on the thesis' GPU (an A10, mini-batches of 32), by its authors' code."""
     base: Settings
     thetas: tuple[float, ...]
     middle: tuple[float, int]
@@ -73,6 +75,7 @@ class Task:
 LENET = Task(
     label="LeNet-5",
     size=61_706,
+    step_ms=6.613,
     base=(
         "name=fda_lenet_mnist",
         "rounds=37500",
@@ -97,6 +100,7 @@ LENET = Task(
 VGG = Task(
     label="VGG16*",
     size=2_592_202,
+    step_ms=8.853,
     base=(
         *LENET.base,
         "name=fda_vgg_mnist",
@@ -116,6 +120,7 @@ VGG = Task(
 DENSENET121 = Task(
     label="DenseNet121",
     size=6_964_106,
+    step_ms=87.328,
     base=(
         "name=fda_densenet_cifar10",
         "rounds=93750",
@@ -148,6 +153,7 @@ DENSENET121 = Task(
 DENSENET201 = Task(
     label="DenseNet201",
     size=18_112_138,
+    step_ms=142.09,
     base=(
         *DENSENET121.base,
         "stop={test_accuracy: 0.78, steps_total: 93750}",
@@ -166,6 +172,7 @@ DENSENET201 = Task(
 CONVNEXT = Task(
     label="ConvNeXtLarge",
     size=197_068_580,
+    step_ms=368.328,
     base=(
         "name=fda_convnext_cifar100",
         "rounds=20833",

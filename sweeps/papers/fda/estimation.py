@@ -1,0 +1,78 @@
+"""Figure 3.15 of the FDA thesis: the Θ that trains fastest by the number of parameters, for three kinds of network.
+
+The thesis picks four points for each kind by hand and fits a line through the origin. Here the Θ of a grid that takes
+least estimated time is picked: the step times are those of the thesis' GPU, the links those of its section on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from algorithms.fda import SUGGESTED as PUBLISHED
+from orchestrator.wallclock import communication_seconds
+from sweeps.entry import Budget, Column, Entry, Rule, Settings
+from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, GB, LENET, STEPS, VGG, Task, cost, reduced, smoke
+
+WORKERS = 5
+FACTORS = (1, 2, 3, 4, 5, 7, 10)
+"""Θ in units of 10⁻⁵ d; the thesis' grids lie between 0.8 and 11."""
+GOALS = ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78))
+SLOW, BALANCED, FAST = "seconds, 0.5 Gbps shared", "steps x GB", "seconds, 56 Gbps hypercube"
+
+
+def _seconds(step_ms: float, link: str, gbps: float, steps: float, nbytes: float) -> float:
+    return steps * step_ms / 1e3 + communication_seconds(nbytes, WORKERS, link, gbps)
+
+
+def _product(steps: float, nbytes: float) -> float:
+    """Least where both costs, each in its own unit, change alike: on the link on which they take equally long."""
+    return steps * nbytes / 1e9
+
+
+def costs(task: Task, target: float) -> dict[str, Column]:
+    """What training a network with the row's Θ costs in the three settings."""
+    settings = () if task is LENET else tuple(s for s in task.base if not s.startswith("round_end="))
+    formulas: dict[str, Callable[[float, float], float]] = {
+        SLOW: partial(_seconds, task.step_ms, "shared", 0.5),
+        BALANCED: _product,
+        FAST: partial(_seconds, task.step_ms, "hypercube", 56.0),
+    }
+    columns = {f"Θ, {task.label}": Column("theta", settings, digits=1)}
+    columns |= {f"{what}, {task.label}": cost(what, target, settings) for what in (GB, STEPS)}
+    return columns | {
+        f"{name}, {task.label}": Column(
+            "test_accuracy", settings, "cost_to", cost=formula, target=target, better="low", digits=1
+        )
+        for name, formula in formulas.items()
+    }
+
+
+def estimation() -> Entry:
+    """The grid of Θ/d on each network, and the line through the cheapest."""
+    factors = {f"Θ = {n}e-5 d": n * 1e-5 for n in FACTORS}
+    rows: dict[str, Settings] = {
+        row: ("round_end.monitor=linear", f"round_end.theta={row.removeprefix('Θ = ')}") for row in factors
+    }
+    columns: dict[str, Column] = {}
+    for task, target in GOALS:
+        columns |= costs(task, target)
+    lenet = tuple(c for c in columns if c.endswith(LENET.label))
+    return Entry(
+        id="fda/figure3.15",
+        title="The Θ that takes least time by the number of parameters, for three kinds of network (5 workers)",
+        rows=rows,
+        columns=columns,
+        base=LENET.base,
+        budgets={
+            "smoke": smoke((), lenet),
+            "reduced": reduced(LENET, (), lenet, "LeNet-5 only"),
+            "full": Budget(),
+        },
+        figure="rule",
+        rule=Rule(
+            factors,
+            {task.label: float(task.size) for task, _ in GOALS},
+            {SLOW: PUBLISHED["fl"], BALANCED: PUBLISHED["balanced"], FAST: PUBLISHED["hpc"]},
+        ),
+    )

@@ -1,0 +1,145 @@
+"""The same checks on a GPU, where there is one: agreement with the CPU, and the same bits again."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from algorithms.algorithm import Algorithm
+from algorithms.parts.monitors import along, square
+from algorithms.parts.sketch import Sketch
+from orchestrator.clients.plane import InProcess
+from orchestrator.errors import UserError
+from orchestrator.experiment import Experiment
+from orchestrator.models.net import Net
+from orchestrator.training.recording import Recorded
+from tests.conftest import finish, resumed, small
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+SETTINGS = {
+    **{name: [f"algorithm={name}", "local.lr=0.02"] for name in sorted(Algorithm.registry)},
+    **{
+        f"fda {monitor}": ["cohort=1.0", f"round_end={{name: fda, theta: 0.05, monitor: {monitor}}}", "local.steps=20"]
+        for monitor in ("linear", "sketch", "naive", "exact")
+    },
+    "fda_opt": ["algorithm=fedadam", "round_end=fda_opt", "cohort=1.0", "local.steps=null", "local.epochs=1"],
+    "fda_async": ["cohort=1.0", "round_end={name: fda_async, theta: 0.05}", "local.steps=20"],
+    "adam kept": ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=keep"],
+    "top_k": ["compression.uplink={name: top_k, fraction: 0.1}", "rounds=1"],
+    "random_k": ["compression.uplink={name: random_k, fraction: 0.1}"],
+    "qsgd": ["compression.uplink=qsgd"],
+    "krum": ["aggregator=krum", "cohort=6"],
+    "attacked": ["attack={name: sign_flip, ids: [1]}", "aggregator=median", "cohort=1.0"],
+    "lenet5": ["model=lenet5"],
+    "cnn": ["model=drdm_cnn", "local.lr=0.02"],
+    "batch norm": ["model=fedaa_resnet", "data.limit=120", "rounds=1", "local.steps=1", "local.batch_size=8"],
+}
+
+
+def on_gpu(world):
+    return InProcess(world, 0.5)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_gpu_agrees_with_the_cpu(name):
+    config = small(*SETTINGS[name])
+    here, there = finish(config), finish(config, plane=on_gpu)
+    assert there.federation.plane.host.world.device == "cuda"
+    torch.testing.assert_close(there.algorithm.model(), here.algorithm.model(), rtol=1e-2, atol=1e-4)
+    assert there.federation.ledger.up.tolist() == here.federation.ledger.up.tolist()
+
+
+RESNET = ["model=fedaa_resnet", "data.limit=120", "rounds=2", "local.batch_size=8"]
+DROPOUT = ["model=vgg16_star", "data.limit=240", "rounds=2", "local.lr=0.01", "local.steps=null", "local.epochs=2"]
+
+
+@pytest.mark.parametrize("settings", [SETTINGS["lenet5"], RESNET, DROPOUT], ids=["lenet5", "batch norm", "dropout"])
+def test_recorded_steps_are_the_same_bits(settings, monkeypatch):
+    config = small(*settings)
+    recorded = finish(config, plane=on_gpu)
+    assert recorded.federation.plane.host.engines[False].recording is not None
+    monkeypatch.setattr(Recorded, "_try_to_record", lambda engine, example: None)
+    started_one_by_one = finish(config, plane=on_gpu)
+    assert started_one_by_one.federation.plane.host.engines[False].recording is None
+    assert recorded.state_sha256() == started_one_by_one.state_sha256()
+
+
+@pytest.mark.parametrize("name", ["fda sketch", "cnn", "adam kept", "scaffold"])
+def test_the_same_bits_again(name, tmp_path):
+    config = small(*SETTINGS[name])
+    first = finish(config, plane=on_gpu)
+    assert finish(config, plane=on_gpu).state_sha256() == first.state_sha256()
+    if config.rounds > 1:
+        assert resumed(config, tmp_path, 1, plane=on_gpu).state_sha256() == first.state_sha256()
+
+
+class Branching(torch.nn.Module):
+    """A network that looks at its numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(784, 10)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1) if float(x.sum()) > 0 else -x.flatten(1))
+
+
+def test_a_network_that_cannot_be_recorded_is_computed_step_by_step():
+    config = small("local.execution=sequential")
+    net = Net(Branching())
+    engine = Recorded(net, 4)
+    w, buffers = net.initial.cuda()[None], net.initial_buffers.cuda()[None]
+    x, y = torch.randn(1, 4, 1, 28, 28).cuda(), torch.zeros(1, 4, dtype=torch.int64).cuda()
+    engine.attach(engine.views(w, buffers))
+    gradient = torch.empty_like(w)
+    engine.gradients(w, x, y, torch.tensor([4]), gradient)
+    assert not engine.recordable
+    assert gradient.abs().sum() > 0
+    assert finish(config, plane=on_gpu).finished
+
+
+def test_sketches_and_sums():
+    v = torch.randn(3, 300_000)
+    sketch = Sketch(300_000, 3, 50, seed=1)
+    torch.testing.assert_close(sketch.apply(v.cuda()).cpu(), sketch.apply(v), rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(square(v.cuda()).cpu(), v.double().square().sum(1, keepdim=True).float())
+    exact = (v.double() @ v[0].double())[:, None].float()
+    torch.testing.assert_close(along(v.cuda(), v[0].cuda()).cpu(), exact, rtol=1e-4, atol=1e-1)
+
+
+def test_too_little_memory_is_told_in_a_sentence():
+    config = small("model=drdm_cnn", "local.batch_size=1500", "data.limit=6000", "data.clients=2", "cohort=2")
+    try:
+        with pytest.raises(UserError, match="the GPU's memory does not hold so many clients"):
+            finish(config, plane=lambda world: InProcess(world, 0.002))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def run(folder, *settings, in_process=False):
+    """``fedorch run``'s result, on a local cluster with this machine's GPU."""
+    sets = [f"--set={s}" for s in settings]
+    where = ["--in-process"] if in_process else ["--num-cpus=8", "--num-gpus=1"]
+    command = [sys.executable, "-c", "from sweeps.cli import main; main()", "run", *sets, *where, f"--out={folder}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "result.json").read_text())
+
+
+@pytest.mark.parametrize("model", ["linear", "lenet5"])
+def test_any_number_of_actors_on_fractions_of_a_gpu(model, tmp_path):
+    work = [f"model={model}", "data.clients=8", "cohort=8", "rounds=3", "local.block=1"]
+    work += ["local.steps=20", "round_end={name: fda, theta: 0.05}"]
+    results = {
+        actors: run(tmp_path / str(actors), *work, f"resources={{actors: {actors}, gpus_per_actor: {share}}}")
+        for actors, share in ((1, 1.0), (3, 0.25), (8, 0.125))
+    }
+    results["here"] = run(tmp_path / "here", *work, "resources.gpus_per_actor=0.5", in_process=True)
+    assert len({result["weights_sha256"] for result in results.values()}) == 1, results
+
+
+def test_the_device_is_the_gpu_only_if_asked():
+    assert Experiment(small()).federation.plane.host.world.device == "cpu"
