@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -57,7 +58,7 @@ def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figur
     figure = Figure(figsize=(SIZE[0] * across, SIZE[1] * down), layout="constrained")
     for number, (title, part) in enumerate(panels.items(), start=1):
         place = figure.add_subplot(down, across, number)
-        place.set_title(title, fontsize=8)
+        place.set_title(fill(title, 48), fontsize=8)
         place.grid(alpha=0.3)
         if part["row"].nunique() > len(COLORS) // 2:
             place.set_prop_cycle(color=COLORS)

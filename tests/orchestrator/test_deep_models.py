@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from orchestrator.clients.plane import InProcess
 from orchestrator.config import load
 from orchestrator.data.samples import Request
 from orchestrator.data.text_datasets import Glue
@@ -14,7 +15,7 @@ from orchestrator.experiment import Experiment
 from orchestrator.models.deep import ConvNeXtLarge, DenseNet121, DenseNet201, FedDualVgg16, Vgg16Star
 from orchestrator.models.net import Net
 from orchestrator.models.transformers import Transformer
-from tests.conftest import needs_data
+from tests.conftest import finish, needs_data
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "very", "not", "the", "was", "it"]
 
@@ -116,6 +117,14 @@ def test_padding_does_not_change_an_answer(checkpoint):
     x[:, 0, :4] = torch.tensor([2, 9, 5, 3])
     x[1, 0, 4:9] = torch.tensor([7, 6, 8, 5, 3])
     torch.testing.assert_close(module(x)[:1], module(x[:1]), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.usefixtures("reviews")
+def test_a_transformer_has_the_same_bits_again_on_a_gpu(checkpoint):
+    config = text_config(checkpoint, "rounds=2")
+    one, other = (finish(config, plane=lambda world: InProcess(world, 0.5)) for _ in range(2))
+    assert one.state_sha256() == other.state_sha256()
 
 
 @pytest.mark.usefixtures("reviews")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from algorithms.fda import threshold
 from algorithms.parts.compressors import TopK
 from orchestrator.clients.session import Session
 from orchestrator.drive import begin, drive
@@ -232,8 +233,12 @@ def test_a_misspelt_metric_ends_the_run_and_not_never():
 def test_suggested_thresholds():
     record = run("round_end={name: fda, theta: fl}", "rounds=1").records[0]
     assert record["theta"] == pytest.approx(4.91e-5 * D)
-    with pytest.raises(UserError, match="round_end"):
-        small("round_end={name: fda, theta: fast}")
+    for text in ("4.91e-5 d", "4.91e-5d"):
+        theta = small(f"round_end={{name: fda, theta: {text}}}").round_end.theta
+        assert threshold(theta, D) == record["theta"]
+    for wrong in ("fast", "-1", "-1 d", "1.2.3d", ".nan"):
+        with pytest.raises(UserError, match=r"round_end.theta: must be a number from 0 on, one with a d"):
+            small(f"round_end={{name: fda, theta: {wrong}}}")
 
 
 def test_wallclock_by_hand(tmp_path):

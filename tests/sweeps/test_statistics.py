@@ -31,6 +31,7 @@ ROUNDS = pd.DataFrame({
         (Column(statistic="rounds_to", target=0.75), 3),
         (Column(statistic="steps_to", target=0.75), 30),
         (Column(statistic="gigabytes_to", target=0.75), 9.0),
+        (Column(statistic="cost_to", target=0.75, cost=lambda steps, nbytes: steps + nbytes / 1e9), 39.0),
         (Column("loss", statistic="sum"), 7.25),
         (Column(statistic="seconds_to", target=0.75, scale=2.0), 3.0),
         (Column("loss", statistic="rounds_to", target=1.0, better="low", falling=True), 3),

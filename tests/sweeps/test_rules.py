@@ -1,0 +1,58 @@
+"""The line through the cheapest settings, by hand."""
+
+import math
+
+import pytest
+
+from orchestrator.wallclock import communication_seconds
+from sweeps.entry import Entry, Rule
+from sweeps.figures import draw
+from sweeps.papers import entry
+from sweeps.reproduction import labels
+from sweeps.rules import lines
+from sweeps.statistics import value
+from tests.sweeps.test_statistics import ROUNDS
+
+RULE = Rule({"low": 0.1, "high": 0.3}, {"small": 10.0, "large": 100.0}, {"slow": 0.2, "fast": 0.1})
+ONE = Entry("x/figure", "", {"low": (), "high": ()}, {}, (), {}, figure="rule", rule=RULE)
+
+
+def test_the_cheapest_rows_decide():
+    values = {
+        ("low", "slow, small"): {0: 5.0, 1: 7.0},
+        ("high", "slow, small"): {0: 5.0, 1: 6.0},
+        ("low", "slow, large"): {0: 2.0},
+        ("high", "slow, large"): {0: 3.0},
+        ("low", "fast, small"): {0: math.nan},
+        ("high", "fast, small"): {0: 9.0, 1: math.nan},
+    }
+    slow, fast = lines(ONE, values)
+    assert slow.points == {"small": (10.0, pytest.approx(3.0)), "large": (100.0, pytest.approx(10.0))}
+    assert slow.slope == pytest.approx((10 * 3 + 100 * 10) / (10**2 + 100**2))
+    assert "published 0.2 d" in str(slow)
+    assert fast.points == {}
+    assert "not measured yet" in str(fast)
+
+
+def test_costs_of_figure_3_15_are_the_thesis_formulas():
+    columns = entry("fda/figure3.15").columns
+    steps, nbytes, target = 30, 9e9, {"target": 0.75}
+    moving = communication_seconds(nbytes, 5, "shared", 0.5)
+    assert moving == pytest.approx(4 / 5 * 8 * 9 / 0.5)
+    for name, expected in {
+        "seconds, 0.5 Gbps shared, LeNet-5": steps * 6.613e-3 + moving,
+        "imbalance, 0.5 Gbps shared, LeNet-5": moving / (steps * 6.613e-3),
+        "seconds, 56 Gbps hypercube, VGG16*": steps * 8.853e-3 + 2 / 5 * 72 / 56,
+    }.items():
+        own = columns[name].__class__(**{**vars(columns[name]), **target})
+        assert value(ROUNDS, own) == pytest.approx(expected)
+
+
+def test_its_figure_has_a_line_for_each_setting(tmp_path):
+    one = entry("fda/figure3.15")
+    values = {cell: {0: float(number)} for number, cell in enumerate(labels(one, "full"), start=1)}
+    figure, data = draw(one, "full", values, tmp_path)
+    place = figure.axes[0]
+    assert len(place.collections) == 3
+    assert len(place.lines) == 6
+    assert set(data["row"]) == set(one.rows)
