@@ -89,7 +89,10 @@ class ResourcesConfig(Section):
         300.0, gt=0, allow_inf_nan=False, description="seconds to wait for actors before giving up"
     )
     client_timeout: float | None = Field(
-        None, gt=0, description="seconds that a block of clients may take before its actor is ended; unset: no limit"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds that a block of clients may take before its actor is ended; unset: no limit",
     )
     on_timeout: Literal["redo", "drop"] = Field(
         "redo", description="what becomes of such clients: tried on another actor, or left out of the round"
@@ -102,6 +105,8 @@ class ResourcesConfig(Section):
             raise ValueError(f"gpus_per_actor above 1 must be whole, not {self.gpus_per_actor}")
         if self.actors is not None and self.clients_per_actor is not None:
             raise ValueError("give either actors or clients_per_actor, not both")
+        if self.on_timeout == "drop" and self.client_timeout is None:
+            raise ValueError("on_timeout: drop needs a client_timeout")
         return self
 
 

@@ -62,9 +62,11 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str
 def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     """Continue from the newest readable checkpoint, or from the start if none was written; returns notes for the user.
 
-    Raises UserError if the checkpoints are damaged or belong to another config.
+    Raises UserError if the checkpoints are damaged or belong to another config, or there is none of a finished run.
     """
     if not list(folder.checkpoints.glob("round-*")):
+        if folder.finished:
+            raise UserError(f"{folder.path}: the run is finished, and has kept no checkpoint to go on from")
         return ["no checkpoint had been written yet; starting from the first round"]
     t, state, notes = load_latest(folder.checkpoints)
     if state["science"] != experiment.science():

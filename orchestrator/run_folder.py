@@ -103,6 +103,11 @@ class RunFolder:
         """Whether a run has ever been opened here."""
         return (self.path / "config.yaml").is_file()
 
+    @property
+    def finished(self) -> bool:
+        """Whether a run has come to its end here."""
+        return (self.path / "result.json").is_file() and self.result().get("status") == "finished"
+
     def make(self) -> None:
         """Create the folder, if it is not there; raises UserError if that is impossible."""
         try:

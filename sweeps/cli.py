@@ -40,7 +40,7 @@ def sweep(
         str | None, typer.Option(help="folder (or s3://...) for the results (default: runs/sweeps/NAME)")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the sweep in that folder")] = False,
-    at_once: Annotated[int | None, typer.Option(help="most trials that run at the same time")] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="most trials that run at the same time")] = None,
     address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
     num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
     num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,

@@ -100,17 +100,25 @@ class RayPool(Plane):
         self.handles[index] = self._create(index)
         self.booting[self.handles[index].ready.remote()] = index
 
-    def finish_boot(self, ref: Any) -> None:
-        """Take an actor into service, or try another; raises UserError if none will start."""
+    def finish_boot(self, ref: Any, needed: bool = False) -> None:
+        """Take an actor into service, or try another; one that will not start is left out where others work.
+
+        Raises UserError if none works, or this one is ``needed``.
+        """
         index = self.booting.pop(ref)
         try:
             self.places[index] = ray.get(ref)
             self.failed_boots = 0
         except RayError as error:
             self.failed_boots += 1
-            if self.failed_boots >= ATTEMPTS:
-                raise UserError(f"client actor {index} cannot be started: {_last_line(error)}") from error
-            self.replace(index, "died as it started")
+            if self.failed_boots < ATTEMPTS:
+                self.replace(index, "died as it started")
+                return
+            reason = f"client actor {index} cannot be started: {_last_line(error)}"
+            if needed or not self.places:
+                raise UserError(reason) from error
+            self.failed_boots = 0
+            self.happened.append(f"{reason}; the run goes on without it")
 
     def close(self) -> None:
         for handle in self.handles:
@@ -153,7 +161,7 @@ class RayPool(Plane):
                 done, _ = ray.wait([*self.booting], num_returns=1, timeout=max(0.0, deadline - time.monotonic()))
                 if not done:
                     raise UserError(f"client actors did not start within {patience:.0f} s")
-                self.finish_boot(done[0])
+                self.finish_boot(done[0], needed=True)
         except BaseException:
             self.close()
             raise

@@ -187,6 +187,16 @@ def test_resumed_before_the_first_checkpoint_and_with_another_config(tmp_path):
     assert "was changed since the checkpoint" in text
 
 
+def test_a_finished_run_without_a_checkpoint_is_left_alone(tmp_path):
+    out = tmp_path / "x"
+    assert here("run", *QUICK, "--set", "checkpoint.every=0", "--in-process", "--out", out)[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    code, text = here("run", "--resume", out, "--in-process")
+    assert code == 2
+    assert "the run is finished, and has kept no checkpoint" in text.replace("\n", " ")
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
+
+
 def test_detach_needs_a_cluster():
     assert here("run", "--detach")[0] == 2
 

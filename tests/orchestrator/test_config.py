@@ -40,6 +40,8 @@ MISTAKES = [
     (["seed=-1"], "seed: "),
     (["data=3"], "data: "),
     (["model.name="], "model: "),
+    (["resources.client_timeout=.inf"], "resources.client_timeout: "),
+    (["resources.on_timeout=drop"], "on_timeout: drop needs a client_timeout"),
 ]
 
 

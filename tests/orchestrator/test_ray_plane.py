@@ -11,8 +11,8 @@ import torch
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from algorithms.local import LocalRule
-from orchestrator.clients import reservation
-from orchestrator.clients.actor import tensors_travel_as_arrays
+from orchestrator.clients import pool, reservation
+from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
 from orchestrator.errors import UserError
 from orchestrator.experiment import Experiment
 from orchestrator.server import NAMESPACE, answer, halt, launch, ray_plane
@@ -88,6 +88,35 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
     experiment.close()
     assert plane.replaced >= 2
     assert experiment.state_sha256() == finish(config).state_sha256()
+
+
+class Unstartable(ClientActor):
+    def __init__(self, *arguments):
+        raise OSError("no room on the disk")
+
+
+def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
+    """The other does all the work; without any, the run ends."""
+    config = small("resources.actors=2", "rounds=6")
+    experiment = on_ray(config)
+    plane = experiment.federation.plane
+    experiment.step()
+    monkeypatch.setattr(pool, "ClientActor", Unstartable)
+    kill(plane.places[0])
+    said = ""
+    while not experiment.finished:
+        experiment.step()
+        while plane.booting and plane.available:
+            experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+        said += " ".join(plane.events())
+    assert "client actor 0 cannot be started" in said
+    assert "the run goes on without it" in said
+    assert plane.available == 1
+    assert experiment.state_sha256() == finish(config).state_sha256()
+    kill(plane.places[1])
+    with pytest.raises(UserError, match="client actor 1 cannot be started"):
+        experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+    experiment.close()
 
 
 def test_a_block_lost_in_mid_session_is_replayed():
