@@ -34,9 +34,14 @@ SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
 """Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four points each)."""
 
 
+def _number(theta: float | str) -> float:
+    """Θ, or its factor of d; raises ValueError if it is neither."""
+    return SUGGESTED[theta] if theta in SUGGESTED else float(str(theta).removesuffix("d"))
+
+
 def _threshold(value: float | str) -> float | str:
     try:
-        factor = SUGGESTED[value] if value in SUGGESTED else float(str(value).removesuffix("d"))
+        factor = _number(value)
     except ValueError:
         factor = -1.0
     if not factor >= 0:
@@ -110,9 +115,7 @@ class Fda(Thresholded):
 
 def threshold(theta: float | str, size: int) -> float:
     """Θ as a number, for a model of ``size`` parameters."""
-    if isinstance(theta, float):
-        return theta
-    return size * (SUGGESTED[theta] if theta in SUGGESTED else float(theta.removesuffix("d")))
+    return _number(theta) * size if isinstance(theta, str) else theta
 
 
 class FdaOpt(Monitored):

@@ -22,13 +22,18 @@ GOALS = ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78))
 SLOW, BALANCED, FAST = "seconds, 0.5 Gbps shared", "imbalance, 0.5 Gbps shared", "seconds, 56 Gbps hypercube"
 
 
+def _both(step_ms: float, link: str, gbps: float, steps: float, nbytes: float) -> tuple[float, float]:
+    """Seconds of computing, and of communicating."""
+    return steps * step_ms / 1e3, communication_seconds(nbytes, WORKERS, link, gbps)
+
+
 def _seconds(step_ms: float, link: str, gbps: float, steps: float, nbytes: float) -> float:
-    return steps * step_ms / 1e3 + communication_seconds(nbytes, WORKERS, link, gbps)
+    return sum(_both(step_ms, link, gbps, steps, nbytes))
 
 
 def _imbalance(step_ms: float, link: str, gbps: float, steps: float, nbytes: float) -> float:
     """How many times longer the longer of computing and communicating takes."""
-    computing, moving = steps * step_ms / 1e3, communication_seconds(nbytes, WORKERS, link, gbps)
+    computing, moving = _both(step_ms, link, gbps, steps, nbytes)
     return max(computing / moving, moving / computing)
 
 
