@@ -2,7 +2,8 @@
 
 Simultaneous steps from (w, λ), losses at the old w:
     w ← w − η_w Σ_i λ_i ∇f_i(w),        λ ← Π_simplex(λ + η_λ [f_i(w)]_i),
-and the average of the iterates w as the output. Every client takes part with one gradient step; η_w is ``local.lr``.
+and the average of the iterates w as the output. Every client takes part with one gradient step; η_w
+is ``local.lr``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, own_step
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Composition,
+    everyone,
+    own_step,
+)
 from algorithms.local import LocalRule
 from algorithms.part import option
 from algorithms.parts.round_ends import Fixed
@@ -30,14 +38,19 @@ class AFL(Algorithm):
         output: Literal["average", "last"] = option(
             "average", "the model judged: running average of the iterates, or last"
         )
-        full_loss: bool = option(False, "losses on all of a client's data instead of one mini-batch")
+        full_loss: bool = option(
+            False, "losses on all of a client's data instead of one mini-batch"
+        )
         defaults = {"cohort": 1.0, "local.steps": 1}
 
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
             if parts.local_steps != 1 or not isinstance(parts.round_end, Fixed):
-                return "afl does one gradient step a round; leave local.steps at 1 and round_end at fixed"
+                return (
+                    "afl does one gradient step a round; leave local.steps at 1 and round_end at "
+                    "fixed"
+                )
             return everyone(self.name, parts) or own_step(self.name, parts)
 
     options: Options

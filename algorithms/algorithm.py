@@ -1,9 +1,9 @@
 """The contract between the science and the machinery.
 
-An :class:`Algorithm` is the server side of a paper: its ``round`` method reads like the paper's Algorithm box. It
-reaches the clients only through the :class:`Clients` protocol, and ships a :class:`~algorithms.local.LocalRule` to
-them. It owns no files, no clock and no global random numbers; everything that it must remember between rounds is
-named in ``server_state``.
+An :class:`Algorithm` is the server side of a paper: its ``round`` method reads like the paper's
+Algorithm box. It reaches the clients only through the :class:`Clients` protocol, and ships a
+:class:`~algorithms.local.LocalRule` to them. It owns no files, no clock and no global random
+numbers; everything that it must remember between rounds is named in ``server_state``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The distinct clients of a round, ascending, and how often each was drawn (1 without replacement)."""
+    """The distinct clients of a round, ascending, and how often each was drawn (1 without
+    replacement).
+    """
 
     ids: np.ndarray
     counts: np.ndarray
@@ -100,9 +102,11 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Updates:
-    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their rows.
+    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their
+    rows.
 
-    Scalars (one number per client) always come as rows. Clients whose update was dropped are not listed.
+    Scalars (one number per client) always come as rows. Clients whose update was dropped are not
+    listed.
     """
 
     clients: np.ndarray
@@ -120,7 +124,9 @@ class Updates:
     def rows(self, name: str) -> Tensor:
         """The update matrix [m, d] in client order."""
         if self.weights is not None:
-            raise TypeError("these updates were collected as weighted sums; collect without weights to get rows")
+            raise TypeError(
+                "these updates were collected as weighted sums; collect without weights to get rows"
+            )
         return self.vectors[name]
 
 
@@ -135,7 +141,9 @@ class Influence:
 
     @classmethod
     def of(cls, clients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> Influence:
-        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are zero); 0 elsewhere."""
+        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are
+        zero); 0 elsewhere.
+        """
         total = weights.sum()
         full = np.zeros(len(clients))
         full[rows] = weights / total if total > 0 else 1 / len(rows)
@@ -153,26 +161,37 @@ class Training(Protocol):
     cohort: Cohort
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
-        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left of the local work.
+        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left
+        of the local work.
 
         Unequal steps need clients that train one by one (``local.execution: sequential``).
         """
 
-    def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
-        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m, k].
+    def query(
+        self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> Tensor:
+        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m,
+        k].
 
-        With ``among`` only the clients at these places of the cohort answer, in rows [len(among), k].
+        With ``among`` only the clients at these places of the cohort answer, in rows [len(among),
+        k].
         """
 
     def evaluate(self) -> None:
-        """Record each local model's accuracy and loss on its client's test data (personalised accuracy)."""
+        """Record each local model's accuracy and loss on its client's test data (personalised
+        accuracy).
+        """
 
     def collect(self, weights: np.ndarray | None = None) -> Updates:
-        """End local training and gather what the clients send, summed with ``weights`` [m] or (None) as rows."""
+        """End local training and gather what the clients send, summed with ``weights`` [m] or
+        (None) as rows.
+        """
 
 
 class Clients(Protocol):
-    """All that an algorithm may ask of the clients. In-process and Ray implementations give the same bits."""
+    """All that an algorithm may ask of the clients. In-process and Ray implementations give the
+    same bits.
+    """
 
     def train(
         self,
@@ -184,30 +203,43 @@ class Clients(Protocol):
     ) -> AbstractContextManager[Training]:
         """Open a training session.
 
-        ``received`` is transmitted to each client. ``known`` is not: clients have it already (from a shared seed, or
-        from an earlier message of the round). Nor is ``own``, whose row i [m, ...] is the cohort's i-th client's.
+        ``received`` is transmitted to each client. ``known`` is not: clients have it already (from
+        a shared seed, or from an earlier message of the round). Nor is ``own``, whose row i [m,
+        ...] is the cohort's i-th client's.
         """
 
     def loss(
-        self, ids: np.ndarray, w: Tensor, buffers: Tensor, batch_size: int | None = None, known: bool = False
+        self,
+        ids: np.ndarray,
+        w: Tensor,
+        buffers: Tensor,
+        batch_size: int | None = None,
+        known: bool = False,
     ) -> Tensor:
-        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its data.
+        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its
+        data.
 
-        ``known`` says that the clients already have the model, so that only the losses are transmitted.
+        ``known`` says that the clients already have the model, so that only the losses are
+        transmitted.
         """
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out rows."""
+        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out
+        rows.
+        """
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
-        """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as much received."""
+        """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as
+        much received.
+        """
 
 
 class AlgorithmOptions(Part):
     """Options of an algorithm, and what the algorithm asks of the parts around it."""
 
     defaults: ClassVar[dict[str, Any]] = {}
-    """Config values that replace the general defaults where the config leaves them unset (dotted paths)."""
+    """Config values that replace the general defaults where the config leaves them unset (dotted
+    paths)."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     """More such values for each value of the option ``presets_by``."""
     presets_by: ClassVar[str] = "preset"
@@ -217,7 +249,8 @@ class AlgorithmOptions(Part):
     needs_rows: ClassVar[bool] = False
     """Whether the server looks at every client's update, whatever the aggregator."""
     sends_differences: ClassVar[bool] = False
-    """Whether an upload is what the server lacks, so that error feedback would send twice what was left out."""
+    """Whether an upload is what the server lacks, so that error feedback would send twice what was
+    left out."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 
@@ -227,14 +260,17 @@ class AlgorithmOptions(Part):
 
 
 class Algorithm:
-    """Server side of a federated algorithm; subclasses are registered by the name of their ``Options``."""
+    """Server side of a federated algorithm; subclasses are registered by the name of their
+    ``Options``.
+    """
 
     class Options(AlgorithmOptions):
         """Options of the algorithm."""
 
     registry: ClassVar[dict[str, type[Algorithm]]] = {}
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers")
-    """Attributes that make up the state between rounds: tensors, arrays, numbers, or dicts of them."""
+    """Attributes that make up the state between rounds: tensors, arrays, numbers, or dicts of
+    them."""
 
     options: AlgorithmOptions
 
@@ -243,21 +279,26 @@ class Algorithm:
         if name and "Options" in vars(cls):
             Algorithm.registry[name] = cls
 
-    def __init__(self, options: AlgorithmOptions, setting: Setting, w: Tensor, buffers: Tensor) -> None:
+    def __init__(
+        self, options: AlgorithmOptions, setting: Setting, w: Tensor, buffers: Tensor
+    ) -> None:
         """Start from the model ``w`` [d] with buffers [b] (batch-norm statistics; b may be 0)."""
         self.options = options
         self.setting = setting
         self.w = w
         self.buffers = buffers
         self.influence: Influence | None = None
-        """Who counted how much in the last aggregate; None where coordinates were chosen one by one."""
+        """Who counted how much in the last aggregate; None where coordinates were chosen one by
+        one."""
         self.memory: Tensors = {}
         """What aggregator and round end remember."""
         self.notes: dict[str, float] = {}
         """What the aggregator has to say about the last aggregate, for the record."""
         aggregator = setting.parts.aggregator
         if aggregator.needs_reference and not setting.heldout:
-            raise ValueError(f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class")
+            raise ValueError(
+                f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class"
+            )
         aggregator.check(setting.spec)
         self.start()
 
@@ -273,7 +314,8 @@ class Algorithm:
         return self.w
 
     def take_buffers(self, updates: Updates) -> None:
-        """The next batch-norm statistics, where the clients sent theirs: weighted as their updates were.
+        """The next batch-norm statistics, where the clients sent theirs: weighted as their updates
+        were.
 
         Where an aggregator chose coordinates one by one, they are the coordinate-wise median.
         """
@@ -288,14 +330,18 @@ class Algorithm:
             self.buffers = coordinate_median(rows[torch.from_numpy(usable)])
         elif self.influence is not None and (self.influence.weights * usable).any():
             places = np.arange(len(usable))
-            self.buffers = Influence.of(updates.clients, places, self.influence.weights * usable).combine(rows)
+            self.buffers = Influence.of(
+                updates.clients, places, self.influence.weights * usable
+            ).combine(rows)
 
     def personal_models(self) -> Tensor | None:
         """Models [N, d] of the clients, if the server keeps one for each (clusters, gossip)."""
         return None
 
     def personal_rule(self) -> LocalRule | None:
-        """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such models."""
+        """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such
+        models.
+        """
         return None
 
     def train(
@@ -309,14 +355,17 @@ class Algorithm:
         own: Tensors | None = None,
         weights: np.ndarray | None = None,
     ) -> tuple[Updates, dict[str, float]]:
-        """A cohort's local training up to the config's round end; what it sends, and scalars worth recording.
+        """A cohort's local training up to the config's round end; what it sends, and scalars worth
+        recording.
 
         The other arguments are those of :meth:`Clients.train` and :meth:`Training.collect`.
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
-        heard = all_here or not end.follows(about)  # or else some may have missed the last broadcast
+        heard = all_here or not end.follows(
+            about
+        )  # or else some may have missed the last broadcast
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:
@@ -335,17 +384,23 @@ class Algorithm:
         return RoundState(self.setting.seed, t, w, self.memory, one, work, counts / counts.sum())
 
     def draw(self, t: int) -> Cohort:
-        """The cohort S_t from the config's sampler, and the server itself where the aggregator asks for its update."""
+        """The cohort S_t from the config's sampler, and the server itself where the aggregator asks
+        for its update.
+        """
         parts = self.setting.parts
         drawn = parts.sampler.sample(Draw(self.setting.seed, t, self.setting.samples), parts.cohort)
-        return Cohort.of(np.append(drawn, self.setting.server) if parts.aggregator.needs_reference else drawn)
+        return Cohort.of(
+            np.append(drawn, self.setting.server) if parts.aggregator.needs_reference else drawn
+        )
 
     def weights(self, cohort: Cohort) -> np.ndarray | None:
         """The aggregator's weights for ``cohort`` [m], or None if it needs the rows."""
         return self.setting.parts.aggregator.weights(self.setting.sizes(cohort.ids), cohort.counts)
 
     def aggregate(self, updates: Updates, name: str) -> Tensor:
-        """The aggregate [d] of the uploads ``name`` by the config's aggregator; notes who counted how much."""
+        """The aggregate [d] of the uploads ``name`` by the config's aggregator; notes who counted
+        how much.
+        """
         if updates.weights is not None:
             self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
             return updates.mean(name)
@@ -374,27 +429,38 @@ class Algorithm:
 
 
 def own_step(name: str, parts: Composition) -> str | None:
-    """Refusal of parts by algorithms that average uniformly and step by themselves; None if the parts fit."""
+    """Refusal of parts by algorithms that average uniformly and step by themselves; None if the
+    parts fit.
+    """
     if not isinstance(parts.aggregator, Mean):
         return f"{name} averages in its own way; leave aggregator at mean"
     if parts.server_optimizer != ServerSgd():
         return f"{name} has its own server step; leave server_optimizer at plain sgd"
     if not parts.sampler.distinct:
-        return f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+        return (
+            f"{name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+        )
     return None
 
 
 def fixed_work(name: str, parts: Composition) -> str | None:
-    """Refusal of round ends that watch a common model by algorithms that have none; None if the parts fit."""
+    """Refusal of round ends that watch a common model by algorithms that have none; None if the
+    parts fit.
+    """
     if not isinstance(parts.round_end, Fixed):
         return f"{name} has no one model that its clients drift from; leave round_end at fixed"
     return None
 
 
 def everyone(name: str, parts: Composition) -> str | None:
-    """Refusal of partial cohorts by algorithms that need all clients in every round; None if the parts fit."""
+    """Refusal of partial cohorts by algorithms that need all clients in every round; None if the
+    parts fit.
+    """
     if parts.cohort != parts.clients:
-        return f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}; set cohort to 1.0"
+        return (
+            f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}; set "
+            "cohort to 1.0"
+        )
     return None
 
 

@@ -1,10 +1,12 @@
-"""Clustered FL — Sattler et al., "Clustered Federated Learning" (IEEE TNNLS 2021), Algorithms 2 and 3.
+"""Clustered FL — Sattler et al., "Clustered Federated Learning" (IEEE TNNLS 2021), Algorithms 2 and
+3.
 
-Every cluster c of clients runs FedAvg on its own model. When a cluster is near a stationary point of its joint
-objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wants to move, max_i ‖Δθ_i‖ > ε₂, it is split in two so that the
-largest cosine similarity across the cut is smallest (Eq. 26); cutting the single-linkage tree of the similarities
-finds exactly that bipartition. Both halves start from the cluster's model. Means are unweighted (the paper weights by
-|D_i|); batch-norm statistics, if any, are shared by all clusters.
+Every cluster c of clients runs FedAvg on its own model. When a cluster is near a stationary point
+of its joint objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wants to move, max_i ‖Δθ_i‖ >
+ε₂, it is split in two so that the largest cosine similarity across the cut is smallest (Eq. 26);
+cutting the single-linkage tree of the similarities finds exactly that bipartition. Both halves
+start from the cluster's model. Means are unweighted (the paper weights by |D_i|); batch-norm
+statistics, if any, are shared by all clusters.
 """
 
 from __future__ import annotations
@@ -38,15 +40,23 @@ class Clustered(Algorithm):
         name: str = "clustered"
         needs_rows = True
         one_broadcast = False
-        eps1: float = option(0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0)
-        eps2: float = option(1.6, "and is split when some client's update is longer than this", "ε₂", gt=0)
+        eps1: float = option(
+            0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0
+        )
+        eps2: float = option(
+            1.6, "and is split when some client's update is longer than this", "ε₂", gt=0
+        )
         least: int = option(2, "clients that a cluster needs to be split", ge=2)
         defaults = {"cohort": 1.0}
 
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            return fixed_work(self.name, parts) or everyone(self.name, parts) or own_step(self.name, parts)
+            return (
+                fixed_work(self.name, parts)
+                or everyone(self.name, parts)
+                or own_step(self.name, parts)
+            )
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models", "cluster")
@@ -76,12 +86,17 @@ class Clustered(Algorithm):
         return {"clusters": float(len(models))}
 
     def split(self, rows: Tensor) -> np.ndarray | None:
-        """Which of a cluster's clients leave it, given their updates [m, d]; None if it stays whole."""
+        """Which of a cluster's clients leave it, given their updates [m, d]; None if it stays
+        whole.
+        """
         norms = torch.linalg.vector_norm(rows, dim=1)
         stationary = torch.linalg.vector_norm(rows.mean(0)) < self.options.eps1
         if len(rows) < self.options.least or not stationary or norms.max() <= self.options.eps2:
             return None
-        from scipy.cluster.hierarchy import cut_tree, linkage  # half a second, which no other run need wait for
+        from scipy.cluster.hierarchy import (  # half a second, which no other run need wait for
+            cut_tree,
+            linkage,
+        )
 
         unit = (rows / norms.clamp_min(1e-12).unsqueeze(1)).double()
         distance = (1 - unit @ unit.T).clamp_min(0).numpy()

@@ -1,10 +1,12 @@
-"""Ditto — Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization" (ICML 2021).
+"""Ditto — Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization" (ICML
+2021).
 
-Algorithm 1, with FedAvg (or any aggregator) for the global problem. In each round every client of the cohort
+Algorithm 1, with FedAvg (or any aggregator) for the global problem. In each round every client of
+the cohort
     trains its copy of w^t on F_k and sends the update;
     takes ``personal_steps`` steps  v_k ← v_k − η (∇F_k(v_k) + λ (v_k − w^t)),
-and the server aggregates. λ = 0 is training alone. v_k stays with the client, starts at the first model that it
-receives, and is what the client is judged by.
+and the server aggregates. λ = 0 is training alone. v_k stays with the client, starts at the first
+model that it receives, and is what the client is judged by.
 """
 
 from __future__ import annotations
@@ -45,12 +47,19 @@ class Ditto(FedAvg):
         """A global model by FedAvg, and personal models with the penalty λ/2 ‖v_k − w‖²."""
 
         name: str = "ditto"
-        strength: float = option(1.0, "how strongly personal models are held to the global one", "λ", ge=0)
-        personal_steps: int | None = option(None, "steps of the personal problem; unset: the config's local work", ge=1)
+        strength: float = option(
+            1.0, "how strongly personal models are held to the global one", "λ", ge=0
+        )
+        personal_steps: int | None = option(
+            None, "steps of the personal problem; unset: the config's local work", ge=1
+        )
 
         def refuses(self, parts: Composition) -> str | None:
             if parts.optimizer_state == "keep":
-                return "ditto's two models would share the optimizer's state; set local.optimizer_state to reset"
+                return (
+                    "ditto's two models would share the optimizer's state; set "
+                    "local.optimizer_state to reset"
+                )
             return super().refuses(parts)
 
     options: Options
@@ -60,8 +69,12 @@ class Ditto(FedAvg):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
-        updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort))
-        with clients.train(cohort, self.personal_rule(), received={}, known=self.broadcast()) as training:
+        updates, report = self.train(
+            t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort)
+        )
+        with clients.train(
+            cohort, self.personal_rule(), received={}, known=self.broadcast()
+        ) as training:
             training.advance(self.options.personal_steps)
             training.collect()
         self.apply(updates)

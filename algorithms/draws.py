@@ -1,4 +1,6 @@
-"""Random numbers keyed by (seed, purpose, round, client), so that no draw depends on who ran before it."""
+"""Random numbers keyed by (seed, purpose, round, client), so that no draw depends on who ran before
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def _entropy(seed: int, purpose: str, keys: tuple[int, ...]) -> list[int]:
 
 def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     """A NumPy generator that is a pure function of its arguments (non-negative integers)."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(_entropy(seed, purpose, keys))))
+    return np.random.Generator(
+        np.random.Philox(np.random.SeedSequence(_entropy(seed, purpose, keys)))
+    )
 
 
 def torch_seed(seed: int, purpose: str, *keys: int) -> int:

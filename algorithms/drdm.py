@@ -1,7 +1,8 @@
-"""DRDM — "Distributionally Robust Federated Learning with Client-drift Minimization", Algorithms 1–3.
+"""DRDM — "Distributionally Robust Federated Learning with Client-drift Minimization", Algorithms
+1–3.
 
-DRFA's λ-sampled cohort and dual update, with FedDyn's dynamic regularisation on the clients. Round s → s+1, by the
-lines of Algorithm 1 (Σ over the drawn clients, repeats counted):
+DRFA's λ-sampled cohort and dual update, with FedDyn's dynamic regularisation on the clients. Round
+s → s+1, by the lines of Algorithm 1 (Σ over the drawn clients, repeats counted):
     5      D^(s) by λ, size m                            ``draw_by_dual``
     6      t' uniform in 1..τ                            ``DRFA.round``
     9      τ steps along d_i = ∇ℓ_i − g_i + μ (w − w̄)   Eq. 6, ``DynamicRegularizer.direction``
@@ -9,12 +10,14 @@ lines of Algorithm 1 (Σ over the drawn clients, repeats counted):
     17–18  c' = c − μ/N Σ (w_i^(t') − w̄),   c⁺ = c − μ/N Σ (w_i − w̄)
     19–20  w' = mean w_i^(t') − c'/μ,       w̄⁺ = mean w_i − c⁺/μ
     21     λ⁺ = Π_simplex(λ + τ γ v),  v_i = (N/m) ℓ_i(w'; ζ_i) on a uniform cohort
-Lines 17–18 print the bracket as (Σ w_i − w̄); the proof's definition of c^(t), and FedDyn, have Σ (w_i − w̄), which is
-what converges. g_i is a stored state (0 at first), not a gradient that is computed anew.
+Lines 17–18 print the bracket as (Σ w_i − w̄); the proof's definition of c^(t), and FedDyn, have Σ
+(w_i − w̄), which is what converges. g_i is a stored state (0 at first), not a gradient that is
+computed anew.
 
-``control: lambda_weighted`` is fedorch's extension: with distinct clients the published c equals (1/N) Σ g_i, so a
-fixed point satisfies Σ ∇f_i(w) = 0, the ERM optimum, whatever λ is; with c = Σ λ_i g_i it satisfies
-Σ λ_i ∇f_i(w) = 0, the minimax condition (docs/drdm.md). The server then keeps every g_i, formed from the uploads.
+``control: lambda_weighted`` is fedorch's extension: with distinct clients the published c equals
+(1/N) Σ g_i, so a fixed point satisfies Σ ∇f_i(w) = 0, the ERM optimum, whatever λ is; with c = Σ
+λ_i g_i it satisfies Σ λ_i ∇f_i(w) = 0, the minimax condition (docs/drdm.md). The server then keeps
+every g_i, formed from the uploads.
 """
 
 from __future__ import annotations
@@ -42,10 +45,16 @@ class DRDM(DRFA):
         mu: float = option(0.1, "weight of the dynamic regulariser", "μ", gt=0)
         replace: bool = option(False, "draw the cohort with replacement")
         floor: float = option(1e-3, "draw from (1 − ε) λ + ε/N", "ε", ge=0, le=1)
-        initial_dual: Literal["uniform", "samples"] = option("uniform", "λ at the start: 1/N, or n_i/n", "λ⁰")
-        radius: float | None = option(None, "project local models onto the L2 ball of this radius", "W")
+        initial_dual: Literal["uniform", "samples"] = option(
+            "uniform", "λ at the start: 1/N, or n_i/n", "λ⁰"
+        )
+        radius: float | None = option(
+            None, "project local models onto the L2 ball of this radius", "W"
+        )
         control: Literal["published", "lambda_weighted"] = option(
-            "published", "control variate: (1/N) Σ g_i as published, or fedorch's extension Σ λ_i g_i", "c"
+            "published",
+            "control variate: (1/N) Σ g_i as published, or fedorch's extension Σ λ_i g_i",
+            "c",
         )
 
         def refuses(self, parts: Composition) -> str | None:
@@ -84,7 +93,9 @@ class DRDM(DRFA):
         self.take_buffers(updates)
         return snapshot
 
-    def _apply_lambda_weighted(self, training: Training, weights: np.ndarray, middle: Tensor) -> Tensor:
+    def _apply_lambda_weighted(
+        self, training: Training, weights: np.ndarray, middle: Tensor
+    ) -> Tensor:
         mu, ids = self.options.mu, torch.from_numpy(training.cohort.ids)
         updates = training.collect(None)
         ends, middles = updates.rows("delta"), middle - self.w

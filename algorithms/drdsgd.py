@@ -1,11 +1,14 @@
-"""DR-DSGD — Issaid et al., "DR-DSGD: A Distributionally Robust Decentralized Learning Algorithm over Graphs" (2022).
+"""DR-DSGD — Issaid et al., "DR-DSGD: A Distributionally Robust Decentralized Learning Algorithm
+over Graphs" (2022).
 
-KL-regularised robust objective  min_θ μ log (1/K Σ_i exp(f_i(θ)/μ)), without a server. Algorithm 1, every round:
+KL-regularised robust objective  min_θ μ log (1/K Σ_i exp(f_i(θ)/μ)), without a server. Algorithm 1,
+every round:
     θ_i ← Σ_j W_ij (θ_j − η (h_j/μ) g_j(θ_j)),      h_j = exp(ℓ_j(θ_j)/μ),
-with g_j and ℓ_j on the same mini-batch and W a doubly stochastic mixing matrix. μ → ∞ with ηh/μ fixed is DSGD, which
-``robust: false`` gives (steps η g_j). The server process stands in for the network: it holds the clients' models and
-applies W; the ledger books what neighbours send each other. The judged model is the mean over clients; each client's
-own model is judged as a personal one.
+with g_j and ℓ_j on the same mini-batch and W a doubly stochastic mixing matrix. μ → ∞ with ηh/μ
+fixed is DSGD, which ``robust: false`` gives (steps η g_j). The server process stands in for the
+network: it holds the clients' models and applies W; the ledger books what neighbours send each
+other. The judged model is the mean over clients; each client's own model is judged as a personal
+one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, everyone, fixed_work, own_step
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Composition,
+    everyone,
+    fixed_work,
+    own_step,
+)
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
@@ -46,12 +57,18 @@ class DRDSGD(Algorithm):
         needs_rows = True
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)
         robust: bool = option(True, "scale steps by exp(ℓ/μ)/μ; false: plain decentralised SGD")
-        graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(Ring(), "who talks to whom", "W")
+        graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(
+            Ring(), "who talks to whom", "W"
+        )
         defaults = {"cohort": 1.0, "local.steps": 1, "buffers": "local"}
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            return fixed_work(self.name, parts) or everyone(self.name, parts) or own_step(self.name, parts)
+            return (
+                fixed_work(self.name, parts)
+                or everyone(self.name, parts)
+                or own_step(self.name, parts)
+            )
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "models")
@@ -65,7 +82,9 @@ class DRDSGD(Algorithm):
         cohort = self.draw(t)
         rule = RobustStep(self.options.mu if self.options.robust else None)
         known = {"w": self.w, "buffers": self.buffers}
-        updates, report = self.train(t, clients, cohort, rule, {}, known, own={"model": self.models})
+        updates, report = self.train(
+            t, clients, cohort, rule, {}, known, own={"model": self.models}
+        )
         moved = self.models + updates.rows("delta")
         self.take_buffers(updates)
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved

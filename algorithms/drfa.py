@@ -5,7 +5,8 @@ min_w max_{λ in the simplex} Σ λ_i f_i(w). In round s:
     w_i: τ local SGD steps from w;            w ← mean_D w_i,   w' ← mean_D w_i^{(t')};
     sample U uniformly, |U| = m;              v_i = (N/m) f_i(w'; ξ_i) for i in U, else 0;
     λ ← Π_simplex(λ + τ γ v).
-λ starts uniform. DRDM's line 5 and Algorithm 3 are the same sampling and dual update, so DRDM builds on this file.
+λ starts uniform. DRDM's line 5 and Algorithm 3 are the same sampling and dual update, so DRDM
+builds on this file.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, Training, own_step, uniform
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Cohort,
+    Composition,
+    Training,
+    own_step,
+    uniform,
+)
 from algorithms.draws import generator
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
@@ -28,13 +38,16 @@ class DRFA(Algorithm):
     """Distributionally robust federated averaging."""
 
     class Options(AlgorithmOptions):
-        """FedAvg against the worst mixture of the clients' distributions; the cohort is drawn by λ."""
+        """FedAvg against the worst mixture of the clients' distributions; the cohort is drawn by
+        λ."""
 
         name: str = "drfa"
         gamma: float = option(1e-3, "step size of the dual variable, per local step", "γ", ge=0)
         replace: bool = option(True, "draw the cohort with replacement, as the analysis assumes")
         floor: float = option(
-            0.0, "draw from (1 − ε) λ + ε/N; needed without replacement, where λ may have too few positive entries",
+            0.0,
+            "draw from (1 − ε) λ + ε/N; needed without replacement, where λ may have too few "
+            "positive entries",
             "ε", ge=0, le=1,
         )  # fmt: skip
 
@@ -42,9 +55,14 @@ class DRFA(Algorithm):
 
         def refuses(self, parts: Composition) -> str | None:
             if not isinstance(parts.sampler, Uniform):
-                return f"{self.name} draws its cohort by the dual variable; leave sampler at uniform"
+                return (
+                    f"{self.name} draws its cohort by the dual variable; leave sampler at uniform"
+                )
             if not isinstance(parts.round_end, Fixed) or parts.local_steps is None:
-                return f"{self.name} draws a snapshot step from 1..τ; set local.steps (and leave round_end at fixed)"
+                return (
+                    f"{self.name} draws a snapshot step from 1..τ; set local.steps (and leave "
+                    "round_end at fixed)"
+                )
             if not self.replace and self.floor == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"
             return own_step(self.name, parts)
@@ -87,12 +105,20 @@ class DRFA(Algorithm):
         """D^(s): m clients by λ."""
         n, m, floor = self.setting.clients, self.setting.parts.cohort, self.options.floor
         rng = generator(self.setting.seed, "cohort", t)
-        return Cohort.of(by_probability(rng, (1 - floor) * self.dual + floor / n, m, self.options.replace))
+        return Cohort.of(
+            by_probability(rng, (1 - floor) * self.dual + floor / n, m, self.options.replace)
+        )
 
     def dual_update(self, t: int, clients: Clients, snapshot: Tensor) -> np.ndarray:
-        """λ^(s+1) (DRDM Algorithm 3): ascent along the unbiased loss estimate v of a uniform cohort."""
+        """λ^(s+1) (DRDM Algorithm 3): ascent along the unbiased loss estimate v of a uniform
+        cohort.
+        """
         n, m = self.setting.clients, self.setting.parts.cohort
         chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
         v = np.zeros(n)
-        v[chosen] = n / m * clients.loss(chosen, snapshot, self.buffers, self.setting.parts.batch_size).numpy()
+        v[chosen] = (
+            n
+            / m
+            * clients.loss(chosen, snapshot, self.buffers, self.setting.parts.batch_size).numpy()
+        )
         return project(self.dual + (self.setting.parts.local_steps or 1) * self.options.gamma * v)

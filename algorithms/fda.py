@@ -1,15 +1,18 @@
-"""FDA — federated dynamic averaging: synchronise when the variance of the local models exceeds a threshold.
+"""FDA — federated dynamic averaging: synchronise when the variance of the local models exceeds a
+threshold.
 
 Algorithm 6 (FDA), with plain averaging as the server step:
     every client does one local step; H ← estimate of the variance from the clients' states
     while H ≤ Θ;  then  w_t0 ← mean_k w_k
-Algorithm 7 (FDA-Opt): the same inside a FedOpt round, asked once per epoch of e steps, with at most 2τ + 8e steps, any
-server optimiser on the mean drift, and a threshold that follows the variance ν found at the end of the round:
-    Θ ← (2τ + 8e)/2 · ν / (steps done), so that at the present rate of growth a round ends half-way to the cap
-    (the first round is one epoch).
-Both are round ends: they decide when local work stops and leave everything else to the algorithm, so they go with
-SCAFFOLD, FedProx, FedDyn and compression as they are. Where thesis and published code differ, the code is followed:
-clients keep their optimiser's state (``local.optimizer_state: keep``) and batch-norm statistics (``buffers: local``).
+Algorithm 7 (FDA-Opt): the same inside a FedOpt round, asked once per epoch of e steps, with at most
+2τ + 8e steps, any server optimiser on the mean drift, and a threshold that follows the variance ν
+found at the end of the round:
+    Θ ← (2τ + 8e)/2 · ν / (steps done), so that at the present rate of growth a round ends half-way
+    to the cap (the first round is one epoch).
+Both are round ends: they decide when local work stops and leave everything else to the algorithm,
+so they go with SCAFFOLD, FedProx, FedDyn and compression as they are. Where thesis and published
+code differ, the code is followed: clients keep their optimiser's state (``local.optimizer_state:
+keep``) and batch-norm statistics (``buffers: local``).
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
     from algorithms.algorithm import Training
 
 SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
-"""Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four points each)."""
+"""Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four
+points each)."""
 
 
 def _number(theta: float | str) -> float:
@@ -45,7 +49,9 @@ def _threshold(value: float | str) -> float | str:
     except ValueError:
         factor = -1.0
     if not factor >= 0:
-        raise ValueError(f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}")
+        raise ValueError(
+            f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
+        )
     return value if value in SUGGESTED or str(value).endswith("d") else factor
 
 
@@ -75,16 +81,23 @@ class Thresholded(Monitored):
     """Ends a round by a threshold that the config gives."""
 
     theta: Theta = option(
-        1.0, "threshold on the variance: a number, '4e-5 d' (for d parameters), or the thesis' factor by setting", "Θ"
+        1.0,
+        "threshold on the variance: a number, '4e-5 d' (for d parameters), or the thesis' factor "
+        "by setting",
+        "Θ",
     )
 
 
 class Fda(Thresholded):
-    """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local work."""
+    """Synchronise when the estimated variance exceeds Θ; a round does at most the config's local
+    work.
+    """
 
     name: str = "fda"
     every: int = option(1, "local steps between two questions", "I_query", ge=1)
-    at: tuple[Positive, ...] = option((), "the steps of a round after which to ask; leave every at 1 with it")
+    at: tuple[Positive, ...] = option(
+        (), "the steps of a round after which to ask; leave every at 1 with it"
+    )
 
     @model_validator(mode="after")
     def _one_way_to_say_when(self) -> Fda:
@@ -106,7 +119,9 @@ class Fda(Thresholded):
         return {"round_steps": float(done), "variance_estimate": estimate, "theta": theta}
 
     def _next(self, done: int) -> int:
-        """The next step of the round after which to ask; after the last of ``at``, the config's local work ends."""
+        """The next step of the round after which to ask; after the last of ``at``, the config's
+        local work ends.
+        """
         if not self.at:
             return done + self.every
         later = [step for step in self.at if step > done]
@@ -119,7 +134,9 @@ def threshold(theta: float | str, size: int) -> float:
 
 
 class FdaOpt(Monitored):
-    """FDA-Opt's round: asked once an epoch, at most 2τ + 8e steps, with a threshold that follows the variance."""
+    """FDA-Opt's round: asked once an epoch, at most 2τ + 8e steps, with a threshold that follows
+    the variance.
+    """
 
     name: str = "fda_opt"
     monitor: AnyMonitor = option(AmsSketch(rows=3, columns=500), "how the variance is estimated")
@@ -149,7 +166,8 @@ class FdaOpt(Monitored):
     def _variance(self, training: Training, about: RoundState) -> float:
         """ν, the exact variance of the models that are about to be sent (so that nothing more is).
 
-        It is a difference of nearly equal numbers where the clients hardly differ, and not let fall below 0.
+        It is a difference of nearly equal numbers where the clients hardly differ, and not let fall
+        below 0.
         """
         return max(Exact().estimate(training.query(Drift(transmitted=False), about.weights)), 0.0)
 
@@ -160,11 +178,12 @@ def cap_steps(about: RoundState) -> int:
 
 
 class AsyncFda(Thresholded):
-    """FDA without lock step: a coordinator keeps each client's latest state and decides whenever one arrives.
+    """FDA without lock step: a coordinator keeps each client's latest state and decides whenever
+    one arrives.
 
-    Client k takes s_k units of time for a step, s_k drawn log-normally around 1 and multiplied by ``slowdown`` for the
-    stragglers. Time is simulated; nobody waits for a straggler, whose part in a synchronisation is the model after its
-    last finished step.
+    Client k takes s_k units of time for a step, s_k drawn log-normally around 1 and multiplied by
+    ``slowdown`` for the stragglers. Time is simulated; nobody waits for a straggler, whose part in
+    a synchronisation is the model after its last finished step.
     """
 
     name: str = "fda_async"

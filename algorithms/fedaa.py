@@ -1,18 +1,18 @@
-"""FedAA — "FedAA: A Reinforcement Learning Perspective on Adaptive Aggregation for Fair and Robust Federated Learning".
+"""FedAA — "FedAA: A Reinforcement Learning Perspective on Adaptive Aggregation for Fair and Robust
+Federated Learning".
 
-Algorithm 2 with the loop cut after line 7, so that a round ends with an aggregated model. Round t does, by the paper's
-lines (its t is ours minus 1):
-    8–10   every client of the cohort trains from w_g(t−1)
-    11     s(t), w_top(t) ← ClientSelection (Algorithm 1): the top M % nearest models, and their sums of distances
-    12–14  the agent stores (s, a, r, s(t)) and updates
-    4      a(t) = π(s(t)) + noise, on the simplex
-    5      w_g(t) ← Σ_i a_i(t) w_top,i(t)
-    6      r(t) ← accuracy of w_g(t) on the server's held-out rows
-Before the first round all models are equal: s(0) = 1 after division by the largest entry, w_g(0) the initial model.
+Algorithm 2 with the loop cut after line 7, so that a round ends with an aggregated model. Round t
+does, by the paper's lines (its t is ours minus 1):
+    8–10   every client of the cohort trains from w_g(t−1) 11     s(t), w_top(t) ← ClientSelection
+    (Algorithm 1): the top M % nearest models, and their sums of distances 12–14  the agent stores
+    (s, a, r, s(t)) and updates 4      a(t) = π(s(t)) + noise, on the simplex 5      w_g(t) ← Σ_i
+    a_i(t) w_top,i(t) 6      r(t) ← accuracy of w_g(t) on the server's held-out rows
+Before the first round all models are equal: s(0) = 1 after division by the largest entry, w_g(0)
+the initial model.
 
-The paper's state says nothing of how good the model already is, while its reward is the absolute accuracy; both can be
-changed (``accuracy_in_state``, ``reward: change``). ``agent`` may be any weigher: uniform weights on the same clients
-show what the selection alone is worth.
+The paper's state says nothing of how good the model already is, while its reward is the absolute
+accuracy; both can be changed (``accuracy_in_state``, ``reward: change``). ``agent`` may be any
+weigher: uniform weights on the same clients show what the selection alone is worth.
 """
 
 from __future__ import annotations
@@ -31,25 +31,43 @@ from algorithms.parts.aggregators import Mean
 from algorithms.parts.selection import Selected, columns, layers, nearest
 from algorithms.parts.weighers import Situation, UniformWeights, Weigher
 
-_COMMON = {"cohort": 1.0, "local.epochs": 20, "local.batch_size": 64, "local.lr": 0.1, "data.heldout.per_class": 100}
+_COMMON = {
+    "cohort": 1.0,
+    "local.epochs": 20,
+    "local.batch_size": 64,
+    "local.lr": 0.1,
+    "data.heldout.per_class": 100,
+}
 
 
 class FedAA(FedAvg):
-    """Adaptive aggregation: the nearest clients, weighed by an agent that is rewarded with held-out accuracy."""
+    """Adaptive aggregation: the nearest clients, weighed by an agent that is rewarded with held-out
+    accuracy.
+    """
 
     class Options(FedAvg.Options):
-        """The M % nearest clients, weighed by an agent (presets: the paper's text, the published code)."""
+        """The M % nearest clients, weighed by an agent (presets: the paper's text, the published
+        code).
+        """
 
         name: str = "fedaa"
-        preset: Literal["paper", "authors"] = option("paper", "settings of the text, or of the published code")
+        preset: Literal["paper", "authors"] = option(
+            "paper", "settings of the text, or of the published code"
+        )
         select: float = option(0.3, "part of the participants that is aggregated", "M", gt=0, le=1)
         candidates: float = option(
             1.0, "part of the trained clients that enters the selection (published code)", "C",
             gt=0, le=1,
         )  # fmt: skip
-        layers: str = option("all", "layers compared: all, last_hidden, or a regular expression over tensor names")
-        accuracy_in_state: bool = option(False, "append the last held-out accuracy to the agent's state")
-        reward: Literal["accuracy", "change"] = option("accuracy", "held-out accuracy, or its change", "r")
+        layers: str = option(
+            "all", "layers compared: all, last_hidden, or a regular expression over tensor names"
+        )
+        accuracy_in_state: bool = option(
+            False, "append the last held-out accuracy to the agent's state"
+        )
+        reward: Literal["accuracy", "change"] = option(
+            "accuracy", "held-out accuracy, or its change", "r"
+        )
         per_class: bool = option(False, "record held-out accuracy per class (the paper's Figure 4)")
         agent: Annotated[SerializeAsAny[Weigher], chosen_from(Weigher)] = option(
             UniformWeights(), "who weighs the selected clients; the presets choose ddpg"
@@ -71,7 +89,10 @@ class FedAA(FedAvg):
             if not isinstance(parts.aggregator, Mean):
                 return "fedaa's agent chooses the weights; leave aggregator at mean"
             if not parts.sampler.distinct:
-                return f"fedaa needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+                return (
+                    f"fedaa needs distinct clients, and the sampler {parts.sampler.name!r} may "
+                    "repeat them"
+                )
             return None
 
         def slots(self, cohort: int) -> int:
@@ -88,7 +109,9 @@ class FedAA(FedAvg):
     def start(self) -> None:
         super().start()
         if not self.setting.heldout:
-            raise ValueError("fedaa's reward needs rows held out at the server; set data.heldout.per_class")
+            raise ValueError(
+                "fedaa's reward needs rows held out at the server; set data.heldout.per_class"
+            )
         self.slots = self.options.slots(self.setting.parts.cohort)
         self.pieces = layers(self.setting.spec, self.options.layers)
         observation = self.slots + self.options.accuracy_in_state
@@ -106,7 +129,9 @@ class FedAA(FedAvg):
         selected = self.selection(t, updates)
         state = self.observation(selected)
         report |= self.agent.observe(self.reward, state)
-        if not len(selected.rows):  # nobody sent anything finite: the model stays, and so does the agent's rhythm
+        if not len(
+            selected.rows
+        ):  # nobody sent anything finite: the model stays, and so does the agent's rhythm
             self.influence = None
             self.agent.act(self._nobody(t, state))
             return report | self._rate(clients) | _describe(state[: self.slots])
@@ -126,24 +151,36 @@ class FedAA(FedAvg):
         some = np.arange(len(rows))
         if self.options.candidates < 1:
             rng = generator(self.setting.seed, "candidates", t)
-            some = np.sort(rng.choice(some, min(len(rows), self.options.participants(len(rows))), replace=False))
-        found = nearest(columns(rows[some] if len(some) < len(rows) else rows, self.pieces), self.slots)
+            some = np.sort(
+                rng.choice(
+                    some, min(len(rows), self.options.participants(len(rows))), replace=False
+                )
+            )
+        found = nearest(
+            columns(rows[some] if len(some) < len(rows) else rows, self.pieces), self.slots
+        )
         usable = np.isfinite(found.sums)
         return Selected(some[found.rows[usable]], found.sums[usable])
 
     def observation(self, selected: Selected) -> np.ndarray:
-        """s(t) [K], or [K + 1] with the accuracy: distances over the largest; slots left empty count as farthest."""
+        """s(t) [K], or [K + 1] with the accuracy: distances over the largest; slots left empty
+        count as farthest.
+        """
         state = np.ones(self.slots)
         state[: len(selected.sums)] = relative(selected.sums)
         extra = [self.accuracy] if self.options.accuracy_in_state else []
         return np.append(state, extra).astype(np.float32)
 
-    def situation(self, t: int, updates: Updates, selected: Selected, state: np.ndarray, clients: Clients) -> Situation:
+    def situation(
+        self, t: int, updates: Updates, selected: Selected, state: np.ndarray, clients: Clients
+    ) -> Situation:
         """What the weights may depend on."""
 
         def accuracy(weights: np.ndarray) -> float:
             p = Influence.of(updates.clients, selected.rows, weights)
-            buffers = p.combine(updates.rows("buffers")) if "buffers" in updates.vectors else self.buffers
+            buffers = (
+                p.combine(updates.rows("buffers")) if "buffers" in updates.vectors else self.buffers
+            )
             return _accuracy(clients.heldout(self.w + p.combine(updates.rows("delta")), buffers))
 
         samples = updates.samples[selected.rows]
@@ -174,7 +211,11 @@ class FedAA(FedAvg):
         self.reward = self.accuracy - before if self.options.reward == "change" else self.accuracy
         report = {"reward": self.reward}
         if self.options.per_class:
-            report |= {f"heldout_class_{c}": float(hit / n) for c, (hit, n) in enumerate(table.tolist()) if n}
+            report |= {
+                f"heldout_class_{c}": float(hit / n)
+                for c, (hit, n) in enumerate(table.tolist())
+                if n
+            }
         return report
 
 

@@ -1,8 +1,9 @@
-"""FedAvg — McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (2017).
+"""FedAvg — McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
+Data" (2017).
 
-Algorithm 1: sample a cohort, train locally from w_t, average. Written in the FedOpt form (Reddi et al. 2021,
-Algorithm 2): the server optimiser steps along the aggregate of Δ_k = w_k − w_t; SGD with η = 1 is plain FedAvg.
-Uniform averaging is the default, ``aggregator: weighted_mean`` gives n_k/n.
+Algorithm 1: sample a cohort, train locally from w_t, average. Written in the FedOpt form (Reddi et
+al. 2021, Algorithm 2): the server optimiser steps along the aggregate of Δ_k = w_k − w_t; SGD with
+η = 1 is plain FedAvg. Uniform averaging is the default, ``aggregator: weighted_mean`` gives n_k/n.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ class FedAvg(Algorithm):
     """Federated averaging with any server optimiser."""
 
     class Options(AlgorithmOptions):
-        """Federated averaging: local training from w_t, then the (weighted) mean of the local models."""
+        """Federated averaging: local training from w_t, then the (weighted) mean of the local
+        models.
+        """
 
         name: str = "fedavg"
 
@@ -36,11 +39,15 @@ class FedAvg(Algorithm):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)
-        updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort))
+        updates, report = self.train(
+            t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort)
+        )
         self.apply(updates)
         return report
 
     def apply(self, updates: Updates) -> None:
         """The server step: w_{t+1} from the aggregated update."""
-        self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, self.aggregate(updates, "delta"))
+        self.w = self.setting.parts.server_optimizer.step(
+            self.optimizer, self.w, self.aggregate(updates, "delta")
+        )
         self.take_buffers(updates)

@@ -1,8 +1,10 @@
-"""FedBN — Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization" (ICLR 2021).
+"""FedBN — Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization"
+(ICLR 2021).
 
-Algorithm 1: FedAvg over all layers but batch normalisation, whose weights and statistics stay with each client. What
-is judged are the clients' models. The server's own model, for metrics on the whole test set, takes the mean of the
-cohort's batch-norm layers, which nobody transmits. Without batch-norm layers this is FedAvg.
+Algorithm 1: FedAvg over all layers but batch normalisation, whose weights and statistics stay with
+each client. What is judged are the clients' models. The server's own model, for metrics on the
+whole test set, takes the mean of the cohort's batch-norm layers, which nobody transmits. Without
+batch-norm layers this is FedAvg.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ class LocalNormalisation(LocalRule):
         if not self.kept:
             return start
         start = start.clone()
-        for s, own in zip(self.kept, work.state["kept"].split([s.stop - s.start for s in self.kept], 1), strict=True):
+        for s, own in zip(
+            self.kept,
+            work.state["kept"].split([s.stop - s.start for s in self.kept], 1),
+            strict=True,
+        ):
             start[:, s] = own
         return start
 
@@ -59,7 +65,9 @@ class FedBn(FedAvg):
 
     def rule(self) -> LocalRule:
         normalising = set(self.setting.statistics.layers)
-        return LocalNormalisation(places(e for e in self.setting.spec.entries if e.layer in normalising))
+        return LocalNormalisation(
+            places(e for e in self.setting.spec.entries if e.layer in normalising)
+        )
 
     def personal_rule(self) -> LocalRule | None:
         return self.rule() if self.setting.statistics.size else None

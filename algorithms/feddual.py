@@ -1,20 +1,27 @@
-"""FedDUAL — "FedDUAL: A Dual-Strategy with Adaptive Loss and Dynamic Aggregation for Mitigating Data Heterogeneity".
+"""FedDUAL — "FedDUAL: A Dual-Strategy with Adaptive Loss and Dynamic Aggregation for Mitigating
+Data Heterogeneity".
 
-Client k (Eqs. 6-10):  L = (1 − β_k) CE + β_k KL(p ‖ q),  p = softmax(w_k), q = softmax(w_t) over all trained entries,
-    ∂KL/∂w_i = p_i (log p_i/q_i − KL);      β_k = σ(acc_local − acc_global) on the client's training data (Eq. 9),
-acc_global before training. Server (Eqs. 13-16): w_{t+1} = w_t − barycenter of the clients' signals in the last layers,
-w_t + mean Δ_k elsewhere; see ``parts/barycenters``, where ``aggregator: mean`` leaves out this half of the method.
+Client k (Eqs. 6-10):  L = (1 − β_k) CE + β_k KL(p ‖ q),  p = softmax(w_k), q = softmax(w_t) over
+all trained entries,
+    ∂KL/∂w_i = p_i (log p_i/q_i − KL);      β_k = σ(acc_local − acc_global) on the client's training
+    data (Eq. 9),
+acc_global before training. Server (Eqs. 13-16): w_{t+1} = w_t − barycenter of the clients' signals
+in the last layers, w_t + mean Δ_k elsewhere; see ``parts/barycenters``, where ``aggregator: mean``
+leaves out this half of the method.
 
-The text leaves three things open, and the published code decides them against itself; ``reading`` chooses.
-``ot``         acc_local is that of the local model as each local epoch begins (β = ½ in the first); the signal is the
+The text leaves three things open, and the published code decides them against itself; ``reading``
+chooses. ``ot``         acc_local is that of the local model as each local epoch begins (β = ½ in
+the first); the signal is the
                pseudo-gradient w_t − w_k; exact one-dimensional W₂ barycenters.
 ``paper_eq``   the same client; the iteration of Eqs. 15-16, normalised in the log domain.
-``authors``    the published code: both accuracies before training, so that β = ½; a KL term that has no gradient;
-               the signal of the last dense layer is the gradient of the summed loss at w_k; the iteration with 1e-10
-               in its denominator, which as a rule ends at zero, so that this layer keeps its initial values.
+``authors``    the published code: both accuracies before training, so that β = ½; a KL term that
+has no gradient;
+               the signal of the last dense layer is the gradient of the summed loss at w_k; the
+               iteration with 1e-10 in its denominator, which as a rule ends at zero, so that this
+               layer keeps its initial values.
 
-KL of two softmaxes over d entries is tiny, about Var_p(w_k − w_t)/2, and its gradient is smaller by 1/d than FedProx's:
-``kl_scale`` of the order of d makes it felt.
+KL of two softmaxes over d entries is tiny, about Var_p(w_k − w_t)/2, and its gradient is smaller by
+1/d than FedProx's: ``kl_scale`` of the order of d makes it felt.
 """
 
 from __future__ import annotations
@@ -81,15 +88,23 @@ class FedDual(FedAvg):
     """Adaptive loss at the clients, Wasserstein barycenters of the last layers at the server."""
 
     class Options(FedAvg.Options):
-        """Cross-entropy and KL to the global model in adaptive parts; barycentric aggregation of the last layers."""
+        """Cross-entropy and KL to the global model in adaptive parts; barycentric aggregation of
+        the last layers.
+        """
 
         name: str = "feddual"
-        reading: Literal["ot", "paper_eq", "authors"] = option("ot", "sound transport, the paper's text, or its code")
+        reading: Literal["ot", "paper_eq", "authors"] = option(
+            "ot", "sound transport, the paper's text, or its code"
+        )
         adaptive_loss: bool = option(True, "use the adaptive loss; false: plain cross-entropy")
-        beta: Literal["epoch", "half"] = option("epoch", "measure the local accuracy at each epoch; or β = 1/2", "β")
+        beta: Literal["epoch", "half"] = option(
+            "epoch", "measure the local accuracy at each epoch; or β = 1/2", "β"
+        )
         kl_scale: float = option(1.0, "factor of the KL term; 0 leaves it out", ge=0)
         signal: Literal["update", "gradient"] = option(
-            "update", "what the barycenter's layers send: the update, or the gradient of the summed loss after training"
+            "update",
+            "what the barycenter's layers send: the update, or the gradient of the summed loss "
+            "after training",
         )
 
         presets_by: ClassVar[str] = "reading"
@@ -106,7 +121,10 @@ class FedDual(FedAvg):
 
         def refuses(self, parts: Composition) -> str | None:
             if self.signal == "gradient" and not isinstance(parts.aggregator, BarycentricMean):
-                return "feddual sends summed gradients only to a barycenter; set algorithm.signal to update"
+                return (
+                    "feddual sends summed gradients only to a barycenter; set algorithm.signal to "
+                    "update"
+                )
             return super().refuses(parts)
 
     options: Options
@@ -117,4 +135,6 @@ class FedDual(FedAvg):
         last: tuple[slice, ...] = ()
         if options.signal == "gradient" and isinstance(aggregator, BarycentricMean):
             last = places(self.setting.spec.chosen(aggregator.layers))
-        return DualRule(options.adaptive_loss, options.kl_scale, watches, last, asks_gradient=bool(last))
+        return DualRule(
+            options.adaptive_loss, options.kl_scale, watches, last, asks_gradient=bool(last)
+        )

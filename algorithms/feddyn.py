@@ -1,9 +1,11 @@
-"""FedDyn — Acar et al., "Federated Learning Based on Dynamic Regularization" (ICLR 2021), Algorithm 1.
+"""FedDyn — Acar et al., "Federated Learning Based on Dynamic Regularization" (ICLR 2021), Algorithm
+1.
 
-Client k in P_t: θ_k ≈ argmin L_k(θ) − ⟨∇L_k(θ_k^{t−1}), θ⟩ + α/2 ‖θ − θ^{t−1}‖², by local steps along
+Client k in P_t: θ_k ≈ argmin L_k(θ) − ⟨∇L_k(θ_k^{t−1}), θ⟩ + α/2 ‖θ − θ^{t−1}‖², by local steps
+along
     g − g_k + α (θ − θ^{t−1});        then  g_k ← g_k − α (θ_k − θ^{t−1}).
-Server: h ← h − (α/m) Σ_{P_t} (θ_k − θ^{t−1});   θ^t = mean_{P_t} θ_k − h/α,   with m clients in all.
-g_k estimates client k's gradient at the solution and starts at 0.
+Server: h ← h − (α/m) Σ_{P_t} (θ_k − θ^{t−1});   θ^t = mean_{P_t} θ_k − h/α,   with m clients in
+all. g_k estimates client k's gradient at the solution and starts at 0.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from algorithms.part import option
 
 @dataclass(frozen=True)
 class DynamicRegularizer(LocalRule):
-    """The client side of FedDyn and DRDM: linear and quadratic penalty, and the stored local gradient g_k."""
+    """The client side of FedDyn and DRDM: linear and quadratic penalty, and the stored local
+    gradient g_k.
+    """
 
     mu: float
     radius: float | None = None
-    """Project local models onto the L2 ball of this radius after every step; None: no projection."""
+    """Project local models onto the L2 ball of this radius after every step; None: no
+    projection."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"gradient": zeros(spec)}

@@ -1,9 +1,11 @@
-"""FedNova — Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization" (2020).
+"""FedNova — Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+Optimization" (2020).
 
-Client i sends its normalised update d_i = (w − x_i) / a_i with a_i = ‖a_i‖₁ the accumulated local step weights (§4):
-plain SGD a_i = K_i; momentum ρ: a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ); proximal μ: a ← a (1 − ημ) + 1 a step.
-Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i. The local learning rate is inside d_i.
-p_i = n_i/n with ``aggregator: weighted_mean`` (the default here, as in the paper), 1/m with ``mean``.
+Client i sends its normalised update d_i = (w − x_i) / a_i with a_i = ‖a_i‖₁ the accumulated local
+step weights (§4): plain SGD a_i = K_i; momentum ρ: a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ);
+proximal μ: a ← a (1 − ημ) + 1 a step. Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i.
+The local learning rate is inside d_i. p_i = n_i/n with ``aggregator: weighted_mean`` (the default
+here, as in the paper), 1/m with ``mean``.
 """
 
 from __future__ import annotations
@@ -56,9 +58,15 @@ class FedNova(FedAvg):
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local_optimizer
             if not isinstance(local, Sgd) or local.nesterov or local.weight_decay:
-                return "fednova's normalisation is for sgd with or without momentum; change local.optimizer"
+                return (
+                    "fednova's normalisation is for sgd with or without momentum; change "
+                    "local.optimizer"
+                )
             if self.mu and local.momentum:
-                return "fednova normalises momentum or a proximal term, not both; set algorithm.mu or the momentum to 0"
+                return (
+                    "fednova normalises momentum or a proximal term, not both; set algorithm.mu or "
+                    "the momentum to 0"
+                )
             if parts.server_optimizer.name != "sgd":
                 return "fednova has its own server step; leave server_optimizer at sgd"
             return None
@@ -70,7 +78,9 @@ class FedNova(FedAvg):
 
     def apply(self, updates: Updates) -> None:
         if updates.weights is None:
-            raise TypeError("fednova sums weighted updates and takes no aggregator that needs the rows")
+            raise TypeError(
+                "fednova sums weighted updates and takes no aggregator that needs the rows"
+            )
         effective = float(updates.weights @ updates.scalars["weight"].to(updates.weights))
         step = effective * updates.mean("delta")
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)

@@ -1,7 +1,8 @@
 """The FedOpt family — Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), Algorithm 2.
 
 FedAvg's round with another server optimiser; each name fixes the optimiser, whose options stay open
-(``server_optimizer: {name: adam, lr: ...}``). FedAvgM: Hsu et al. 2019. FedAdamW: as in FDA-Opt's experiments.
+(``server_optimizer: {name: adam, lr: ...}``). FedAvgM: Hsu et al. 2019. FedAdamW: as in FDA-Opt's
+experiments.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class _FedOptOptions(FedAvg.Options):
         if isinstance(parts.server_optimizer, self.server):
             return None
         wanted = part_name(self.server)
-        return f"{self.name} is defined by the server optimizer {wanted!r}, not {parts.server_optimizer.name!r}"
+        return (
+            f"{self.name} is defined by the server optimizer {wanted!r}, not "
+            f"{parts.server_optimizer.name!r}"
+        )
 
 
 class FedAvgM(FedAvg):

@@ -1,7 +1,9 @@
-"""FedPVR — Li et al., "On the Effectiveness of Partial Variance Reduction in Federated Learning" (CVPR 2023).
+"""FedPVR — Li et al., "On the Effectiveness of Partial Variance Reduction in Federated Learning"
+(CVPR 2023).
 
-Algorithm 1: SCAFFOLD (option II) with control variates for the last layers only; FedAvg in the others. All layers:
-SCAFFOLD. The authors' code gives the uncorrected layers momentum 0.9; here local training is plain SGD, as SCAFFOLD's.
+Algorithm 1: SCAFFOLD (option II) with control variates for the last layers only; FedAvg in the
+others. All layers: SCAFFOLD. The authors' code gives the uncorrected layers momentum 0.9; here
+local training is plain SGD, as SCAFFOLD's.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ class FedPvr(Scaffold):
         """SCAFFOLD in the last layers, FedAvg below."""
 
         name: str = "fedpvr"
-        layers: int | str = option(1, "corrected layers: the last so many, or a regular expression over tensor names")
+        layers: int | str = option(
+            1, "corrected layers: the last so many, or a regular expression over tensor names"
+        )
 
     options: Options
 
@@ -26,5 +30,8 @@ class FedPvr(Scaffold):
     def part(self) -> slice:
         parts = places(self.setting.spec.chosen(self.options.layers))
         if len(parts) != 1:
-            raise ValueError(f"the layers that fedpvr corrects must be neighbours, and {self.options.layers!r} are not")
+            raise ValueError(
+                f"the layers that fedpvr corrects must be neighbours, and {self.options.layers!r} "
+                "are not"
+            )
         return parts[0]

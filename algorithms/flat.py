@@ -1,6 +1,7 @@
 """The flat view of a model: one vector, and the names, shapes and places of its tensors.
 
-A leading batch of clients is allowed everywhere: ``[d]`` and ``[C, d]`` (or more leading axes) both work.
+A leading batch of clients is allowed everywhere: ``[d]`` and ``[C, d]`` (or more leading axes) both
+work.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor's place in the vector. ``nhwc`` marks 4-D kernels stored with channels last (faster on CPU)."""
+    """One tensor's place in the vector. ``nhwc`` marks 4-D kernels stored with channels last
+    (faster on CPU).
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -98,7 +101,8 @@ class ParamSpec:
         }
 
     def chosen(self, layers: int | str) -> tuple[Entry, ...]:
-        """Tensors of the last k layers (a number), or those whose name matches a regular expression.
+        """Tensors of the last k layers (a number), or those whose name matches a regular
+        expression.
 
         Raises ValueError if there are fewer layers, or if no name matches.
         """
@@ -108,7 +112,9 @@ class ParamSpec:
                 raise ValueError(f"no tensor matches {layers!r}; there are {', '.join(self.names)}")
             return hits
         if not 1 <= layers <= len(self.layers):
-            raise ValueError(f"the model has {len(self.layers)} layers, so the last {layers} cannot be taken")
+            raise ValueError(
+                f"the model has {len(self.layers)} layers, so the last {layers} cannot be taken"
+            )
         last = set(self.layers[-layers:])
         return tuple(e for e in self.entries if e.layer in last)
 
@@ -130,5 +136,9 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
 
 
 def floating_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """The buffers that carry learned statistics (running mean and variance; integer counters are left out)."""
-    return {n: b for n, b in module.named_buffers() if b.is_floating_point() and math.prod(b.shape) > 0}
+    """The buffers that carry learned statistics (running mean and variance; integer counters are
+    left out).
+    """
+    return {
+        n: b for n, b in module.named_buffers() if b.is_floating_point() and math.prod(b.shape) > 0
+    }

@@ -1,13 +1,23 @@
-"""Local training without communication: every client keeps its own model from the common initial one.
+"""Local training without communication: every client keeps its own model from the common initial
+one.
 
-The "local" column of the FedAA tables: the same local work per round as the other methods, nothing exchanged.
+The "local" column of the FedAA tables: the same local work per round as the other methods, nothing
+exchanged.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, fixed_work, own_step, uniform
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Composition,
+    fixed_work,
+    own_step,
+    uniform,
+)
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 

@@ -1,14 +1,15 @@
-"""lp-proj — Lin et al., "Personalized Federated Learning towards Communication Efficiency, Robustness and Fairness".
+"""lp-proj — Lin et al., "Personalized Federated Learning towards Communication Efficiency,
+Robustness and Fairness".
 
-(NeurIPS 2022.) Every client keeps a model θ_k; what it shares is a d'-dimensional ω_k, held to the projection P θ_k.
-With P [d', d] the same for all (rows drawn from N(0, I) and brought to length 1, from the shared seed, so never
-transmitted), client k minimises f_k(θ) + R(ω − P θ) in turns, starting from the server's ω:
-    θ ← θ − η (∇f_k(θ) + λ Pᵀ r(P θ − ω))        ``steps_between`` times (fewer before the end of the local work)
-    ω_k ← ω_k − η λ r(ω_k − P θ)
-    lp-proj-2:  R = λ/2 ‖·‖²,   r(z) = z
-    lp-proj-1:  R = λ ‖·‖₁,     r(z) = sign(z)
-The server mixes in the aggregate of the cohort: ω ← (1 − β) ω + β mean_k ω_k. ω starts at 0. There is no global model:
-clients are judged by θ_k.
+(NeurIPS 2022.) Every client keeps a model θ_k; what it shares is a d'-dimensional ω_k, held to the
+projection P θ_k. With P [d', d] the same for all (rows drawn from N(0, I) and brought to length 1,
+from the shared seed, so never transmitted), client k minimises f_k(θ) + R(ω − P θ) in turns,
+starting from the server's ω:
+    θ ← θ − η (∇f_k(θ) + λ Pᵀ r(P θ − ω))        ``steps_between`` times (fewer before the end of
+    the local work) ω_k ← ω_k − η λ r(ω_k − P θ) lp-proj-2:  R = λ/2 ‖·‖²,   r(z) = z lp-proj-1:  R
+    = λ ‖·‖₁,     r(z) = sign(z)
+The server mixes in the aggregate of the cohort: ω ← (1 − β) ω + β mean_k ω_k. ω starts at 0. There
+is no global model: clients are judged by θ_k.
 """
 
 from __future__ import annotations
@@ -68,13 +69,17 @@ class LpProj(Algorithm):
     """Personal models tied together in a low-dimensional space."""
 
     class Options(AlgorithmOptions):
-        """Personal models whose random projections are held to a shared point; only projections are sent."""
+        """Personal models whose random projections are held to a shared point; only projections are
+        sent.
+        """
 
         name: str = "lp_proj"
         p: Literal[1, 2] = option(2, "norm of the penalty: lp-proj-1 or lp-proj-2", "p")
         dimension: int = option(10, "dimension of the shared space", "d'", ge=1)
         strength: float = option(15.0, "weight of the penalty", "λ", ge=0)
-        mixing: float = option(1.0, "how much of the cohort's aggregate the server takes", "β", gt=0, le=1)
+        mixing: float = option(
+            1.0, "how much of the cohort's aggregate the server takes", "β", gt=0, le=1
+        )
         steps_between: int = option(20, "local steps between two steps of ω_k", ge=1)
 
         defaults = {"buffers": "local"}
@@ -90,7 +95,9 @@ class LpProj(Algorithm):
     def start(self) -> None:
         d, dimension = self.setting.spec.size, self.options.dimension
         if dimension > d:
-            raise ValueError(f"lp_proj's dimension {dimension} is larger than the model's {d} parameters")
+            raise ValueError(
+                f"lp_proj's dimension {dimension} is larger than the model's {d} parameters"
+            )
         draw = torch_generator(self.setting.seed, "projection")
         rows = torch.randn(dimension, d, generator=draw)
         self.projection = (rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)).to(self.w)
@@ -100,7 +107,9 @@ class LpProj(Algorithm):
         cohort = self.draw(t)
         known = {"w": self.w, "buffers": self.buffers, "projection": self.projection}
         received = {"reference": self.reference}
-        updates, report = self.train(t, clients, cohort, self.rule(), received, known, weights=self.weights(cohort))
+        updates, report = self.train(
+            t, clients, cohort, self.rule(), received, known, weights=self.weights(cohort)
+        )
         beta = self.options.mixing
         self.reference = (1 - beta) * self.reference + beta * self.aggregate(updates, "reference")
         return report

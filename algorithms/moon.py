@@ -1,9 +1,10 @@
 """MOON — Li, He, Song, "Model-Contrastive Federated Learning" (CVPR 2021).
 
-Local loss (Eqs. 3-4):  ℓ = CE + μ ℓ_con,  ℓ_con = −log( e^{cos(z,z_g)/T} / (e^{cos(z,z_g)/T} + e^{cos(z,z_prev)/T}) ),
-with z, z_g, z_prev the features of a sample under the local, the global, and the client's previous local model. The
-features are what enters the last layer; ``model.projection`` puts the paper's projection head before it. A client
-without a previous model uses the first global one that it receives: ℓ_con is then constant, as if it were absent.
+Local loss (Eqs. 3-4):  ℓ = CE + μ ℓ_con,  ℓ_con = −log( e^{cos(z,z_g)/T} / (e^{cos(z,z_g)/T} +
+e^{cos(z,z_prev)/T}) ), with z, z_g, z_prev the features of a sample under the local, the global,
+and the client's previous local model. The features are what enters the last layer;
+``model.projection`` puts the paper's projection head before it. A client without a previous model
+uses the first global one that it receives: ℓ_con is then constant, as if it were absent.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from algorithms.part import option
 
 @dataclass(frozen=True)
 class Contrastive(LocalRule):
-    """Features pulled towards the global model's, away from those of the client's own last model."""
+    """Features pulled towards the global model's, away from those of the client's own last
+    model."""
 
     mu: float
     temperature: float
@@ -34,7 +36,9 @@ class Contrastive(LocalRule):
         return [work.start, work.state["previous"]] if self.mu else []
 
     def contrast(self, features: Tensor, references: list[Tensor]) -> Tensor:
-        near, far = (F.cosine_similarity(features, z, dim=-1) / self.temperature for z in references)
+        near, far = (
+            F.cosine_similarity(features, z, dim=-1) / self.temperature for z in references
+        )
         return self.mu * (torch.logaddexp(near, far) - near)
 
     def upload(self, work: Work) -> Tensors:

@@ -1,8 +1,8 @@
 """Parts: small immutable objects that a config names, validates and composes.
 
-A part is a frozen pydantic model with behaviour. Its fields are its options; its ``name`` is how a config
-refers to it. Every family of parts (samplers, aggregators, partitioners, models ...) has an abstract base
-class, and its members are simply the subclasses that give ``name`` a default.
+A part is a frozen pydantic model with behaviour. Its fields are its options; its ``name`` is how a
+config refers to it. Every family of parts (samplers, aggregators, partitioners, models ...) has an
+abstract base class, and its members are simply the subclasses that give ``name`` a default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Part(BaseModel):
     def _name_is_its_own(self) -> Part:
         expected = part_name(type(self))
         if self.name != expected:
-            raise PydanticCustomError("wrong_name", "this part is named {expected}", {"expected": expected})
+            raise PydanticCustomError(
+                "wrong_name", "this part is named {expected}", {"expected": expected}
+            )
         return self
 
 
@@ -39,8 +41,12 @@ def part_name(cls: type[Part]) -> str | None:
 
 
 def option(default: Any, description: str, symbol: str = "", **constraints: Any) -> Any:
-    """A field of a part: default, one-line meaning, the paper's symbol, and pydantic constraints (gt, le ...)."""
-    return Field(default, description=description, json_schema_extra={"symbol": symbol}, **constraints)
+    """A field of a part: default, one-line meaning, the paper's symbol, and pydantic constraints
+    (gt, le ...).
+    """
+    return Field(
+        default, description=description, json_schema_extra={"symbol": symbol}, **constraints
+    )
 
 
 def variants(base: type[P]) -> dict[str, type[P]]:
@@ -51,7 +57,11 @@ def variants(base: type[P]) -> dict[str, type[P]]:
         for sub in cls.__subclasses__():
             yield from walk(sub)
 
-    return {n: c for n, c in sorted(((part_name(c) or "", c) for c in walk(base)), key=lambda e: e[0]) if n}
+    return {
+        n: c
+        for n, c in sorted(((part_name(c) or "", c) for c in walk(base)), key=lambda e: e[0])
+        if n
+    }
 
 
 def nearest(name: str, names: list[str]) -> str:
@@ -62,7 +72,9 @@ def nearest(name: str, names: list[str]) -> str:
 
 
 def chosen_from(base: type[P]) -> BeforeValidator:
-    """Annotation metadata: read ``"name"`` or ``{name: ..., option: ...}`` as the named member of ``base``."""
+    """Annotation metadata: read ``"name"`` or ``{name: ..., option: ...}`` as the named member of
+    ``base``.
+    """
 
     def read(value: Any) -> Any:
         if isinstance(value, str):
@@ -72,7 +84,9 @@ def chosen_from(base: type[P]) -> BeforeValidator:
         members = variants(base)
         name = value.get("name")
         if name is None:
-            raise PydanticCustomError("no_name", "needs a name; valid: {names}", {"names": ", ".join(members)})
+            raise PydanticCustomError(
+                "no_name", "needs a name; valid: {names}", {"names": ", ".join(members)}
+            )
         if not isinstance(name, str) or name not in members:
             context = {"name": repr(name), "hint": nearest(str(name), list(members))}
             raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)

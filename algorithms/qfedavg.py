@@ -1,10 +1,12 @@
-"""q-FedAvg — Li et al., "Fair Resource Allocation in Federated Learning" (ICLR 2020), Algorithm 2 (q-FFL objective).
+"""q-FedAvg — Li et al., "Fair Resource Allocation in Federated Learning" (ICLR 2020), Algorithm 2
+(q-FFL objective).
 
-min_w Σ p_k/(q+1) F_k(w)^{q+1}. With L the Lipschitz estimate and Δw_k = L (w^t − w̄_k) after local training from w^t:
+min_w Σ p_k/(q+1) F_k(w)^{q+1}. With L the Lipschitz estimate and Δw_k = L (w^t − w̄_k) after local
+training from w^t:
     Δ_k = F_k(w^t)^q Δw_k,    h_k = q F_k(w^t)^{q−1} ‖Δw_k‖² + L F_k(w^t)^q,
     w^{t+1} = w^t − Σ_S Δ_k / Σ_S h_k.
-q = 0 is FedAvg. L = 1/η (the local learning rate) unless given, as the paper sets it. Clients by n_k in the paper:
-``sampler: weighted``.
+q = 0 is FedAvg. L = 1/η (the local learning rate) unless given, as the paper sets it. Clients by
+n_k in the paper: ``sampler: weighted``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class QFedAvg(FedAvg):
         q: float = option(1.0, "fairness; 0 is FedAvg", "q", ge=0)
         needs_whole_cohort = True
         lipschitz: float | None = option(
-            None, "estimate of the losses' Lipschitz constant; unset: 1/local.lr of the first round", "L"
+            None,
+            "estimate of the losses' Lipschitz constant; unset: 1/local.lr of the first round",
+            "L",
         )
 
         def refuses(self, parts: Composition) -> str | None:
@@ -47,10 +51,14 @@ class QFedAvg(FedAvg):
         cohort, q = self.draw(t), self.options.q
         lipschitz = self.options.lipschitz or 1 / self.setting.parts.local_lr
         # the clients answer with their loss at the model that they get for training
-        losses = clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
+        losses = (
+            clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
+        )
         powers = losses**q
         weights = (powers / powers.sum()).numpy()
-        updates, report = self.train(t, clients, cohort, WithNorm(), self.broadcast(), weights=weights)
+        updates, report = self.train(
+            t, clients, cohort, WithNorm(), self.broadcast(), weights=weights
+        )
         squares = lipschitz**2 * updates.scalars["square"].double()
         h = q * losses ** (q - 1) * squares + lipschitz * powers
         self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * updates.mean("delta")

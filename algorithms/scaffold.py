@@ -1,4 +1,5 @@
-"""SCAFFOLD — Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning" (ICML 2020).
+"""SCAFFOLD — Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning" (ICML
+2020).
 
 Algorithm 1, option II. Client i in S (line numbers of the paper's box):
     line 10:  y ← y − η_l (g_i(y) − c_i + c)
@@ -26,7 +27,9 @@ from algorithms.parts.optimizers import Sgd
 
 @dataclass(frozen=True)
 class ControlVariate(LocalRule):
-    """SCAFFOLD's client: corrected gradients in one part of the model, and the option II update of c_i."""
+    """SCAFFOLD's client: corrected gradients in one part of the model, and the option II update of
+    c_i.
+    """
 
     part: slice
 
@@ -41,7 +44,9 @@ class ControlVariate(LocalRule):
         delta = work.w - work.start
         scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
         change = -work.received["control"] - delta[:, self.part] / scale
-        change = change * (work.steps > 0).unsqueeze(1)  # a client without a batch learns nothing about its gradient
+        change = change * (work.steps > 0).unsqueeze(
+            1
+        )  # a client without a batch learns nothing about its gradient
         work.state["control"] = work.state["control"] + change
         return {"delta": delta, "control": change}
 
@@ -50,18 +55,26 @@ class Scaffold(FedAvg):
     """Drift-corrected federated averaging with control variates."""
 
     class Options(FedAvg.Options):
-        """FedAvg whose clients correct their gradients by the difference of control variates c − c_i."""
+        """FedAvg whose clients correct their gradients by the difference of control variates c −
+        c_i.
+        """
 
         name: str = "scaffold"
 
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local_optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
-                return f"{self.name}'s control variates are gradients of plain SGD; set local.optimizer to sgd"
+                return (
+                    f"{self.name}'s control variates are gradients of plain SGD; set "
+                    "local.optimizer to sgd"
+                )
             if not isinstance(parts.aggregator, Mean):
                 return f"{self.name} averages uniformly over the cohort; set aggregator to mean"
             if not parts.sampler.distinct:
-                return f"{self.name} needs distinct clients, and the sampler {parts.sampler.name!r} may repeat them"
+                return (
+                    f"{self.name} needs distinct clients, and the sampler {parts.sampler.name!r} "
+                    "may repeat them"
+                )
             return None
 
     server_state = (*FedAvg.server_state, "control")

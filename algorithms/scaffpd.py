@@ -1,13 +1,17 @@
-"""SCAFF-PD — Yu et al., "Scaff-PD: Communication Efficient Fair and Robust Federated Learning" (2023).
+"""SCAFF-PD — Yu et al., "Scaff-PD: Communication Efficient Fair and Robust Federated Learning"
+(2023).
 
-min_x max_{λ in the simplex} Σ λ_i f_i(x) − ψ(λ), ψ(λ) = ρ/(2N) Σ (N λ_i − 1)² (χ² penalty). Round r, two exchanges:
+min_x max_{λ in the simplex} Σ λ_i f_i(x) − ψ(λ), ψ(λ) = ρ/(2N) Σ (N λ_i − 1)² (χ² penalty). Round
+r, two exchanges:
     1.  clients send L_i = f_i(x^r) and c_i = g_i(x^r);      s = (1 + θ) L^r − θ L^{r−1}
         λ^{r+1} = argmin ψ(λ) − ⟨s, λ⟩ + ‖λ − λ^r‖²/(2σ) = Π_simplex((λ^r + σ s + σρ) / (1 + σρN))
     2.  c = Σ λ_i c_i;  J local steps u ← u − η (g_i(u) − c_i + c) from x^r;
-        x^{r+1} = x^r − τ Σ λ_i (x^r − u_i)/(η J),   with the server step τ = ηJ unless ``server_scale`` is not 1.
-Reconstructed from the paper's public reviews and reported parameters; the normalisation of ψ is from memory. The paper
-needs all clients; with a smaller cohort the sums run over it with λ renormalised there, and absent clients keep their
-last L_i (the cohort's mean loss before their first round), which is fedorch's reading.
+        x^{r+1} = x^r − τ Σ λ_i (x^r − u_i)/(η J),   with the server step τ = ηJ unless
+        ``server_scale`` is not 1.
+Reconstructed from the paper's public reviews and reported parameters; the normalisation of ψ is
+from memory. The paper needs all clients; with a smaller cohort the sums run over it with λ
+renormalised there, and absent clients keep their last L_i (the cohort's mean loss before their
+first round), which is fedorch's reading.
 """
 
 from __future__ import annotations
@@ -63,11 +67,15 @@ class ScaffPD(Algorithm):
         """Primal-dual method with an extrapolated dual step and SCAFFOLD-like correction."""
 
         name: str = "scaffpd"
-        rho: float = option(0.1, "weight of the χ² penalty on λ; 0: the plain worst case", "ρ", ge=0)
+        rho: float = option(
+            0.1, "weight of the χ² penalty on λ; 0: the plain worst case", "ρ", ge=0
+        )
         theta: float = option(1.0, "extrapolation of the losses", "θ", ge=0)
         dual_lr: float = option(0.1, "step size of the dual variable", "σ", ge=0)
         anchor_batches: int = option(1, "mini-batches whose gradients make c_i", ge=1)
-        full_loss: bool = option(False, "losses on all of a client's data instead of one mini-batch")
+        full_loss: bool = option(
+            False, "losses on all of a client's data instead of one mini-batch"
+        )
         server_scale: float = option(1.0, "server step τ as a multiple of ηJ", "τ", gt=0)
 
         needs_whole_cohort = True
@@ -89,23 +97,34 @@ class ScaffPD(Algorithm):
         cohort, options = self.draw(t), self.options
         ids = cohort.ids
         batch = None if options.full_loss else self.setting.parts.batch_size
-        with clients.train(cohort, GradientAtModel(), {"w": self.w, "buffers": self.buffers}) as training:
+        with clients.train(
+            cohort, GradientAtModel(), {"w": self.w, "buffers": self.buffers}
+        ) as training:
             losses = clients.loss(ids, self.w, self.buffers, batch, known=True).double().numpy()
             self._dual_step(ids, losses)
             weights = (
-                self.dual[ids] / self.dual[ids].sum() if self.dual[ids].sum() > 0 else np.full(len(ids), 1 / len(ids))
+                self.dual[ids] / self.dual[ids].sum()
+                if self.dual[ids].sum() > 0
+                else np.full(len(ids), 1 / len(ids))
             )
             training.advance(options.anchor_batches)
             control = training.collect(weights).mean("gradient")
         known = {"w": self.w, "buffers": self.buffers}
-        updates, report = self.train(t, clients, cohort, Anchored(), {"control": control}, known, weights=weights)
+        updates, report = self.train(
+            t, clients, cohort, Anchored(), {"control": control}, known, weights=weights
+        )
         self.w = self.w + options.server_scale * updates.mean("delta")
         self.take_buffers(updates)
         return report | spread(self.dual)
 
     def _dual_step(self, ids: np.ndarray, losses: np.ndarray) -> None:
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
-        rho, theta, sigma, n = self.options.rho, self.options.theta, self.options.dual_lr, self.setting.clients
+        rho, theta, sigma, n = (
+            self.options.rho,
+            self.options.theta,
+            self.options.dual_lr,
+            self.setting.clients,
+        )
         before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
         slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
         slope[ids] = (1 + theta) * losses - theta * before

@@ -1,16 +1,17 @@
-"""SCALLION and SCAFCOM — Huang, Li & Li, "Stochastic Controlled Averaging for Federated Learning with Communication
-Compression" (ICLR 2024).
+"""SCALLION and SCAFCOM — Huang, Li & Li, "Stochastic Controlled Averaging for Federated Learning
+with Communication Compression" (ICLR 2024).
 
-SCAFFOLD told in one message instead of two, made of what the server cannot know yet, so that it may be compressed
-(``compression.uplink``): as c_i approaches the client's gradient, there is less and less to say. Client i in S:
-    y ← y − η_l (g_i(y) − c_i + c), K times from x;   ḡ_i = (x − y)/(K η_l) + c_i − c, the mean of its g_i(y)
-    v_i ← (1 − β) v_i + β ḡ_i                         β = 1: SCALLION; less: SCAFCOM, for biased compressors
-    send δ_i = C(α (v_i − c_i));   c_i ← c_i + δ_i
+SCAFFOLD told in one message instead of two, made of what the server cannot know yet, so that it may
+be compressed (``compression.uplink``): as c_i approaches the client's gradient, there is less and
+less to say. Client i in S:
+    y ← y − η_l (g_i(y) − c_i + c), K times from x;   ḡ_i = (x − y)/(K η_l) + c_i − c, the mean of
+    its g_i(y) v_i ← (1 − β) v_i + β ḡ_i                         β = 1: SCALLION; less: SCAFCOM, for
+    biased compressors send δ_i = C(α (v_i − c_i));   c_i ← c_i + δ_i
 Server:
     x ← x − η_g K η_l (c + mean_S δ_i)                c ← c + (|S|/N) mean_S δ_i
-With α = β = 1 and nothing compressed it is SCAFFOLD: δ_i is then its Δc, and c + δ_i is its −Δy/(K η_l). Written down
-from that equivalence and the authors' description; all c_i, c and v_i start at 0. Where clients do unequal numbers of
-steps, K is their mean (fedorch's reading).
+With α = β = 1 and nothing compressed it is SCAFFOLD: δ_i is then its Δc, and c + δ_i is its −Δy/(K
+η_l). Written down from that equivalence and the authors' description; all c_i, c and v_i start at
+0. Where clients do unequal numbers of steps, K is their mean (fedorch's reading).
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ class Increment(ControlVariate):
         reach = work.steps * work.lr
         trained = (work.steps > 0).unsqueeze(1)
         control = work.state["control"]
-        gradient = (work.start - work.w) / reach.clamp_min(work.lr).unsqueeze(1) + control - work.received["control"]
+        gradient = (
+            (work.start - work.w) / reach.clamp_min(work.lr).unsqueeze(1)
+            + control
+            - work.received["control"]
+        )
         if self.momentum < 1:
             before = work.state["momentum"]
             gradient = torch.where(trained, before + self.momentum * (gradient - before), before)
@@ -59,8 +64,16 @@ class Scallion(Scaffold):
         """SCAFFOLD whose clients send one vector, which may be compressed."""
 
         name: str = "scallion"
-        scale: float = option(1.0, "part of the difference that is sent; less for coarser compressors", "α", gt=0, le=1)
-        momentum: float = option(1.0, "weight of the newest gradient: 1 is SCALLION, less SCAFCOM", "β", gt=0, le=1)
+        scale: float = option(
+            1.0,
+            "part of the difference that is sent; less for coarser compressors",
+            "α",
+            gt=0,
+            le=1,
+        )
+        momentum: float = option(
+            1.0, "weight of the newest gradient: 1 is SCALLION, less SCAFCOM", "β", gt=0, le=1
+        )
         sends_differences = True
 
     options: Options
@@ -71,7 +84,9 @@ class Scallion(Scaffold):
     def apply(self, updates: Updates) -> None:
         assert updates.weights is not None  # Scaffold's options admit no aggregator that needs rows
         reach = updates.scalars["reach"].to(updates.weights)
-        trained = float(updates.weights @ (reach > 0).to(reach))  # a client without a batch stays at x
+        trained = float(
+            updates.weights @ (reach > 0).to(reach)
+        )  # a client without a batch stays at x
         increment = self.aggregate(updates, "increment")
         step = -float(updates.weights @ reach) * (self.control + increment / max(trained, 1e-12))
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)

@@ -1,12 +1,21 @@
-"""Training at the server alone, on its held-out rows: what FedAA's server could do without any client.
+"""Training at the server alone, on its held-out rows: what FedAA's server could do without any
+client.
 
-The same local work per round as a client, from the server's own model; nothing is transmitted but the model that the
-clients are judged with.
+The same local work per round as a client, from the server's own model; nothing is transmitted but
+the model that the clients are judged with.
 """
 
 from __future__ import annotations
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Cohort, Composition, fixed_work, own_step
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    Clients,
+    Cohort,
+    Composition,
+    fixed_work,
+    own_step,
+)
 from algorithms.local import LocalRule
 
 
@@ -30,11 +39,15 @@ class ServerOnly(Algorithm):
 
     def start(self) -> None:
         if not self.setting.heldout:
-            raise ValueError("server_only trains on rows held out at the server; set data.heldout.per_class")
+            raise ValueError(
+                "server_only trains on rows held out at the server; set data.heldout.per_class"
+            )
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         known = {"w": self.w, "buffers": self.buffers}
-        updates, report = self.train(t, clients, Cohort.of([self.setting.server]), AtTheServer(), {}, known)
+        updates, report = self.train(
+            t, clients, Cohort.of([self.setting.server]), AtTheServer(), {}, known
+        )
         self.w = self.w + updates.rows("delta")[0]
         if "buffers" in updates.vectors:
             self.buffers = updates.rows("buffers")[0]

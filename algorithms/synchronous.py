@@ -1,7 +1,8 @@
 """Synchronous training (BSP): all clients, one local step, average — every step.
 
-The baseline of the FDA thesis: parameters are averaged after each client's own optimiser step, and the clients'
-optimiser state stays with them. With plain SGD this is large-batch SGD over the union of the mini-batches.
+The baseline of the FDA thesis: parameters are averaged after each client's own optimiser step, and
+the clients' optimiser state stays with them. With plain SGD this is large-batch SGD over the union
+of the mini-batches.
 """
 
 from __future__ import annotations
@@ -24,5 +25,8 @@ class Synchronous(FedAvg):
             if parts.local_steps != 1:
                 return "synchronous training averages after every step; leave local.steps at 1"
             if not isinstance(parts.round_end, Fixed):
-                return "synchronous training averages after every step, whatever is asked; leave round_end at fixed"
+                return (
+                    "synchronous training averages after every step, whatever is asked; leave "
+                    "round_end at fixed"
+                )
             return everyone(self.name, parts)

@@ -1,4 +1,5 @@
-"""Milliseconds that FedAA adds to a round: the agent (acting, storing, learning), and the selection.
+"""Milliseconds that FedAA adds to a round: the agent (acting, storing, learning), and the
+selection.
 
 ``python -m benchmarks.agents``
 """
@@ -56,7 +57,10 @@ def main() -> None:
         table.add_row(name, f"{median_ms(driven(weigher), ROUNDS, WARM_UP):.1f}")
     for m, d in ((100, 79_510), (100, 678_794), (300, 94_862)):
         rows = torch.randn(m, d)
-        table.add_row(f"selection, {m} models of {d:,}", f"{median_ms(lambda rows=rows: nearest(rows, 30), 3, 1):.0f}")
+        table.add_row(
+            f"selection, {m} models of {d:,}",
+            f"{median_ms(lambda rows=rows: nearest(rows, 30), 3, 1):.0f}",
+        )
     Console().print(table)
 
 

@@ -43,7 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     sizes = [n for n in (33_000, 330_000, 4_000_000) if n <= chosen.largest]
     torch.set_num_threads(1)
-    table = Table("barycenter", *[f"{n:,} entries" for n in sizes], title=f"seconds, {CLIENTS} clients")
+    table = Table(
+        "barycenter", *[f"{n:,} entries" for n in sizes], title=f"seconds, {CLIENTS} clients"
+    )
     for name in [chosen.only] if chosen.only else METHODS:
         table.add_row(name, *[f"{seconds(name, n):.3f}" for n in sizes])
     Console().print(table)

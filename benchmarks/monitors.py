@@ -1,6 +1,8 @@
-"""What watching the variance costs: FDA's monitors beside LeNet-5 training, and the sketch alone by model size.
+"""What watching the variance costs: FDA's monitors beside LeNet-5 training, and the sketch alone by
+model size.
 
-``python -m benchmarks.monitors [--largest 7] [--repeat 15] [--gpu]`` (8: 10^8 parameters, 5 GB of memory)
+``python -m benchmarks.monitors [--largest 7] [--repeat 15] [--gpu]`` (8: 10^8 parameters, 5 GB of
+memory)
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from rich.table import Table
 from algorithms.parts.sketch import Sketch
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import load
-from orchestrator.experiment import Experiment
+from orchestrator.rounds.experiment import Experiment
 
 STEPS = 40
 SETTING = [
-    "model=lenet5", "data.clients=5", "cohort=1.0", "data.partition=iid", "local.batch_size=32", "rounds=100000",
-    "local.sampling=independent", "local.optimizer=adam", "local.lr=0.001", "evaluation.every=100000",
+    "model=lenet5", "data.clients=5", "cohort=1.0", "data.partition=iid", "local.batch_size=32",
+    "rounds=100000",
+    "local.sampling=independent", "local.optimizer=adam", "local.lr=0.001",
+    "evaluation.every=100000",
     f"local.steps={STEPS}",
 ]  # fmt: skip
 MONITORS = {
@@ -35,13 +39,16 @@ MONITORS = {
 
 
 def monitored(repeats: int, gpu: bool) -> Table:
-    """Milliseconds a lock-step of five clients, asked after every step; the overhead is the median over rounds.
+    """Milliseconds a lock-step of five clients, asked after every step; the overhead is the median
+    over rounds.
 
-    The five ways are measured in turn, in another order each time, and each round is compared with its neighbours', so
-    that a machine whose speed drifts does not count as an overhead.
+    The five ways are measured in turn, in another order each time, and each round is compared with
+    its neighbours', so that a machine whose speed drifts does not count as an overhead.
     """
     runs = {
-        name: Experiment(load(None, [*SETTING, f"round_end={end}"]), lambda world: InProcess(world, float(gpu)))
+        name: Experiment(
+            load(None, [*SETTING, f"round_end={end}"]), lambda world: InProcess(world, float(gpu))
+        )
         for name, end in MONITORS.items()
     }
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -53,9 +60,15 @@ def monitored(repeats: int, gpu: bool) -> Table:
                 seconds[name].append((time.perf_counter() - begun) / STEPS)
     table = Table("monitor, asked every step", "ms a step (LeNet-5, K = 5)", "overhead (quartiles)")
     for name, values in seconds.items():
-        over = [100 * (ours / base - 1) for ours, base in zip(values, seconds["nothing"], strict=True)]
+        over = [
+            100 * (ours / base - 1) for ours, base in zip(values, seconds["nothing"], strict=True)
+        ]
         low, middle, high = statistics.quantiles(over, n=4)
-        table.add_row(name, f"{1e3 * statistics.median(values):.2f}", f"{middle:+.1f} % ({low:+.1f}, {high:+.1f})")
+        table.add_row(
+            name,
+            f"{1e3 * statistics.median(values):.2f}",
+            f"{middle:+.1f} % ({low:+.1f}, {high:+.1f})",
+        )
     return table
 
 

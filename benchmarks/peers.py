@@ -1,6 +1,8 @@
-"""Other libraries' rounds of the same work, where they are installed, for the table of ``benchmarks.rounds``.
+"""Other libraries' rounds of the same work, where they are installed, for the table of
+``benchmarks.rounds``.
 
-``pip install pfl``. Flower's simulation asks for a Ray release of its own, so it cannot be run beside fedorch.
+``pip install pfl``. Flower's simulation asks for a Ray release of its own, so it cannot be run
+beside fedorch.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ROWS = 320
-"""Ten batches of 32: pfl ends a client's work with its data, so smaller clients' rows are repeated."""
+"""Ten batches of 32: pfl ends a client's work with its data, so smaller clients' rows are
+repeated."""
 
 
 class PflRounds:
-    """Rounds of pfl's federated averaging, which runs in a thread that is let on for a round at a time."""
+    """Rounds of pfl's federated averaging, which runs in a thread that is let on for a round at a
+    time.
+    """
 
     def __init__(self, module: Any, x: Tensor, y: Tensor, clients: list[np.ndarray]) -> None:
         """A network, all inputs and labels, and the rows of each client."""
@@ -57,12 +62,20 @@ class PflRounds:
         module.metrics = lambda x, y, eval=False: {}
         FederatedAveraging().run(
             NNAlgorithmParams(
-                central_num_iterations=10**9, evaluation_frequency=10**9, train_cohort_size=20, val_cohort_size=None
+                central_num_iterations=10**9,
+                evaluation_frequency=10**9,
+                train_cohort_size=20,
+                val_cohort_size=None,
             ),
             backend=SimulatedBackend(users, users),
-            model=PyTorchModel(module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0)),
+            model=PyTorchModel(
+                module, torch.optim.SGD, torch.optim.SGD(module.parameters(), lr=1.0)
+            ),
             model_train_params=NNTrainHyperParams(
-                local_learning_rate=0.05, local_num_epochs=None, local_num_steps=10, local_batch_size=32
+                local_learning_rate=0.05,
+                local_num_epochs=None,
+                local_num_steps=10,
+                local_batch_size=32,
             ),
             callbacks=[self._pacer()],
         )

@@ -1,8 +1,10 @@
-"""Milliseconds a round: fedorch against a bare PyTorch loop that does the same mathematics on the same cores.
+"""Milliseconds a round: fedorch against a bare PyTorch loop that does the same mathematics on the
+same cores.
 
-20 of 30 clients, 10 steps of SGD on batches of 32 (Fashion-MNIST shapes), then the mean; and the floor: a round of 10
-clients with no local work. ``python -m benchmarks.rounds [--repeat N] [--gpu]``. The two sides are measured in turn, so
-that a machine whose speed drifts does not favour one.
+20 of 30 clients, 10 steps of SGD on batches of 32 (Fashion-MNIST shapes), then the mean; and the
+floor: a round of 10 clients with no local work. ``python -m benchmarks.rounds [--repeat N]
+[--gpu]``. The two sides are measured in turn, so that a machine whose speed drifts does not favour
+one.
 """
 
 from __future__ import annotations
@@ -24,14 +26,22 @@ from algorithms.local import LocalRule
 from benchmarks import peers
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import load
-from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 
-WORK = ["cohort=20", "local.steps=10", "local.batch_size=32", "rounds=100000", "evaluation.every=100000"]
+WORK = [
+    "cohort=20",
+    "local.steps=10",
+    "local.batch_size=32",
+    "rounds=100000",
+    "evaluation.every=100000",
+]
 
 
 class BareLoop:
-    """What a researcher writes: one module, one client after the other, ``torch.optim.SGD``, a running mean."""
+    """What a researcher writes: one module, one client after the other, ``torch.optim.SGD``, a
+    running mean.
+    """
 
     def __init__(self, experiment: Experiment, device: str = "cpu") -> None:
         self.data = experiment.data
@@ -79,7 +89,9 @@ class EmptyRound:
         self.t += 1
         federation.begin_round(self.t)
         cohort = algorithm.draw(self.t)
-        with federation.train(cohort, LocalRule(), {"w": algorithm.w, "buffers": algorithm.buffers}) as training:
+        with federation.train(
+            cohort, LocalRule(), {"w": algorithm.w, "buffers": algorithm.buffers}
+        ) as training:
             training.collect(np.full(len(cohort), 1 / len(cohort)))
 
 
@@ -107,14 +119,20 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=15, help="counted rounds of each contestant")
-    parser.add_argument("--gpu", action="store_true", help="train there: in process, and two actors with half of it")
+    parser.add_argument(
+        "--gpu", action="store_true", help="train there: in process, and two actors with half of it"
+    )
     options = parser.parse_args()
     repeat = options.repeat
     torch.set_num_threads(1)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
     for model in ("linear", "drdm_cnn"):
-        _add(table, model, _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu))
+        _add(
+            table,
+            model,
+            _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu),
+        )
     _add(table, "empty, 10 clients", _floor(5 * repeat))
     Console().print(table)
     ray.shutdown()
@@ -132,7 +150,11 @@ def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:
     ]
     if peers.has_pfl() and not gpu:
         own = BareLoop(Experiment(config))
-        contest.append(Contestant("pfl, one core", peers.PflRounds(own.module, own.x, own.y, own.data.train).step, []))
+        contest.append(
+            Contestant(
+                "pfl, one core", peers.PflRounds(own.module, own.x, own.y, own.data.train).step, []
+            )
+        )
     measure(contest, repeat)
     there.close()
     return contest

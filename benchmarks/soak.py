@@ -1,4 +1,5 @@
-"""Soak: rounds for half an hour while client actors are killed at random; prints what could leak, minute by minute.
+"""Soak: rounds for half an hour while client actors are killed at random; prints what could leak,
+minute by minute.
 
     python -m benchmarks.soak --minutes 30
 
@@ -21,12 +22,14 @@ from ray._private.internal_api import memory_summary
 from ray._private.state import actors
 
 from orchestrator.config import Config, load
-from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 
 SETTINGS = [
-    "data.limit=2000", "data.clients=20", "cohort=10", "model=lenet5", "algorithm=scaffold", "local.steps=5",
-    "local.block=2", "local.execution=sequential", "resources.actors=2", "rounds=1000000", "evaluation.every=50",
+    "data.limit=2000", "data.clients=20", "cohort=10", "model=lenet5", "algorithm=scaffold",
+    "local.steps=5",
+    "local.block=2", "local.execution=sequential", "resources.actors=2", "rounds=1000000",
+    "evaluation.every=50",
 ]  # fmt: skip
 
 
@@ -35,7 +38,9 @@ def main(words: list[str] | None = None) -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--minutes", type=float, default=30)
     options.add_argument("--every", type=float, default=20, help="mean seconds between kills")
-    options.add_argument("--pause", type=float, default=0.0, help="seconds of rest after each round")
+    options.add_argument(
+        "--pause", type=float, default=0.0, help="seconds of rest after each round"
+    )
     chosen = options.parse_args(words)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     config = load(None, SETTINGS)
@@ -45,7 +50,9 @@ def main(words: list[str] | None = None) -> None:
     while alone.t < rounds:
         alone.step()
     verdict = "equal" if alone.state_sha256() == digest else "DIFFERENT"
-    print(f"{rounds} rounds; state {digest[:16]}, undisturbed {alone.state_sha256()[:16]}: {verdict}")
+    print(
+        f"{rounds} rounds; state {digest[:16]}, undisturbed {alone.state_sha256()[:16]}: {verdict}"
+    )
 
 
 def soak(config: Config, minutes: float, every: float, pause: float) -> tuple[int, str]:
@@ -55,7 +62,10 @@ def soak(config: Config, minutes: float, every: float, pause: float) -> tuple[in
     plane = experiment.federation.plane
     begun = said = time.monotonic()
     kill_at = begun + every
-    print("| minute | rounds | killed | actors alive | groups | objects | store MiB | server MiB | open files |")
+    print(
+        "| minute | rounds | killed | actors alive | groups | objects | store MiB | server MiB | "
+        "open files |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     while time.monotonic() - begun < 60 * minutes:
         experiment.step()
@@ -86,7 +96,8 @@ def tell(minute: int, rounds: int, killed: int) -> None:
     resident = int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024
     files = len(os.listdir("/proc/self/fd"))
     print(
-        f"| {minute} | {rounds} | {killed} | {states['ALIVE']} | {groups['CREATED']} | {objects} | {used} | "
+        f"| {minute} | {rounds} | {killed} | {states['ALIVE']} | {groups['CREATED']} | {objects} | "
+        f"{used} | "
         f"{resident} | {files} |",
         flush=True,
     )

@@ -22,7 +22,9 @@ RATES = [round(0.01 * (i + 1), 2) for i in range(16)]
 def timed(*command: str) -> float:
     """Seconds of a ``fedorch`` command."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "sweeps.cli", *command], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "sweeps.cli", *command], check=True, stdout=subprocess.DEVNULL
+    )
     return time.perf_counter() - begun
 
 
@@ -31,7 +33,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         file = place / "grid.yaml"
-        file.write_text(yaml.safe_dump({"set": SETTINGS, "axes": {"local.lr": RATES}, "loggers": []}))
+        file.write_text(
+            yaml.safe_dump({"set": SETTINGS, "axes": {"local.lr": RATES}, "loggers": []})
+        )
         together = timed("sweep", str(file), "--out", str(place / "sweep"))
         settings = [word for s in SETTINGS for word in ("--set", s)]
         alone, here = 0.0, 0.0

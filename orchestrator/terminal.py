@@ -30,8 +30,15 @@ class RoundProgress:
 
     def __init__(self, total: int, done: int) -> None:
         self.total = total
-        columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[note]}"))
-        self.bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+        columns = (
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self.bar = Progress(
+            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        )
         self.task = self.bar.add_task("", total=total, completed=done, note="")
 
     def __enter__(self) -> RoundProgress:
@@ -47,12 +54,18 @@ class RoundProgress:
         if console.is_terminal:
             self.bar.update(self.task, completed=int(record["round"]), note=note)
         else:
-            console.print(f"round {int(record['round'])}/{self.total}: {note} ({record['seconds']:.2f} s)")
+            console.print(
+                f"round {int(record['round'])}/{self.total}: {note} ({record['seconds']:.2f} s)"
+            )
 
 
 def headline(record: dict[str, float]) -> str:
     """The few numbers of a round that one looks at first."""
-    names = {"test_accuracy": "test", "client_accuracy_worst": "worst", "personal_accuracy_mean": "personal"}
+    names = {
+        "test_accuracy": "test",
+        "client_accuracy_worst": "worst",
+        "personal_accuracy_mean": "personal",
+    }
     shown = [f"{label} {record[key]:.3f}" for key, label in names.items() if key in record]
     loss = [f"loss {record['train_loss']:.3f}"] if "train_loss" in record else []
     return "  ".join(shown + loss)
@@ -70,7 +83,9 @@ def show_plan(facts: dict[str, Any]) -> None:
         highlight=False,
     )
     console.print(
-        f"{facts['actors']} client actor(s), {c.local.execution} training in blocks of {c.local.block}", highlight=False
+        f"{facts['actors']} client actor(s), {c.local.execution} training in blocks of "
+        f"{c.local.block}",
+        highlight=False,
     )
     for note in facts.get("notes", []):
         errors.print(f"[yellow]note:[/] {note}", highlight=False)
@@ -78,14 +93,21 @@ def show_plan(facts: dict[str, Any]) -> None:
 
 def show_result(result: dict[str, Any], folder: Any) -> None:
     """Print the final table."""
-    table = Table(title=f"{result['name']}: {result['status']} after {result['rounds']} rounds", title_justify="left")
+    table = Table(
+        title=f"{result['name']}: {result['status']} after {result['rounds']} rounds",
+        title_justify="left",
+    )
     table.add_column("metric")
     table.add_column("value", justify="right")
     for key, label in HEADLINES.items():
         if key in result["metrics"]:
             table.add_row(label, f"{result['metrics'][key]:.4f}")
-    table.add_row("MB up / down", f"{result['bytes_up'] / 1e6:.1f} / {result['bytes_down'] / 1e6:.1f}")
+    table.add_row(
+        "MB up / down", f"{result['bytes_up'] / 1e6:.1f} / {result['bytes_down'] / 1e6:.1f}"
+    )
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("weights sha256", result["weights_sha256"][:16])
     console.print(table)
-    console.print(f"results: {folder}  (open {folder}/report.html)", highlight=False, soft_wrap=True)
+    console.print(
+        f"results: {folder}  (open {folder}/report.html)", highlight=False, soft_wrap=True
+    )

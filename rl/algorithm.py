@@ -1,5 +1,6 @@
-"""DDPG and TD3 as RLlib algorithms: usable with ``Algorithm.train()`` and Ray Tune on any Gymnasium task with a Box of
-actions, and the source of learner, module and buffer where a federated server drives the agent itself.
+"""DDPG and TD3 as RLlib algorithms: usable with ``Algorithm.train()`` and Ray Tune on any Gymnasium
+task with a Box of actions, and the source of learner, module and buffer where a federated server
+drives the agent itself.
 """
 
 from __future__ import annotations
@@ -17,15 +18,30 @@ from rl.replay import SeededEpisodeReplayBuffer
 from rl.rl_module import DDPGTorchRLModule
 
 _TRAINING = (
-    "hidden", "head", "bound", "join", "noise", "sigma", "sigma_end", "sigma_steps", "warmup", "train_noise",
-    "actor_lr", "critic_lr", "weight_decay", "tau", "target_network_update_freq", "policy_delay", "twin_q", "smoothing",
+    "hidden", "head", "bound", "join", "noise", "sigma", "sigma_end", "sigma_steps", "warmup",
+    "train_noise",
+    "actor_lr", "critic_lr", "weight_decay", "tau", "target_network_update_freq", "policy_delay",
+    "twin_q", "smoothing",
     "smoothing_clip", "logit_penalty", "capacity", "learning_starts", "training_intensity",
 )  # fmt: skip
-_MODEL = ("hidden", "head", "bound", "join", "twin_q", "noise", "sigma", "sigma_end", "sigma_steps", "warmup")
+_MODEL = (
+    "hidden",
+    "head",
+    "bound",
+    "join",
+    "twin_q",
+    "noise",
+    "sigma",
+    "sigma_end",
+    "sigma_steps",
+    "warmup",
+)
 
 
 class DDPGConfig(AlgorithmConfig):
-    """Deep deterministic policy gradients; :meth:`training` takes the options listed in its docstring."""
+    """Deep deterministic policy gradients; :meth:`training` takes the options listed in its
+    docstring.
+    """
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or DDPG)
@@ -64,12 +80,14 @@ class DDPGConfig(AlgorithmConfig):
     def training(self, **options: Any) -> DDPGConfig:
         """Set RLlib's general training options, and these.
 
-        Networks: hidden (widths), head (l1 | softmax | tanh), bound (of softmax logits), join (the critic's layer that
-        the action enters before), twin_q. Exploration: noise (hidden | logit | action | none), sigma, sigma_end,
-        sigma_steps, warmup (random actions), train_noise (also while learning). Learning: actor_lr, critic_lr,
-        weight_decay, tau (soft update rate ε), target_network_update_freq and policy_delay (in updates), smoothing and
-        smoothing_clip (TD3's target noise), logit_penalty, capacity (of the buffer), learning_starts (steps),
-        training_intensity (transitions learned from per transition sampled; unset: one update a step).
+        Networks: hidden (widths), head (l1 | softmax | tanh), bound (of softmax logits), join (the
+        critic's layer that the action enters before), twin_q. Exploration: noise (hidden | logit |
+        action | none), sigma, sigma_end, sigma_steps, warmup (random actions), train_noise (also
+        while learning). Learning: actor_lr, critic_lr, weight_decay, tau (soft update rate ε),
+        target_network_update_freq and policy_delay (in updates), smoothing and smoothing_clip
+        (TD3's target noise), logit_penalty, capacity (of the buffer), learning_starts (steps),
+        training_intensity (transitions learned from per transition sampled; unset: one update a
+        step).
         """
         for name in _TRAINING:
             if name in options:
@@ -82,7 +100,9 @@ class DDPGConfig(AlgorithmConfig):
         if self.head not in HEADS:
             self._value_error(f"head must be one of {', '.join(HEADS)}, not {self.head!r}")
         if self.head != "tanh" and (self.normalize_actions or self.clip_actions):
-            self._value_error("a head on the simplex needs normalize_actions=False and clip_actions=False")
+            self._value_error(
+                "a head on the simplex needs normalize_actions=False and clip_actions=False"
+            )
 
     @property
     def num_steps_sampled_before_learning_starts(self) -> int:
@@ -92,7 +112,11 @@ class DDPGConfig(AlgorithmConfig):
     @property
     def replay_buffer_config(self) -> dict[str, Any]:
         """What :class:`DDPG` builds its buffer from."""
-        return {"type": "SeededEpisodeReplayBuffer", "capacity": self.capacity, "seed": self.seed or 0}
+        return {
+            "type": "SeededEpisodeReplayBuffer",
+            "capacity": self.capacity,
+            "seed": self.seed or 0,
+        }
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
         return 1 if self.rollout_fragment_length == "auto" else int(self.rollout_fragment_length)
@@ -139,7 +163,9 @@ class DDPG(DQN):
         super().set_state(state)
         if "replay_buffer" in state:
             self.local_replay_buffer.set_state(state["replay_buffer"])
-            if self.env_runner is not None:  # a newer episode under way does not continue the restored ones
+            if (
+                self.env_runner is not None
+            ):  # a newer episode under way does not continue the restored ones
                 self.env_runner._needs_initial_reset = True
 
 

@@ -1,4 +1,5 @@
-"""The learner of DDPG and TD3 (FedAA's Equations 1–3): the critics first, then the actor against the updated critic.
+"""The learner of DDPG and TD3 (FedAA's Equations 1–3): the critics first, then the actor against
+the updated critic.
 
     Eq. 3   y = r + γ Q'(s', π'(s')), 0 after a terminal state
     Eq. 2   critics: mean (y − Q(s, a))²
@@ -30,7 +31,10 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         module = self.module[module_id]
-        for name, net, lr in ((CRITIC, module.critics, config.critic_lr), (POLICY, module.actor, config.actor_lr)):
+        for name, net, lr in (
+            (CRITIC, module.critics, config.critic_lr),
+            (POLICY, module.actor, config.actor_lr),
+        ):
             params = self.get_parameters(net)
             self.register_optimizer(
                 module_id=module_id,
@@ -51,12 +55,16 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
 
     def compute_losses(self, *, fwd_out: Any, batch: Any) -> dict[str, Tensor]:
         return {
-            mid: self.compute_loss_for_module(module_id=mid, config=self.config, batch=batch[mid], fwd_out={})
+            mid: self.compute_loss_for_module(
+                module_id=mid, config=self.config, batch=batch[mid], fwd_out={}
+            )
             for mid in batch
             if mid in self.module
         }
 
-    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> Tensor:
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: Any, fwd_out: Any
+    ) -> Tensor:
         module = self.module[module_id].unwrapped()
         if self.phase == CRITIC:
             loss = self.critic_loss(module, config, batch)
@@ -84,7 +92,9 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
         if not config.smoothing:
             return actor(state)
         outputs = actor.outputs(state)
-        noise = module.noise(outputs, config.smoothing).clamp(-config.smoothing_clip, config.smoothing_clip)
+        noise = module.noise(outputs, config.smoothing).clamp(
+            -config.smoothing_clip, config.smoothing_clip
+        )
         if actor.head == "tanh":
             return (actor.action(outputs) + noise).clamp(-1, 1)
         return actor.action(outputs + noise)  # on the simplex: noise before the head
@@ -98,10 +108,16 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
         else:
             action = module.actor.action(outputs)
         loss = -module.critics[0](state, action).mean()
-        return loss + config.logit_penalty * outputs.square().mean() if config.logit_penalty else loss
+        return (
+            loss + config.logit_penalty * outputs.square().mean() if config.logit_penalty else loss
+        )
 
-    def compute_gradients(self, loss_per_module: dict[str, Tensor], **kwargs: Any) -> dict[Any, Tensor]:
-        """Gradients of this phase's parameters only; the other optimiser must find None, or its moments would decay."""
+    def compute_gradients(
+        self, loss_per_module: dict[str, Tensor], **kwargs: Any
+    ) -> dict[Any, Tensor]:
+        """Gradients of this phase's parameters only; the other optimiser must find None, or its
+        moments would decay.
+        """
         gradients: dict[Any, Tensor] = {}
         for optimizer in self._optimizer_parameters:
             optimizer.zero_grad(set_to_none=True)

@@ -1,4 +1,6 @@
-"""What both kinds of agent do with an RLlib learner: build it, read its state, load a policy learned before."""
+"""What both kinds of agent do with an RLlib learner: build it, read its state, load a policy
+learned before.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from rl.randomness import isolated
 POLICY_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
 
 
-def build_learner(config: AlgorithmConfig, observation: gym.Space, action: gym.Space, seed: int) -> Learner:
+def build_learner(
+    config: AlgorithmConfig, observation: gym.Space, action: gym.Space, seed: int
+) -> Learner:
     """A learner that no Algorithm owns, with its weights drawn from ``seed``."""
     with isolated(seed):
         return config.build_learner(spaces={DEFAULT_MODULE_ID: (observation, action)})
@@ -38,7 +42,11 @@ def learner_state(learner: Learner) -> dict[str, Any]:
 def recorded(results: Mapping[str, Any]) -> dict[str, float]:
     """The losses in what ``Learner.update`` returns, for a round's record."""
     own = results[DEFAULT_MODULE_ID]
-    losses = {f"agent_{name}": float(own[name].peek()) for name in ("critic_loss", "policy_loss") if name in own}
+    losses = {
+        f"agent_{name}": float(own[name].peek())
+        for name in ("critic_loss", "policy_loss")
+        if name in own
+    }
     return {name: value for name, value in losses.items() if math.isfinite(value)}
 
 
@@ -57,7 +65,8 @@ def save_policy(folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[
 
 
 def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> None:
-    """Replace the module's weights by those in ``folder``; raises ValueError if they are another agent's.
+    """Replace the module's weights by those in ``folder``; raises ValueError if they are another
+    agent's.
 
     ``agent`` holds the options of the agent that is to act on them.
     """
@@ -65,11 +74,14 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> Non
         weights = load_file(folder / POLICY_FILE)
         trained = json.loads((folder / FACTS_FILE).read_text()).get("agent", {})
     except Exception as error:
-        raise ValueError(f"algorithm.agent.policy: there is no policy in {folder}: {error}") from error
+        raise ValueError(
+            f"algorithm.agent.policy: there is no policy in {folder}: {error}"
+        ) from error
     for key in ("name", "head", "logit_bound"):
         if key in trained and trained[key] != agent.get(key):
             raise ValueError(
-                f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not {agent.get(key)!r}; "
+                f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not "
+                f"{agent.get(key)!r}; "
                 "give the agent the same preset"
             )
     own = module_weights(learner)
@@ -78,8 +90,10 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> Non
     if shapes != given:
         differing = sorted(k for k in {*shapes, *given} if shapes.get(k) != given.get(k))
         raise ValueError(
-            f"algorithm.agent.policy: {folder} holds the policy of another agent or number of clients: "
-            f"{differing[0]} is {given.get(differing[0], 'absent')}, wanted {shapes.get(differing[0], 'absent')}"
+            f"algorithm.agent.policy: {folder} holds the policy of another agent or number of "
+            "clients: "
+            f"{differing[0]} is {given.get(differing[0], 'absent')}, wanted "
+            f"{shapes.get(differing[0], 'absent')}"
         )
     learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
 

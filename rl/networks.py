@@ -1,4 +1,6 @@
-"""Actor and critic networks of deterministic policy gradients (Lillicrap et al. 2016), as FedAA sizes them."""
+"""Actor and critic networks of deterministic policy gradients (Lillicrap et al. 2016), as FedAA
+sizes them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Actor(nn.Module):
     ``l1``: |u| / ‖u‖₁ (FedAA's simplex); ``softmax``; ``tanh``: in [−1, 1]^k.
     """
 
-    def __init__(self, observation: int, action: int, hidden: Sequence[int], head: str, bound: float | None) -> None:
+    def __init__(
+        self, observation: int, action: int, hidden: Sequence[int], head: str, bound: float | None
+    ) -> None:
         super().__init__()
         self.head, self.bound = head, bound
         self.hidden = hidden_layers(observation, hidden)
@@ -35,7 +39,9 @@ class Actor(nn.Module):
         nn.init.uniform_(self.out.weight, -3e-3, 3e-3)
 
     def outputs(self, state: Tensor, noise: Tensor | None = None) -> Tensor:
-        """u [B, k] for states [B, n]; ``noise`` is added to the last hidden activations (FedAA's published code)."""
+        """u [B, k] for states [B, n]; ``noise`` is added to the last hidden activations (FedAA's
+        published code).
+        """
         h = state
         for layer in self.hidden:
             h = layer(h).relu()
@@ -55,7 +61,9 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Q(s, a); the action joins before hidden layer ``join``: 0 with the state, 1 after one layer (FedAA's code)."""
+    """Q(s, a); the action joins before hidden layer ``join``: 0 with the state, 1 after one layer
+    (FedAA's code).
+    """
 
     def __init__(self, observation: int, action: int, hidden: Sequence[int], join: int) -> None:
         super().__init__()

@@ -28,10 +28,14 @@ COLUMNS = ("states", "actions", "rewards", "next_states")
 class OffPolicyAgent:
     """Implements :class:`algorithms.parts.weighers.Agent`; one learning phase a round."""
 
-    def __init__(self, config: DDPGConfig, slots: int, observation: int, seed: int, updates: int = 1) -> None:
+    def __init__(
+        self, config: DDPGConfig, slots: int, observation: int, seed: int, updates: int = 1
+    ) -> None:
         seen = gym.spaces.Box(0.0, 1.0, (observation,), np.float32)
         weights = gym.spaces.Box(0.0, 1.0, (slots,), np.float32)
-        self.config = config.debugging(seed=seed).environment(normalize_actions=False, clip_actions=False)
+        self.config = config.debugging(seed=seed).environment(
+            normalize_actions=False, clip_actions=False
+        )
         self.learner = build_learner(self.config, seen, weights, seed)
         self.module = self.learner.module[DEFAULT_MODULE_ID].unwrapped()
         self.updates = updates
@@ -52,7 +56,9 @@ class OffPolicyAgent:
         with torch.no_grad():
             if not explore:
                 return self.module.forward_inference(batch)[Columns.ACTIONS][0].numpy()
-            action = self.module.forward_exploration(batch, t=self.rounds)[Columns.ACTIONS][0].numpy()
+            action = self.module.forward_exploration(batch, t=self.rounds)[Columns.ACTIONS][
+                0
+            ].numpy()
         self.pending = np.asarray(state, np.float32), action
         return action
 
@@ -82,7 +88,9 @@ class OffPolicyAgent:
             "learner": learner_state(self.learner),
             "exploration": self.module.get_exploration_state(),
             "replay": self.buffer.rng.bit_generator.state,
-            "transitions": {name: np.array(column) for name, column in zip(COLUMNS, columns, strict=True)},
+            "transitions": {
+                name: np.array(column) for name, column in zip(COLUMNS, columns, strict=True)
+            },
             "pending": None if self.pending is None else list(self.pending),
             "rounds": self.rounds,
         }
@@ -91,10 +99,14 @@ class OffPolicyAgent:
         self.learner.set_state(state["learner"])
         self.module.set_exploration_state(state["exploration"])
         self.rounds = int(state["rounds"])
-        self.pending = None if state["pending"] is None else (state["pending"][0], state["pending"][1])
+        self.pending = (
+            None if state["pending"] is None else (state["pending"][0], state["pending"][1])
+        )
         self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=self.seed)
         self.transitions.clear()
-        for before, action, reward, after in zip(*(state["transitions"][name] for name in COLUMNS), strict=True):
+        for before, action, reward, after in zip(
+            *(state["transitions"][name] for name in COLUMNS), strict=True
+        ):
             self._store((before, action, float(reward), after))
         self.buffer.rng.bit_generator.state = state["replay"]
 

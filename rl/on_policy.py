@@ -1,7 +1,8 @@
 """PPO, as RLlib ships it, driven by a federated server: k rounds of experience, then an update.
 
-The action is a vector of logits in R^K; the server uses softmax(temperature · logits). A single round has no advantage
-to learn from (RLlib standardises advantages per update), so experience is collected first.
+The action is a vector of logits in R^K; the server uses softmax(temperature · logits). A single
+round has no advantage to learn from (RLlib standardises advantages per update), so experience is
+collected first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ class OnPolicyAgent:
     """Implements :class:`algorithms.parts.weighers.Agent`."""
 
     def __init__(
-        self, config: PPOConfig, slots: int, observation: int, seed: int, temperature: float, one_step: bool
+        self,
+        config: PPOConfig,
+        slots: int,
+        observation: int,
+        seed: int,
+        temperature: float,
+        one_step: bool,
     ) -> None:
         seen = gym.spaces.Box(0.0, 1.0, (observation,), np.float32)
         logits = gym.spaces.Box(-1.0, 1.0, (slots,), np.float32)
@@ -44,7 +51,9 @@ class OnPolicyAgent:
         return self.choose(situation.state)
 
     def choose(self, state: np.ndarray, explore: bool = True) -> np.ndarray:
-        """The weights [K] in ``state`` [n]; without exploration (the mean logits) it leaves no trace."""
+        """The weights [K] in ``state`` [n]; without exploration (the mean logits) it leaves no
+        trace.
+        """
         seen = np.asarray(state, np.float32)
         with torch.no_grad():
             inputs = self.module.forward_exploration({Columns.OBS: torch.from_numpy(seen)[None]})[
@@ -53,7 +62,9 @@ class OnPolicyAgent:
             mean, log_std = inputs.chunk(2, dim=-1)
             if not explore:
                 return self._weights(mean[0])
-            noise = torch.randn(mean.shape, generator=torch_generator(self.seed, "ppo action", self.step))
+            noise = torch.randn(
+                mean.shape, generator=torch_generator(self.seed, "ppo action", self.step)
+            )
             action = mean + log_std.exp() * noise
             logp = self.module.get_exploration_action_dist_cls().from_logits(inputs).logp(action)
         if not self.memory["observations"]:
@@ -87,7 +98,9 @@ class OnPolicyAgent:
         return recorded(results)
 
     def _episodes(self) -> list[SingleAgentEpisode]:
-        """The collected rounds: each an episode that ends (a contextual bandit), or one long unfinished one."""
+        """The collected rounds: each an episode that ends (a contextual bandit), or one long
+        unfinished one.
+        """
         m, n = self.memory, len(self.memory["rewards"])
         pieces = [(t, t + 1) for t in range(n)] if self.one_step else [(0, n)]
         return [
@@ -112,7 +125,9 @@ class OnPolicyAgent:
         return {"learner": learner_state(self.learner), "step": self.step, **memory}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.learner._weights_seq_no = 0  # or newer live weights would be kept in place of the given ones
+        self.learner._weights_seq_no = (
+            0  # or newer live weights would be kept in place of the given ones
+        )
         self.learner.set_state(state["learner"])
         self.step = int(state["step"])
         self.memory = {name: list(state[name]) for name in MEMORY}

@@ -20,12 +20,17 @@ EPISODES = 10
 
 
 def pretrain(
-    weigher: Ddpg, env: dict[str, Any], rounds: int, seed: int, out: Path, tell: Callable[[int, float], None]
+    weigher: Ddpg,
+    env: dict[str, Any],
+    rounds: int,
+    seed: int,
+    out: Path,
+    tell: Callable[[int, float], None],
 ) -> dict[str, float]:
     """Train for ``rounds`` simulated rounds and write the policy to ``out``.
 
-    ``tell(round, return)`` is called about ten times. Returns the mean return of an episode before and after, and that
-    of uniform weights on the same episodes. Needs a running Ray.
+    ``tell(round, return)`` is called about ten times. Returns the mean return of an episode before
+    and after, and that of uniform weights on the same episodes. Needs a running Ray.
     """
     config = (
         weigher.config()
@@ -38,7 +43,9 @@ def pretrain(
 
     def policy(state: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            return module.forward_inference({Columns.OBS: torch.from_numpy(state)[None]})[Columns.ACTIONS][0].numpy()
+            return module.forward_inference({Columns.OBS: torch.from_numpy(state)[None]})[
+                Columns.ACTIONS
+            ][0].numpy()
 
     try:
         before = score(policy, env)
@@ -47,7 +54,12 @@ def pretrain(
             if t % max(1, rounds // 10) == 0:
                 tell(t, score(policy, env))
         after = score(policy, env)
-        facts = {"agent": weigher.model_dump(mode="json"), "environment": env, "rounds": rounds, "return": after}
+        facts = {
+            "agent": weigher.model_dump(mode="json"),
+            "environment": env,
+            "rounds": rounds,
+            "return": after,
+        }
         save_policy(out, module_weights(learner), facts)
     finally:
         algorithm.stop()

@@ -1,4 +1,6 @@
-"""RLlib's episode replay buffer with a seed, and with a state that a restored buffer really takes over."""
+"""RLlib's episode replay buffer with a seed, and with a state that a restored buffer really takes
+over.
+"""
 
 from __future__ import annotations
 

@@ -19,17 +19,21 @@ Batch = dict[str, Any]
 class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
     """Deterministic policy with exploration noise.
 
-    ``model_config`` holds: hidden, head, bound, join, twin_q, noise (hidden | logit | action | none), sigma, sigma_end,
-    sigma_steps, warmup, seed. The noise comes from a generator of the module's own, never from the global one. The
-    generator is not a buffer: weights that are synchronised from the learner must not rewind it.
+    ``model_config`` holds: hidden, head, bound, join, twin_q, noise (hidden | logit | action |
+    none), sigma, sigma_end, sigma_steps, warmup, seed. The noise comes from a generator of the
+    module's own, never from the global one. The generator is not a buffer: weights that are
+    synchronised from the learner must not rewind it.
     """
 
     def setup(self) -> None:
         c = self.model_config
         n, k = self.observation_space.shape[0], self.action_space.shape[0]
         self.actor = Actor(n, k, c["hidden"], c["head"], c["bound"])
-        self.critics = nn.ModuleList(Critic(n, k, c["hidden"], c["join"]) for _ in range(1 + c["twin_q"]))
-        self.make_target_networks()  # here too, or a module restored from a checkpoint would lack them
+        self.critics = nn.ModuleList(
+            Critic(n, k, c["hidden"], c["join"]) for _ in range(1 + c["twin_q"])
+        )
+        # here too, or a module restored from a checkpoint would lack them
+        self.make_target_networks()
         self.explored = 0
         self.draws = torch.Generator().manual_seed(int(c["seed"]))
 
@@ -60,7 +64,9 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         kind = self.model_config["noise"]
         if kind == "hidden":
             width = actor.out.in_features
-            return actor.action(actor.outputs(state, self.noise(state.new_empty(len(state), width), sigma)))
+            return actor.action(
+                actor.outputs(state, self.noise(state.new_empty(len(state), width), sigma))
+            )
         outputs = actor.outputs(state)
         if kind == "logit":
             return actor.action(outputs + self.noise(outputs, sigma))
@@ -75,7 +81,9 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         u = torch.rand(like.shape, generator=self.draws, dtype=like.dtype).to(like.device)
         if self.actor.head == "tanh":
             return 2 * u - 1
-        gaps = -u.clamp_min(1e-12).log()  # exponential draws, normalised, are uniform on the simplex
+        gaps = -u.clamp_min(
+            1e-12
+        ).log()  # exponential draws, normalised, are uniform on the simplex
         return gaps / gaps.sum(-1, keepdim=True)
 
     def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:

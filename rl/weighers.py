@@ -1,4 +1,6 @@
-"""The agents that a config can name for FedAA's ``algorithm.agent``. RLlib is loaded when one starts."""
+"""The agents that a config can name for FedAA's ``algorithm.agent``. RLlib is loaded when one
+starts.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ from algorithms.part import option
 from algorithms.parts.weighers import Agent, Weigher
 
 _PAPER = {
-    "head": "l1", "noise": "action", "sigma": 0.1, "lr_actor": 1e-2, "lr_critic": 1e-2, "weight_decay": 1e-5,
+    "head": "l1", "noise": "action", "sigma": 0.1, "lr_actor": 1e-2, "lr_critic": 1e-2,
+    "weight_decay": 1e-5,
     "gamma": 0.99, "soft_rate": 1e-3, "soft_period": 2, "batch": 16,
 }  # fmt: skip
 _AUTHORS = {**_PAPER, "noise": "hidden", "train_noise": True, "soft_period": 1}
 _ROBUST = {
-    "head": "softmax", "logit_bound": 4.0, "logit_penalty": 0.05, "noise": "logit", "sigma": 1.0, "sigma_end": 0.2,
-    "sigma_rounds": 400, "warmup": 32, "batch": 32, "learning_starts": 32, "lr_actor": 1e-3, "lr_critic": 1e-3,
+    "head": "softmax", "logit_bound": 4.0, "logit_penalty": 0.05, "noise": "logit", "sigma": 1.0,
+    "sigma_end": 0.2,
+    "sigma_rounds": 400, "warmup": 32, "batch": 32, "learning_starts": 32, "lr_actor": 1e-3,
+    "lr_critic": 1e-3,
     "gamma": 0.9, "soft_rate": 0.01, "soft_period": 1,
 }  # fmt: skip
 
@@ -42,10 +47,14 @@ class Ddpg(Learned):
 
     name: str = "ddpg"
     preset: Literal["paper", "authors", "robust"] = option(
-        "paper", "the text's settings, the published code's, or ours: bounded logits, warm-up, smaller steps"
+        "paper",
+        "the text's settings, the published code's, or ours: bounded logits, warm-up, smaller "
+        "steps",
     )
     head: Literal["l1", "softmax"] = option("l1", "from outputs u to weights: |u|/‖u‖₁, or softmax")
-    noise: Literal["hidden", "logit", "action", "none"] = option("action", "what exploration noise is added to", "𝒩")
+    noise: Literal["hidden", "logit", "action", "none"] = option(
+        "action", "what exploration noise is added to", "𝒩"
+    )
     sigma: float = option(0.1, "standard deviation of the noise", "σ", ge=0)
     sigma_end: float | None = option(None, "its value after sigma_rounds; unset: constant", ge=0)
     sigma_rounds: int = option(0, "rounds over which it changes linearly", ge=0)
@@ -57,7 +66,9 @@ class Ddpg(Learned):
     gamma: float = option(0.99, "discount factor", "γ", ge=0, le=1)
     soft_rate: float = option(1e-3, "target networks move by this part", "ε", gt=0, le=1)
     soft_period: int = option(1, "updates between two moves of the target networks", ge=1)
-    hidden: tuple[int, ...] = option((256, 256), "widths of the hidden layers (the paper compares 64, 128, 256)")
+    hidden: tuple[int, ...] = option(
+        (256, 256), "widths of the hidden layers (the paper compares 64, 128, 256)"
+    )
     batch: int = option(16, "transitions an update learns from", ge=1)
     buffer: int = option(100_000, "transitions kept", ge=1)
     learning_starts: int = option(1, "rounds before the first update", ge=1)
@@ -65,7 +76,11 @@ class Ddpg(Learned):
     logit_bound: float | None = option(None, "softmax sees b·tanh(u/b); unset: u", "b", gt=0)
     logit_penalty: float = option(0.0, "weight of mean u² in the actor's loss", ge=0)
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": _PAPER, "authors": _AUTHORS, "robust": _ROBUST}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": _PAPER,
+        "authors": _AUTHORS,
+        "robust": _ROBUST,
+    }
 
     def start(self, slots: int, observation: int, seed: int) -> Agent:
         """Raises ValueError if ``policy`` does not fit."""
@@ -86,8 +101,10 @@ class Ddpg(Learned):
     def training(self) -> dict[str, Any]:
         """These options by RLlib's names."""
         return {
-            "hidden": self.hidden, "head": self.head, "bound": self.logit_bound, "noise": self.noise,
-            "sigma": self.sigma, "sigma_end": self.sigma_end, "sigma_steps": self.sigma_rounds, "warmup": self.warmup,
+            "hidden": self.hidden, "head": self.head, "bound": self.logit_bound,
+            "noise": self.noise,
+            "sigma": self.sigma, "sigma_end": self.sigma_end, "sigma_steps": self.sigma_rounds,
+            "warmup": self.warmup,
             "train_noise": self.train_noise, "actor_lr": self.lr_actor, "critic_lr": self.lr_critic,
             "weight_decay": self.weight_decay, "gamma": self.gamma, "tau": self.soft_rate,
             "target_network_update_freq": self.soft_period, "logit_penalty": self.logit_penalty,
@@ -97,25 +114,36 @@ class Ddpg(Learned):
 
 
 class Td3(Ddpg):
-    """DDPG with twin critics, delayed policy updates and smoothed targets (Fujimoto et al. 2018)."""
+    """DDPG with twin critics, delayed policy updates and smoothed targets (Fujimoto et al.
+    2018)."""
 
     name: str = "td3"
     policy_delay: int = option(2, "critic updates between two of the actor", ge=1)
-    smoothing: float = option(0.2, "standard deviation of the targets' noise (on the raw outputs)", ge=0)
+    smoothing: float = option(
+        0.2, "standard deviation of the targets' noise (on the raw outputs)", ge=0
+    )
     smoothing_clip: float = option(0.5, "and its bound", ge=0)
 
     def config(self) -> Any:
         from rl.algorithm import TD3Config
 
-        own = {"policy_delay": self.policy_delay, "smoothing": self.smoothing, "smoothing_clip": self.smoothing_clip}
+        own = {
+            "policy_delay": self.policy_delay,
+            "smoothing": self.smoothing,
+            "smoothing_clip": self.smoothing_clip,
+        }
         return TD3Config().training(**self.training(), **own)
 
 
 class Ppo(Learned):
-    """Proximal policy optimisation: logits from a Gaussian, an update after every ``collect`` rounds."""
+    """Proximal policy optimisation: logits from a Gaussian, an update after every ``collect``
+    rounds.
+    """
 
     name: str = "ppo"
-    preset: Literal["robust", "paper"] = option("robust", "ours, or the learning rate and discount of FedAA's text")
+    preset: Literal["robust", "paper"] = option(
+        "robust", "ours, or the learning rate and discount of FedAA's text"
+    )
     collect: int = option(32, "rounds of experience an update", "k", ge=2)
     epochs: int = option(10, "passes over them", ge=1)
     lr: float = option(1e-3, "learning rate", gt=0)
@@ -125,16 +153,23 @@ class Ppo(Learned):
     entropy: float = option(0.0, "weight of the entropy bonus", ge=0)
     hidden: tuple[int, ...] = option((256, 256), "widths of the hidden layers")
     temperature: float = option(2.0, "weights are softmax(temperature · logits)", gt=0)
-    one_step: bool = option(False, "every round an episode of its own (contextual bandit) instead of one long episode")
+    one_step: bool = option(
+        False, "every round an episode of its own (contextual bandit) instead of one long episode"
+    )
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"lr": 1e-2, "gamma": 0.99}, "robust": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"lr": 1e-2, "gamma": 0.99},
+        "robust": {},
+    }
 
     def start(self, slots: int, observation: int, seed: int) -> Agent:
         """Raises ValueError if ``policy`` does not fit."""
         from rl.learning import load_policy
         from rl.on_policy import OnPolicyAgent
 
-        agent = OnPolicyAgent(self.config(), slots, observation, seed, self.temperature, self.one_step)
+        agent = OnPolicyAgent(
+            self.config(), slots, observation, seed, self.temperature, self.one_step
+        )
         if self.policy is not None:
             load_policy(agent.learner, self.policy, self.model_dump())
         return agent
@@ -147,9 +182,15 @@ class Ppo(Learned):
         return (
             PPOConfig()
             .training(
-                lr=self.lr, gamma=self.gamma, lambda_=self.gae_lambda, clip_param=self.clip, use_kl_loss=False,
-                entropy_coeff=self.entropy, vf_clip_param=100.0, grad_clip=0.5, num_epochs=self.epochs,
+                lr=self.lr, gamma=self.gamma, lambda_=self.gae_lambda, clip_param=self.clip,
+                use_kl_loss=False,
+                entropy_coeff=self.entropy, vf_clip_param=100.0, grad_clip=0.5,
+                num_epochs=self.epochs,
                 minibatch_size=self.collect, train_batch_size_per_learner=self.collect,
             )
-            .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=list(self.hidden), vf_share_layers=False))
+            .rl_module(
+                model_config=DefaultModelConfig(
+                    fcnet_hiddens=list(self.hidden), vf_share_layers=False
+                )
+            )
         )  # fmt: skip

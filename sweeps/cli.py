@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import cli
+from orchestrator.cli import app as cli
 from orchestrator.errors import UserError
 
 
@@ -22,13 +22,19 @@ class Form(StrEnum):
     latex = "latex"
 
 
-ColumnOption = Annotated[list[str] | None, typer.Option("--column", help="only this column of the table (repeatable)")]
-BudgetOption = Annotated[str, typer.Option(help="smoke (seconds), reduced (fits two cores), full (the paper's)")]
+ColumnOption = Annotated[
+    list[str] | None, typer.Option("--column", help="only this column of the table (repeatable)")
+]
+BudgetOption = Annotated[
+    str, typer.Option(help="smoke (seconds), reduced (fits two cores), full (the paper's)")
+]
 
 
 @cli.app.command()
 def sweep(
-    target: Annotated[str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")] = "",
+    target: Annotated[
+        str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")
+    ] = "",
     folder: Annotated[str | None, typer.Argument(help="status: folder of the sweep")] = None,
     show: Annotated[
         bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
@@ -37,16 +43,25 @@ def sweep(
     column: ColumnOption = None,
     settings: cli.SetOption = None,
     out: Annotated[
-        str | None, typer.Option(help="folder (or s3://...) for the results (default: runs/sweeps/NAME)")
+        str | None,
+        typer.Option(help="folder (or s3://...) for the results (default: runs/sweeps/NAME)"),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the sweep in that folder")] = False,
-    at_once: Annotated[int | None, typer.Option(min=1, help="most trials that run at the same time")] = None,
-    address: Annotated[str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")] = "local",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue the sweep in that folder")
+    ] = False,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="most trials that run at the same time")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
+    ] = "local",
     num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
-    num_gpus: Annotated[float | None, typer.Option(help="(logical) GPUs of a local cluster")] = None,
+    num_gpus: Annotated[
+        float | None, typer.Option(help="(logical) GPUs of a local cluster")
+    ] = None,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
-    from orchestrator.cluster import connected
+    from orchestrator.cluster.connection import connected
     from sweeps import commands
     from sweeps.home import looked_at
 
@@ -68,14 +83,20 @@ def sweep(
 
 @cli.app.command()
 def table(
-    target: Annotated[str, typer.Argument(help="PAPER/TABLE of `fedorch sweep --list`, or a sweep's YAML file")],
+    target: Annotated[
+        str, typer.Argument(help="PAPER/TABLE of `fedorch sweep --list`, or a sweep's YAML file")
+    ],
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
-    out: Annotated[str | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")
+    ] = None,
     form: Annotated[Form, typer.Option("--format", help="how to write it")] = Form.terminal,
     file: Annotated[Path | None, typer.Option(help="write to this file")] = None,
 ) -> None:
-    """Measured numbers beside the published ones, and which of the paper's claims hold; also while the sweep runs."""
+    """Measured numbers beside the published ones, and which of the paper's claims hold; also while
+    the sweep runs.
+    """
     from sweeps import commands
     from sweeps.home import looked_at
 

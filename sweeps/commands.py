@@ -10,7 +10,7 @@ from rich.table import Table
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.storage import is_remote
+from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
 from sweeps.entry import Entry
@@ -25,10 +25,16 @@ from sweeps.watch import FILE, describe
 
 
 def place_of(target: str, budget: str, out: str | None) -> str:
-    """Where the results of a sweep are: ``out``, a path or a URI, or a folder here with the sweep's name."""
+    """Where the results of a sweep are: ``out``, a path or a URI, or a folder here with the sweep's
+    name.
+    """
     if out is not None and is_remote(out):
         return out
-    name = read_sweep(Path(target)).name if _is_file(target) else f"{target.replace('/', '-')}-{budget}"
+    name = (
+        read_sweep(Path(target)).name
+        if _is_file(target)
+        else f"{target.replace('/', '-')}-{budget}"
+    )
     return str(Path(out or Path("runs") / "sweeps" / name).resolve())
 
 
@@ -76,7 +82,9 @@ def sweep(
     home.send()
 
 
-def _tune(chosen: Entry, budget: str, plan: Sweep, home: Home, resume: bool) -> dict[str, list[str]]:
+def _tune(
+    chosen: Entry, budget: str, plan: Sweep, home: Home, resume: bool
+) -> dict[str, list[str]]:
     """The first stage of two: every method's grid; returns the settings that it chose."""
     if resume and home.holds("tuned.json"):
         home.collect()
@@ -91,14 +99,21 @@ def _tune(chosen: Entry, budget: str, plan: Sweep, home: Home, resume: bool) -> 
 
 
 def show_list() -> None:
-    """All tables and figures with their trials, and what they cost where that has been measured on this machine."""
+    """All tables and figures with their trials, and what they cost where that has been measured on
+    this machine.
+    """
     known = costs.known()
     shown_list = Table(
-        "id", "what", "rows x columns", *[f"{b}: trials (estimate)" for b in ("smoke", "reduced", "full")]
+        "id",
+        "what",
+        "rows x columns",
+        *[f"{b}: trials (estimate)" for b in ("smoke", "reduced", "full")],
     )
     for name, one in entries().items():
         size = f"{len(one.rows)} x {len(one.columns)}"
-        shown_list.add_row(name, one.title, size, *[_cost(name, b, known) for b in ("smoke", "reduced", "full")])
+        shown_list.add_row(
+            name, one.title, size, *[_cost(name, b, known) for b in ("smoke", "reduced", "full")]
+        )
     console.print(shown_list)
 
 
@@ -116,31 +131,48 @@ def _cost(name: str, budget: str, known: dict[str, float]) -> str:
 
 
 def show_table(
-    target: str, budget: str, folder: Path, form: tables.Format, file: Path | None, columns: Sequence[str] = ()
+    target: str,
+    budget: str,
+    folder: Path,
+    form: tables.Format,
+    file: Path | None,
+    columns: Sequence[str] = (),
 ) -> None:
-    """Print or write the table (or figure) of an entry, or of a sweep's file, from what has been measured so far."""
+    """Print or write the table (or figure) of an entry, or of a sweep's file, from what has been
+    measured so far.
+    """
     if _is_file(target):
         if form != "terminal" or file is not None or columns:
-            raise UserError("a sweep's file has no published table: --format, --file and --column are for a paper's")
+            raise UserError(
+                "a sweep's file has no published table: --format, --file and --column are for a "
+                "paper's"
+            )
         show_cells(folder)
         return
     chosen = narrowed(entry(target), budget, columns)
     if not (folder / "sweep.json").is_file():
-        raise UserError(f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget {budget}` first")
+        raise UserError(
+            f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget "
+            f"{budget}` first"
+        )
     values = measured(chosen, budget, folder)
     also = plan_of(folder).also
     text = tables.render(chosen, budget, values, form, also)
     if text and file is None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     elif file is not None:
-        file.write_text(text or tables.render(chosen, budget, values, "markdown", also), encoding="utf-8")
+        file.write_text(
+            text or tables.render(chosen, budget, values, "markdown", also), encoding="utf-8"
+        )
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)
     if chosen.figure:
         figure, data = figures.draw(chosen, budget, values, folder)
         plot = (file or folder / "figure.png").with_suffix(".png")
         figure.savefig(plot, dpi=130)
         data.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+        console.print(
+            f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True
+        )
 
 
 def show_cells(folder: Path) -> None:
@@ -164,6 +196,8 @@ def show_status(folder: Path) -> None:
     status = json.loads(file.read_text())
     done = status["finished"] + status["stopped"] + status["failed"]
     stage = "tuning" if file.parent.name == TUNING else "trials"
-    console.print(f"{stage} {done}/{status['total']}: {describe(status)}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{stage} {done}/{status['total']}: {describe(status)}", highlight=False, soft_wrap=True
+    )
     for trial, rounds in status["running"].items():
         console.print(f"  {trial}: round {rounds}", highlight=False)

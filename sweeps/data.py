@@ -16,7 +16,9 @@ MOST = 8
 
 
 class Shelf:
-    """Samples by dataset, as references to Ray's object store; and the partitions made from them in this process."""
+    """Samples by dataset, as references to Ray's object store; and the partitions made from them in
+    this process.
+    """
 
     def __init__(self, references: Mapping[str, Any]) -> None:
         self.references = dict(references)
@@ -33,10 +35,13 @@ class Shelf:
         return cls(references)
 
     def data(self, config: Config) -> FederatedData:
-        """The federation's data of a trial; trials of one process that share it get the same object."""
+        """The federation's data of a trial; trials of one process that share it get the same
+        object.
+        """
         key = f"{config.data.model_dump_json()} {config.seed}"
         if key not in self.made:
-            self.made.clear()  # a process' trials come in order; the partitions of one setting are enough
+            # a process' trials come in order; the partitions of one setting are enough
+            self.made.clear()
             reference = self.references.get(_name(config))
             samples = ray.get(reference) if reference is not None else _load(config)
             self.made[key] = FederatedData.build(config.data, config.seed, samples)
@@ -50,4 +55,6 @@ def _load(config: Config) -> Samples:
 def _name(config: Config) -> str:
     """What the samples depend on."""
     dataset = config.data.dataset
-    return dataset.model_dump_json() + (f" {config.seed} {config.data.clients}" if dataset.generated else "")
+    return dataset.model_dump_json() + (
+        f" {config.seed} {config.data.clients}" if dataset.generated else ""
+    )

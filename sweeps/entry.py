@@ -1,4 +1,6 @@
-"""A table or figure of a paper as data: what is run, what each cell shows, what the paper says there."""
+"""A table or figure of a paper as data: what is run, what each cell shows, what the paper says
+there.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,21 @@ class Column:
     metric: str = "test_accuracy"
     """Column of a run's rounds.parquet."""
     settings: Settings = ()
-    """How the runs of this column differ from those of others; columns with equal settings share their runs."""
+    """How the runs of this column differ from those of others; columns with equal settings share
+    their runs."""
     statistic: Literal[
-        "last", "best", "tail", "sum", "rounds_to", "steps_to", "gigabytes_to", "seconds_to", "cost_to"
+        "last",
+        "best",
+        "tail",
+        "sum",
+        "rounds_to",
+        "steps_to",
+        "gigabytes_to",
+        "seconds_to",
+        "cost_to",
     ] = "last"
-    """Of the metric over rounds: its last value, its best, the mean of the last ``tail`` values, the sum; or what it
-    took until the metric reached ``target``."""
+    """Of the metric over rounds: its last value, its best, the mean of the last ``tail`` values,
+    the sum; or what it took until the metric reached ``target``."""
     tail: int = 1
     target: float | None = None
     falling: bool = False
@@ -37,7 +48,9 @@ class Column:
 
     @property
     def mode(self) -> Literal["max", "min"]:
-        """Which way the metric itself is better: the cost of reaching a target is low where the metric is high."""
+        """Which way the metric itself is better: the cost of reaching a target is low where the
+        metric is high.
+        """
         if self.statistic.endswith("_to"):
             return "min" if self.falling else "max"
         return "max" if self.better == "high" else "min"
@@ -83,10 +96,13 @@ class Budget:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The first of two stages: each row's best setting by one criterion, on seeds that are not used again."""
+    """The first of two stages: each row's best setting by one criterion, on seeds that are not used
+    again.
+    """
 
     grids: Mapping[str, Mapping[str, tuple[Any, ...]]]
-    """Row -> config key -> values. Every row must have as many combinations, so that no method is tuned harder."""
+    """Row -> config key -> values. Every row must have as many combinations, so that no method is
+    tuned harder."""
     criterion: Column
     seeds: tuple[int, ...] = (1000,)
     settings: Settings = ()
@@ -121,14 +137,15 @@ class Entry:
     base: Settings
     """Settings of all runs at the paper's own scale."""
     budgets: Mapping[str, Budget]
-    """``smoke`` (seconds), ``reduced`` (minutes to an hour on two cores), ``full`` (the paper's)."""
+    """``smoke`` (seconds), ``reduced`` (minutes to an hour on two cores), ``full`` (the
+    paper's)."""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """(row, column) -> number."""
     claims: tuple[Claim, ...] = ()
     figure: Literal["", "curves", "axis", "scatter", "clouds", "rule"] = ""
-    """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an axis; or one column
-    against the other; or the same with a panel for each pair of columns and the density of each strategy's runs; or the
-    points and lines of ``rule``."""
+    """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an
+    axis; or one column against the other; or the same with a panel for each pair of columns and the
+    density of each strategy's runs; or the points and lines of ``rule``."""
     rule: Rule | None = None
     over: str = "round"
     """What curves are drawn over: a column of rounds.parquet."""
@@ -136,4 +153,5 @@ class Entry:
     """Whether a figure's values span orders of magnitude."""
     tuning: Tuning | None = None
     unavailable: str = ""
-    """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says what stands in."""
+    """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says
+    what stands in."""

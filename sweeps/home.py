@@ -1,11 +1,13 @@
-"""The folder of a sweep: on a disk that all nodes share, or a copy here of one in storage such as ``s3://``."""
+"""The folder of a sweep: on a disk that all nodes share, or a copy here of one in storage such as
+``s3://``.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.run_folder import RunFolder
-from orchestrator.storage import Mirror, is_remote, join
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import Mirror, is_remote, join
 
 TUNING = "tuning"
 """The first of two stages has a folder of its own inside."""
@@ -14,7 +16,9 @@ TUNE = "tune"
 
 
 class Home:
-    """What the sweep's driver reads and writes; trials write theirs below ``place``, wherever they run."""
+    """What the sweep's driver reads and writes; trials write theirs below ``place``, wherever they
+    run.
+    """
 
     def __init__(self, place: str | Path) -> None:
         """Raises UserError for storage that cannot be reached."""
@@ -52,7 +56,9 @@ class Home:
 
 
 def looked_at(place: str) -> Path:
-    """The sweep's results on this machine, for somebody who only reads; raises UserError if there is no such place."""
+    """The sweep's results on this machine, for somebody who only reads; raises UserError if there
+    is no such place.
+    """
     if not is_remote(place):
         return Path(place).resolve()
     mirror = Mirror(place, "viewed")

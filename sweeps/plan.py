@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from orchestrator.config import Config, read_whole, sentence
+from orchestrator.config import Config
+from orchestrator.config.reading import read_whole
+from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 from sweeps.spaces import Axis, as_settings, cells, problem
@@ -23,7 +25,9 @@ class Scheduler(BaseModel):
 
     name: Literal["fifo", "asha", "median", "pbt"] = "fifo"
     grace: int = Field(1, ge=1, description="asha, median: rounds that every trial gets")
-    reduction: float = Field(3.0, gt=1, description="asha: one in so many trials goes on at each rung")
+    reduction: float = Field(
+        3.0, gt=1, description="asha: one in so many trials goes on at each rung"
+    )
     interval: int = Field(5, ge=1, description="pbt: rounds between exploitations")
 
     @model_validator(mode="before")
@@ -32,7 +36,9 @@ class Scheduler(BaseModel):
         return {"name": value} if isinstance(value, str) else value
 
     def start(self, rounds: int, drawn: dict[str, Any]) -> Any:
-        """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may change."""
+        """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may
+        change.
+        """
         from ray.tune import schedulers
 
         if self.name == "asha":
@@ -65,10 +71,16 @@ class Sweep(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
-    base: str | dict[str, Any] = Field(default_factory=dict, description="a config, or a path beside the sweep")
+    base: str | dict[str, Any] = Field(
+        default_factory=dict, description="a config, or a path beside the sweep"
+    )
     set: tuple[str, ...] = Field((), description="key=value for every trial")
-    cells: tuple[Cell, ...] = Field((), description="named groups of settings, crossed with the axes")
-    also: tuple[str, ...] = Field((), description="what --set has changed: wins over all but the axes")
+    cells: tuple[Cell, ...] = Field(
+        (), description="named groups of settings, crossed with the axes"
+    )
+    also: tuple[str, ...] = Field(
+        (), description="what --set has changed: wins over all but the axes"
+    )
     axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     samples: int = Field(1, ge=1, description="draws of the random axes for each cell of the grid")
@@ -80,7 +92,10 @@ class Sweep(BaseModel):
     searcher: Literal["random", "optuna"] = Field("random", description="who draws the random axes")
     retries: int = Field(1, ge=0, description="new starts of a trial whose process died")
     report_every: int | None = Field(
-        None, ge=1, description="rounds between reports to Tune; unset: under fifo every two seconds, else every round"
+        None,
+        ge=1,
+        description="rounds between reports to Tune; unset: under fifo every two seconds, else "
+        "every round",
     )
     checkpoint_every: int = Field(5, ge=1, description="reports between checkpoints")
     at_once: int | None = Field(None, ge=1, description="most trials that run at the same time")
@@ -103,31 +118,51 @@ class Sweep(BaseModel):
         _no_seed((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
         if wrong := problem(self.axes):
             raise ValueError(wrong)
-        if self.searcher == "optuna" and (len(self.seeds) > 1 or any(a.when for a in self.axes.values())):
-            raise ValueError("optuna chooses each trial by the last ones: give it one seed and unconditional axes")
+        if self.searcher == "optuna" and (
+            len(self.seeds) > 1 or any(a.when for a in self.axes.values())
+        ):
+            raise ValueError(
+                "optuna chooses each trial by the last ones: give it one seed and unconditional "
+                "axes"
+            )
         if self.scheduler.name == "pbt" and not any(a.grid is None for a in self.axes.values()):
             raise ValueError("pbt changes drawn axes, and this sweep has none")
-        if self.samples > 1 and self.searcher != "optuna" and all(a.grid is not None for a in self.axes.values()):
-            raise ValueError("samples: there are no random axes to draw from, so they would all be the same trial")
+        if (
+            self.samples > 1
+            and self.searcher != "optuna"
+            and all(a.grid is not None for a in self.axes.values())
+        ):
+            raise ValueError(
+                "samples: there are no random axes to draw from, so they would all be the same "
+                "trial"
+            )
         return self
 
     @property
     def column(self) -> Column:
         """The compared metric as a table's column."""
         better: Literal["high", "low"] = "high" if self.mode == "max" else "low"
-        return Column(self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4)
+        return Column(
+            self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4
+        )
 
     def changed(self, settings: list[str], at_once: int | None) -> Sweep:
-        """This sweep with further settings and a limit on trials at the same time; raises UserError for a seed."""
+        """This sweep with further settings and a limit on trials at the same time; raises UserError
+        for a seed.
+        """
         try:
             _no_seed(settings)
         except ValueError as error:
             raise UserError(f"--set {error}") from error
-        return self.model_copy(update={"also": (*self.also, *settings), "at_once": at_once or self.at_once})
+        return self.model_copy(
+            update={"also": (*self.also, *settings), "at_once": at_once or self.at_once}
+        )
 
     @property
     def rounds_a_report(self) -> int:
-        """``report_every``, settled; 0: by the clock, which only a scheduler that looks at no reports allows."""
+        """``report_every``, settled; 0: by the clock, which only a scheduler that looks at no
+        reports allows.
+        """
         return self.report_every or (0 if self.scheduler.name == "fifo" else 1)
 
     def raw(self) -> dict[str, Any]:
@@ -136,7 +171,9 @@ class Sweep(BaseModel):
 
     def planned(self) -> list[dict[str, Any]]:
         """Trials on the grid, each with its seeds: {label, settings, seed}."""
-        grid = [as_settings(cell) for cell in ([{}] if self.searcher == "optuna" else cells(self.axes))]
+        grid = [
+            as_settings(cell) for cell in ([{}] if self.searcher == "optuna" else cells(self.axes))
+        ]
         groups = self.cells or (Cell(label=""),)
         return [
             {
@@ -153,11 +190,17 @@ class Sweep(BaseModel):
 
         found = {path: axis.domain() for path, axis in self.axes.items() if axis.grid is None}
         if self.searcher == "optuna":
-            found |= {path: tune.choice(list(axis.grid)) for path, axis in self.axes.items() if axis.grid is not None}
+            found |= {
+                path: tune.choice(list(axis.grid))
+                for path, axis in self.axes.items()
+                if axis.grid is not None
+            }
         return found
 
     def configs(self) -> Iterator[Config]:
-        """Configs that stand for all trials: every cell of the grid, and the ends of the ranges; raises UserError."""
+        """Configs that stand for all trials: every cell of the grid, and the ends of the ranges;
+        raises UserError.
+        """
         for planned in self.planned():
             yield trial_config(self.raw(), {"planned": planned})
         for path, axis in self.axes.items():

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 from sweeps.entry import Budget, Column, Entry, Settings
 from sweeps.plan import Cell, Sweep
@@ -32,14 +32,20 @@ def chosen_budget(entry: Entry, name: str) -> Budget:
 
 
 def narrowed(entry: Entry, name: str, columns: Sequence[str]) -> Entry:
-    """The entry with only ``columns`` in that budget (none: as it is); raises UserError for one that it has not."""
+    """The entry with only ``columns`` in that budget (none: as it is); raises UserError for one
+    that it has not.
+    """
     budget = chosen_budget(entry, name)
     there = shown(entry, budget)[1]
     for column in columns:
         if column not in there:
-            raise UserError(f"--column {column!r}: {entry.id} at budget {name} has {', '.join(there)}")
+            raise UserError(
+                f"--column {column!r}: {entry.id} at budget {name} has {', '.join(there)}"
+            )
     if columns and entry.figure in ("scatter", "clouds"):
-        raise UserError(f"--column: {entry.id} draws its columns against one another and needs them all")
+        raise UserError(
+            f"--column: {entry.id} draws its columns against one another and needs them all"
+        )
     kept = replace(budget, columns=tuple(c for c in there if c in columns)) if columns else budget
     return replace(entry, budgets={**entry.budgets, name: kept})
 
@@ -50,14 +56,22 @@ def shown(entry: Entry, budget: Budget) -> tuple[list[str], list[str]]:
 
 
 def final_sweep(entry: Entry, name: str, tuned: dict[str, list[str]]) -> Sweep:
-    """All cells of the entry on the budget's seeds; columns with equal settings share their trials."""
+    """All cells of the entry on the budget's seeds; columns with equal settings share their
+    trials."""
     budget = chosen_budget(entry, name)
     trials = {
         label: (*entry.rows[row], *tuned.get(row, []), *entry.columns[column].settings)
         for (row, column), label in labels(entry, name).items()
     }
     cells = [Cell(label=label, settings=settings) for label, settings in trials.items()]
-    return _sweep(entry, name, (*entry.base, *budget.settings), cells, budget.seeds, next(iter(entry.columns.values())))
+    return _sweep(
+        entry,
+        name,
+        (*entry.base, *budget.settings),
+        cells,
+        budget.seeds,
+        next(iter(entry.columns.values())),
+    )
 
 
 def tuning_sweep(entry: Entry, name: str) -> Sweep | None:
@@ -71,22 +85,45 @@ def tuning_sweep(entry: Entry, name: str) -> Sweep | None:
     rows, _ = shown(entry, budget)
     sizes = {row: math.prod(map(len, tuning.grids.get(row, {}).values())) for row in rows}
     if len(set(sizes.values())) > 1:
-        raise UserError(f"{entry.id}: every method must have as many trials to be tuned with, and they have {sizes}")
+        raise UserError(
+            f"{entry.id}: every method must have as many trials to be tuned with, and they have "
+            f"{sizes}"
+        )
     cells = [
-        Cell(label=tuning_label(row, settings), settings=(*entry.rows[row], *settings, *tuning.criterion.settings))
+        Cell(
+            label=tuning_label(row, settings),
+            settings=(*entry.rows[row], *settings, *tuning.criterion.settings),
+        )
         for row in rows
         for settings in _combinations(entry, row)
     ]
-    return _sweep(entry, name, (*entry.base, *budget.settings, *tuning.settings), cells, tuning.seeds, tuning.criterion)
+    return _sweep(
+        entry,
+        name,
+        (*entry.base, *budget.settings, *tuning.settings),
+        cells,
+        tuning.seeds,
+        tuning.criterion,
+    )
 
 
 def _combinations(entry: Entry, row: str) -> list[list[str]]:
     assert entry.tuning is not None
     grid = entry.tuning.grids.get(row, {})
-    return [as_settings(dict(zip(grid, values, strict=True))) for values in itertools.product(*grid.values())]
+    return [
+        as_settings(dict(zip(grid, values, strict=True)))
+        for values in itertools.product(*grid.values())
+    ]
 
 
-def _sweep(entry: Entry, name: str, base: Settings, cells: list[Cell], seeds: tuple[int, ...], column: Column) -> Sweep:
+def _sweep(
+    entry: Entry,
+    name: str,
+    base: Settings,
+    cells: list[Cell],
+    seeds: tuple[int, ...],
+    column: Column,
+) -> Sweep:
     return Sweep(
         name=f"{entry.id.replace('/', '-')}-{name}",
         set=base,
@@ -98,9 +135,11 @@ def _sweep(entry: Entry, name: str, base: Settings, cells: list[Cell], seeds: tu
 
 
 def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
-    """Each row's best settings by the tuning's criterion, mean over its seeds; written to ``folder``/tuned.json.
+    """Each row's best settings by the tuning's criterion, mean over its seeds; written to
+    ``folder``/tuned.json.
 
-    A row without a successful trial keeps its first settings; raises UserError if there is no other.
+    A row without a successful trial keeps its first settings; raises UserError if there is no
+    other.
     """
     assert entry.tuning is not None
     column, found = entry.tuning.criterion, by_trial(folder)
@@ -113,9 +152,13 @@ def choose(entry: Entry, name: str, folder: Path) -> dict[str, list[str]]:
             label = tuning_label(row, settings)
             ended = [found.get((label, seed)) for seed in entry.tuning.seeds]
             score = float(np.mean([r.value(column) if r else math.nan for r in ended]))
-            scores.append((math.isnan(score), -score if column.better == "high" else score, settings))
+            scores.append(
+                (math.isnan(score), -score if column.better == "high" else score, settings)
+            )
         if all(missing for missing, _, _ in scores):
-            console.print(f"note: no trial that tunes {row!r} has succeeded; it keeps its first settings")
+            console.print(
+                f"note: no trial that tunes {row!r} has succeeded; it keeps its first settings"
+            )
             failed.append(row)
         best[row] = min(scores, key=lambda s: s[:2])[2]
     if failed == rows:
@@ -130,12 +173,16 @@ def tuning_label(row: str, settings: list[str]) -> str:
 
 
 def labels(entry: Entry, name: str) -> dict[tuple[str, str], str]:
-    """(row, column) -> label of the trials behind that cell; columns with equal settings share it."""
+    """(row, column) -> label of the trials behind that cell; columns with equal settings share
+    it."""
     rows, columns = shown(entry, chosen_budget(entry, name))
     first: dict[Settings, str] = {}
     for column in columns:
         first.setdefault(entry.columns[column].settings, column)
-    return {(r, c): f"{r} / {first[entry.columns[c].settings]}" for r, c in itertools.product(rows, columns)}
+    return {
+        (r, c): f"{r} / {first[entry.columns[c].settings]}"
+        for r, c in itertools.product(rows, columns)
+    }
 
 
 def measured(entry: Entry, name: str, folder: Path) -> Values:
@@ -143,7 +190,11 @@ def measured(entry: Entry, name: str, folder: Path) -> Values:
     results = by_trial(folder)
     seeds = sorted({seed for _, seed in results})
     return {
-        (row, column): {s: results[label, s].value(entry.columns[column]) for s in seeds if (label, s) in results}
+        (row, column): {
+            s: results[label, s].value(entry.columns[column])
+            for s in seeds
+            if (label, s) in results
+        }
         for (row, column), label in labels(entry, name).items()
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
 from sweeps.entry import Column
 from sweeps.plan import Sweep
 from sweeps.statistics import value
@@ -51,7 +51,9 @@ def plan_of(folder: Path) -> Sweep:
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
-    """The sweep of a folder, and its trials that have ended; raises UserError if it is not a sweep's folder."""
+    """The sweep of a folder, and its trials that have ended; raises UserError if it is not a
+    sweep's folder.
+    """
     found = [_result(path.parent) for path in sorted((folder / "trials").glob("*/result.json"))]
     return plan_of(folder), found
 
@@ -62,19 +64,37 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
 
 
 def _result(path: Path) -> Result:
-    trial, result = (json.loads((path / name).read_text()) for name in ("trial.json", "result.json"))
+    trial, result = (
+        json.loads((path / name).read_text()) for name in ("trial.json", "result.json")
+    )
     chosen = {k: v for k, v in trial.items() if k != "planned"}
     about = trial["planned"]
-    return Result(about["label"], about["seed"], result["status"], result.get("error", ""), chosen, RunFolder(path))
+    return Result(
+        about["label"],
+        about["seed"],
+        result["status"],
+        result.get("error", ""),
+        chosen,
+        RunFolder(path),
+    )
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its metric."""
+    """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
+    metric.
+    """
     sweep, results = stored(folder)
     rows = []
     for result in results:
         at = {"trial": result.label, **{k: str(v) for k, v in result.chosen.items()}}
-        rows.append({**at, "seed": result.seed, "status": result.status, "value": result.value(sweep.column)})
+        rows.append(
+            {
+                **at,
+                "seed": result.seed,
+                "status": result.status,
+                "value": result.value(sweep.column),
+            }
+        )
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
@@ -83,4 +103,6 @@ def table(folder: Path) -> pd.DataFrame:
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
     cells["stopped"] = grouped["status"].agg(lambda s: int((s == "stopped").sum())).to_numpy()
     cells["failed"] = grouped["status"].agg(lambda s: int((s == "failed").sum())).to_numpy()
-    return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(drop=True)
+    return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
+        drop=True
+    )

@@ -1,4 +1,6 @@
-"""A rule of thumb out of a sweep: the cheapest row for each network, and the line through those points."""
+"""A rule of thumb out of a sweep: the cheapest row for each network, and the line through those
+points.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class Line:
         if not self.points:
             return f"{self.setting}: not measured yet (published {self.published:.3g} d)"
         found = ", ".join(f"{y / x:.3g} d for {name}" for name, (x, y) in self.points.items())
-        return f"{self.setting}: least at {found}; line {self.slope:.3g} d (published {self.published:.3g} d)"
+        return (
+            f"{self.setting}: least at {found}; line {self.slope:.3g} d (published "
+            f"{self.published:.3g} d)"
+        )
 
 
 def lines(entry: Entry, values: Values) -> list[Line]:
@@ -38,13 +43,19 @@ def lines(entry: Entry, values: Values) -> list[Line]:
     if entry.rule is None:
         return []
     return [
-        Line(setting, {n: p for n in entry.rule.sizes if (p := _point(entry, values, setting, n))}, slope)
+        Line(
+            setting,
+            {n: p for n in entry.rule.sizes if (p := _point(entry, values, setting, n))},
+            slope,
+        )
         for setting, slope in entry.rule.published.items()
     ]
 
 
 def _point(entry: Entry, values: Values, setting: str, network: str) -> tuple[float, float] | None:
-    """(x, y) of the row with the least mean cost; a row with a seed that missed the target does not count."""
+    """(x, y) of the row with the least mean cost; a row with a seed that missed the target does not
+    count.
+    """
     assert entry.rule is not None
     means = {row: _mean(values.get((row, f"{setting}, {network}"), {})) for row in entry.rows}
     known = {row: mean for row, mean in means.items() if math.isfinite(mean)}

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.config import Config
-from orchestrator.drive import PATIENCE
 from orchestrator.errors import UserError
-from orchestrator.storage import join
+from orchestrator.results.storage import join
+from orchestrator.rounds.drive import PATIENCE
 from sweeps.data import Shelf
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
@@ -24,7 +24,8 @@ from sweeps.watch import FILE, Watcher
 class Variants(BasicVariantGenerator):
     """Tune's generator of grids and samples, which limits the trials at the same time itself.
 
-    Tune pickles it with its limit; ours is this process's, so that a resumed sweep may have another.
+    Tune pickles it with its limit; ours is this process's, so that a resumed sweep may have
+    another.
     """
 
     at_once: ClassVar[int] = 0
@@ -41,28 +42,37 @@ class Variants(BasicVariantGenerator):
 
 
 KEPT, KEPT_FOR_PBT = 3, 10
-"""Checkpoints kept of a trial; under pbt others go on from one of them, which may be some time in coming."""
+"""Checkpoints kept of a trial; under pbt others go on from one of them, which may be some time in
+coming."""
 
 
 def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     """Run all trials (Ray must be connected); their results are in ``home``'s ``trials``.
 
-    Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder is another sweep's
-    or another process's.
+    Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder
+    is another sweep's or another process's.
     """
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1")  # a killed driver finds its trials where they were
-    os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")  # rounds that are not evaluated report no metric
+    os.environ.setdefault(
+        "TUNE_GLOBAL_CHECKPOINT_S", "1"
+    )  # a killed driver finds its trials where they were
+    os.environ.setdefault(
+        "TUNE_DISABLE_STRICT_METRIC_CHECKING", "1"
+    )  # rounds that are not evaluated report no metric
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     configs = list(sweep.configs())
     resources = configs[0].resources
     if any(bundles(config.resources) != bundles(resources) for config in configs):
         raise UserError(
-            "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, gpus_per_actor and "
+            "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, "
+            "gpus_per_actor and "
             "strategy must not differ among them"
         )
     check_room(resources)
     shelf = Shelf.of(configs)
-    searcher, loggers = _searcher(sweep), _loggers(sweep, home)  # a missing package is told before anything is written
+    searcher, loggers = (
+        _searcher(sweep),
+        _loggers(sweep, home),
+    )  # a missing package is told before anything is written
     _own(home, sweep, resume)
     try:
         _fit(sweep, configs, shelf, home, resume, searcher, loggers)
@@ -79,12 +89,19 @@ def _require_all(home: Home) -> None:
     left = status["total"] - status["finished"] - status["stopped"] - status["failed"]
     if left > 0:
         raise UserError(
-            f"{home.place}: interrupted with {left} of {status['total']} trials to go; add --resume to go on"
+            f"{home.place}: interrupted with {left} of {status['total']} trials to go; add "
+            "--resume to go on"
         )
 
 
 def _fit(
-    sweep: Sweep, configs: list[Config], shelf: Shelf, home: Home, resume: bool, searcher: Any, loggers: list[Any]
+    sweep: Sweep,
+    configs: list[Config],
+    shelf: Shelf,
+    home: Home,
+    resume: bool,
+    searcher: Any,
+    loggers: list[Any],
 ) -> None:
     from ray import tune
 
@@ -96,7 +113,10 @@ def _fit(
     storage = join(home.place, TUNE)
     if resume and tune.Tuner.can_restore(join(storage, "trials")):
         tuner = tune.Tuner.restore(
-            join(storage, "trials"), trainable=trainable, resume_unfinished=True, resume_errored=True
+            join(storage, "trials"),
+            trainable=trainable,
+            resume_unfinished=True,
+            resume_errored=True,
         )
     else:
         total = len(sweep.planned()) * sweep.samples
@@ -106,15 +126,23 @@ def _fit(
     tuner.fit()
 
 
-def _tuner(sweep: Sweep, trainable: Any, storage: str, rounds: int, searcher: Any, callbacks: list[Any]) -> Any:
+def _tuner(
+    sweep: Sweep, trainable: Any, storage: str, rounds: int, searcher: Any, callbacks: list[Any]
+) -> Any:
     from ray import tune
 
     drawn, planned = sweep.drawn(), sweep.planned()
-    if sweep.scheduler.name in ("asha", "median"):  # a grid in its own order may show them ever better trials
+    if sweep.scheduler.name in (
+        "asha",
+        "median",
+    ):  # a grid in its own order may show them ever better trials
         random.Random(sweep.seeds[0]).shuffle(planned)
     return tune.Tuner(
         trainable,
-        param_space={"planned": planned[0] if sweep.searcher == "optuna" else tune.grid_search(planned), **drawn},
+        param_space={
+            "planned": planned[0] if sweep.searcher == "optuna" else tune.grid_search(planned),
+            **drawn,
+        },
         tune_config=tune.TuneConfig(
             metric=sweep.metric,
             mode=sweep.mode,
@@ -148,7 +176,9 @@ def _searcher(sweep: Sweep) -> Any:
 
             return OptunaSearch(seed=sweep.seeds[0])
         except (ImportError, AssertionError) as error:
-            raise UserError("searcher optuna needs the package optuna: pip install 'fedorch[optuna]'") from error
+            raise UserError(
+                "searcher optuna needs the package optuna: pip install 'fedorch[optuna]'"
+            ) from error
     return Variants(random_state=sweep.seeds[0])
 
 
@@ -175,17 +205,23 @@ def _loggers(sweep: Sweep, home: Home) -> list[Any]:
 
 
 def _own(home: Home, sweep: Sweep, resume: bool) -> None:
-    """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of it."""
+    """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of
+    it.
+    """
     mine = sweep.model_copy(update={"at_once": None})  # how fast it goes may change on --resume
     if resume:
         if not home.holds("sweep.json"):
             raise no_sweep(home.place)
         home.folder.make()
-        home.folder.claim(PATIENCE)  # before the copy here is replaced, in which another process may work
+        home.folder.claim(
+            PATIENCE
+        )  # before the copy here is replaced, in which another process may work
         home.collect()
         if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
             home.folder.release()
-            raise UserError(f"{home.place} holds another sweep (or another budget of it); choose another --out")
+            raise UserError(
+                f"{home.place} holds another sweep (or another budget of it); choose another --out"
+            )
         return
     home.folder.require_empty(besides=TUNING)
     home.folder.make()

@@ -16,10 +16,16 @@ class Axis(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     grid: tuple[Any, ...] | None = Field(None, min_length=1, description="every value is tried")
-    choice: tuple[Any, ...] | None = Field(None, min_length=1, description="drawn from these values")
+    choice: tuple[Any, ...] | None = Field(
+        None, min_length=1, description="drawn from these values"
+    )
     uniform: tuple[float, float] | None = Field(None, description="drawn between two numbers")
-    loguniform: tuple[float, float] | None = Field(None, description="drawn between two numbers, evenly in logarithms")
-    when: dict[str, Any] = Field(default_factory=dict, description="only where earlier grid keys are so")
+    loguniform: tuple[float, float] | None = Field(
+        None, description="drawn between two numbers, evenly in logarithms"
+    )
+    when: dict[str, Any] = Field(
+        default_factory=dict, description="only where earlier grid keys are so"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -28,12 +34,17 @@ class Axis(BaseModel):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Axis:
-        kinds = [k for k in ("grid", "choice", "uniform", "loguniform") if getattr(self, k) is not None]
+        kinds = [
+            k for k in ("grid", "choice", "uniform", "loguniform") if getattr(self, k) is not None
+        ]
         if len(kinds) != 1:
             raise ValueError("an axis is one of grid, choice, uniform, loguniform")
         for low, high in filter(None, (self.uniform, self.loguniform)):
             if not low < high or (self.loguniform and low <= 0):
-                raise ValueError(f"the ends of a range must ascend (and be positive for loguniform), not {low}, {high}")
+                raise ValueError(
+                    f"the ends of a range must ascend (and be positive for loguniform), not {low}, "
+                    f"{high}"
+                )
         return self
 
     def domain(self) -> Any:
@@ -52,7 +63,9 @@ class Axis(BaseModel):
 
 
 def cells(axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
-    """Every combination of the grid axes, in order, without those that a ``when`` leaves out; path -> value."""
+    """Every combination of the grid axes, in order, without those that a ``when`` leaves out; path
+    -> value.
+    """
     found: list[dict[str, Any]] = [{}]
     for path, axis in axes.items():
         if axis.grid is not None:

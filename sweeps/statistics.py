@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from algorithms.part import nearest
+from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
-from orchestrator.goal import Goal, up_to
 from sweeps.entry import Column
 
 
@@ -19,7 +19,8 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
     """
     if column.metric not in rounds:
         raise UserError(
-            f"the runs do not report {column.metric!r}; {nearest(column.metric, [str(c) for c in rounds.columns])}"
+            f"the runs do not report {column.metric!r}; "
+            f"{nearest(column.metric, [str(c) for c in rounds.columns])}"
         )
     known = rounds[column.metric].dropna()
     if not len(known):
@@ -30,7 +31,9 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
         return column.scale * float(known.sum())
     if column.statistic == "best":
         return column.scale * float(known.max() if column.better == "high" else known.min())
-    return column.scale * float(known.iloc[-column.tail if column.statistic == "tail" else -1 :].mean())
+    return column.scale * float(
+        known.iloc[-column.tail if column.statistic == "tail" else -1 :].mean()
+    )
 
 
 def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
@@ -38,7 +41,10 @@ def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
     spent = up_to(rounds, column.metric, goal)
     if spent is None:
         return math.nan
-    steps, nbytes = float(spent["steps_total"].iloc[-1]), float((spent["bytes_up"] + spent["bytes_down"]).sum())
+    steps, nbytes = (
+        float(spent["steps_total"].iloc[-1]),
+        float((spent["bytes_up"] + spent["bytes_down"]).sum()),
+    )
     if column.cost is not None:
         return column.cost(steps, nbytes)
     if column.statistic == "steps_to":

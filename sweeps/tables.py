@@ -1,4 +1,6 @@
-"""A paper's table with measured numbers beside the published ones, for a terminal, Markdown, CSV, HTML or LaTeX."""
+"""A paper's table with measured numbers beside the published ones, for a terminal, Markdown, CSV,
+HTML or LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,26 @@ Format = Literal["terminal", "markdown", "csv", "html", "latex"]
 
 
 def numbers(entry: Entry, budget: str, values: Values) -> pd.DataFrame:
-    """One row a cell: measured mean, standard error and seeds; published value and spread; their difference."""
+    """One row a cell: measured mean, standard error and seeds; published value and spread; their
+    difference.
+    """
     rows, columns = shown(entry, chosen_budget(entry, budget))
     found = []
     for row in rows:
         for column in columns:
             published = entry.published.get((row, column), Published(None))
-            seeds = np.array(list(values.get((row, column), {}).values()) if published.exists else [])
+            seeds = np.array(
+                list(values.get((row, column), {}).values()) if published.exists else []
+            )
             known = seeds[np.isfinite(seeds)]
             mean = float(known.mean()) if len(known) else math.nan
-            spread = float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
+            spread = (
+                float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
+            )
             said = math.nan if published.value is None else published.value
             found.append({
-                "row": row, "column": column, "mean": mean, "standard_error": spread, "seeds": len(seeds),
+                "row": row, "column": column, "mean": mean, "standard_error": spread,
+                "seeds": len(seeds),
                 "missed": int((~np.isfinite(seeds)).sum()), "published": said,
                 "published_spread": math.nan if published.spread is None else published.spread,
                 "difference": mean - said, "note": published.note,
@@ -43,8 +52,11 @@ def numbers(entry: Entry, budget: str, values: Values) -> pd.DataFrame:
 
 
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
-    """The table as a paper prints it: a line a method, each cell ``measured ± s.e. (published)``."""
-    cells = data.assign(text=[_cell(line, entry.columns[str(line["column"])]) for _, line in data.iterrows()])
+    """The table as a paper prints it: a line a method, each cell ``measured ± s.e.
+    (published)``."""
+    cells = data.assign(
+        text=[_cell(line, entry.columns[str(line["column"])]) for _, line in data.iterrows()]
+    )
     table = cells.pivot(index="row", columns="column", values="text")
     return table.loc[list(dict.fromkeys(data["row"])), list(dict.fromkeys(data["column"]))]
 
@@ -68,8 +80,12 @@ def _cell(line: pd.Series, column: Column) -> str:
     return text
 
 
-def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequence[str] = ()) -> str:
-    """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has changed."""
+def render(
+    entry: Entry, budget: str, values: Values, form: Format, also: Sequence[str] = ()
+) -> str:
+    """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has
+    changed.
+    """
     data = numbers(entry, budget, values)
     reduced = chosen_budget(entry, budget).reduced
     other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
@@ -88,10 +104,13 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
         return ""
     if form == "html":
         listed = "".join(f"<li>{line}</li>" for line in said)
-        return f"<h3>{head}</h3>\n{table.to_html(border=0)}\n<p>{'; '.join(notes)}</p>\n<ul>{listed}</ul>\n"
+        shown = table.to_html(border=0)
+        return f"<h3>{head}</h3>\n{shown}\n<p>{'; '.join(notes)}</p>\n<ul>{listed}</ul>\n"
     if form == "latex":
         caption = _latex(f"{head}; {'; '.join(notes)}. {' '.join(f'{line}.' for line in said)}")
-        return table.to_latex(caption=caption, column_format="l" + "r" * table.shape[1], escape=True)
+        return table.to_latex(
+            caption=caption, column_format="l" + "r" * table.shape[1], escape=True
+        )
     text = [
         f"**{head}** — {'; '.join(notes)}.",
         "",
@@ -103,7 +122,9 @@ def render(entry: Entry, budget: str, values: Values, form: Format, also: Sequen
 
 
 def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
-    """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at least."""
+    """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at
+    least.
+    """
     first = max(len(str(row)) for row in table.index)
     pieces: list[list[str]] = [[]]
     left = width - first - FRAME
@@ -135,7 +156,9 @@ def _line(cells: list[str]) -> str:
 
 
 def claims(entry: Entry, values: Values) -> list[str]:
-    """A sentence for each claim of the paper: in how many cells it holds (p < 0.05), leans so, fails, or is open."""
+    """A sentence for each claim of the paper: in how many cells it holds (p < 0.05), leans so,
+    fails, or is open.
+    """
     return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
 
 
@@ -143,5 +166,13 @@ def _summary(found: list[Verdict]) -> str:
     words = Counter(v.word for v in found)
     if not found or words["open"] == len(found):
         return "not measured yet"
-    names = {"holds": "holds (p < 0.05)", "leans": "leans so", "fails": "fails", "open": "not measured"}
-    return ", ".join(f"{names[w]} in {words[w]}" for w in names if words[w]) + f" of {len(found)} cells"
+    names = {
+        "holds": "holds (p < 0.05)",
+        "leans": "leans so",
+        "fails": "fails",
+        "open": "not measured",
+    }
+    return (
+        ", ".join(f"{names[w]} in {words[w]}" for w in names if words[w])
+        + f" of {len(found)} cells"
+    )

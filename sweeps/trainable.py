@@ -1,4 +1,6 @@
-"""The experiment of ``fedorch run`` as a Tune trainable, with exact checkpoints and results on disk as it ends."""
+"""The experiment of ``fedorch run`` as a Tune trainable, with exact checkpoints and results on disk
+as it ends.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,21 @@ from typing import Any
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
-from orchestrator import checkpoint
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
-from orchestrator.clients.reservation import Reservation, bundle, places
-from orchestrator.cluster import room
-from orchestrator.config import Config, ResourcesConfig, apply, build, put
-from orchestrator.drive import write_results
+from orchestrator.cluster.connection import room
+from orchestrator.cluster.reservation import Reservation, bundle, places
+from orchestrator.config import Config, build
+from orchestrator.config.paths import put
+from orchestrator.config.reading import apply
+from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
 from orchestrator.monitoring.exporter import Exporter
-from orchestrator.run_folder import RunFolder
-from orchestrator.storage import join
+from orchestrator.results import checkpoint
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import join
+from orchestrator.rounds.drive import write_results
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.world import World
 from sweeps.data import Shelf
 
@@ -45,7 +50,8 @@ class Job:
 
 
 def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
-    """The config of a trial: the base, its settings, its seed, its drawn values; raises UserError."""
+    """The config of a trial: the base, its settings, its seed, its drawn values; raises
+    UserError."""
     raw: dict[str, Any] = json.loads(json.dumps(base))
     planned = chosen["planned"]
     for setting in planned["settings"]:
@@ -58,7 +64,9 @@ def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
 
 
 def trial_key(chosen: Mapping[str, Any], trial: str) -> str:
-    """A short name that is a function of what a trial computes, and of Tune's name where two may draw the same."""
+    """A short name that is a function of what a trial computes, and of Tune's name where two may
+    draw the same.
+    """
     text = json.dumps(chosen, sort_keys=True, default=str)
     drawn = set(chosen) != {"planned"}
     return hashlib.sha256(text.encode()).hexdigest()[:12] + (f"-{trial}" if drawn else "")
@@ -80,7 +88,9 @@ def leave_failed(folder: RunFolder, chosen: Mapping[str, Any], problem: str) -> 
 class Trial(tune.Trainable):
     """Steps an experiment; one process may run many trials after one another."""
 
-    def setup(self, config: dict[str, Any], job: Job | None = None, shelf: Shelf | None = None) -> None:
+    def setup(
+        self, config: dict[str, Any], job: Job | None = None, shelf: Shelf | None = None
+    ) -> None:
         assert job is not None
         self.job, self.shelf = job, shelf or Shelf({})
         self._open(config)
@@ -94,12 +104,16 @@ class Trial(tune.Trainable):
         self.exporter: Exporter | None = None
         try:
             chosen = trial_config(self.job.base, config)
-            self.experiment = Experiment(chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen))
+            self.experiment = Experiment(
+                chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen)
+            )
             self.folder.refresh(resuming=False)
             self.folder.open(self.experiment.config)
             self.folder.write_text("trial.json", json.dumps(config, default=str))
             plane = self.experiment.federation.plane
-            self.exporter = Exporter(self.experiment.config, self.folder.place, plane, trial=self.key)
+            self.exporter = Exporter(
+                self.experiment.config, self.folder.place, plane, trial=self.key
+            )
         except UserError as error:
             self.problem = str(error)
 
@@ -109,7 +123,9 @@ class Trial(tune.Trainable):
             return InProcess(world, config.resources.gpus_per_actor)
         group = get_current_placement_group()
         assert group is not None
-        reserved = Reservation(group, actors, first=1, owned=False)  # the first bundle is this trial's own
+        reserved = Reservation(
+            group, actors, first=1, owned=False
+        )  # the first bundle is this trial's own
         return RayPool(world, config.name, config.resources, reserved)
 
     def step(self) -> dict[str, Any]:
@@ -122,7 +138,9 @@ class Trial(tune.Trainable):
             self.problem = str(error)
             return self._failed()
         except Exception:
-            self.written = True  # the sweep's driver says what became of it, once it is not tried again
+            self.written = (
+                True  # the sweep's driver says what became of it, once it is not tried again
+            )
             raise
         done = self.experiment.finished
         if self.job.metric not in self.latest and done:
@@ -195,11 +213,14 @@ class Trial(tune.Trainable):
 def bundles(r: ResourcesConfig) -> tune.PlacementGroupFactory:
     """A trial's resources as one placement group: the server, then the client actors.
 
-    Unless ``actors`` says how many, there are none: a trial's clients run in its own process, with one actor's share.
+    Unless ``actors`` says how many, there are none: a trial's clients run in its own process, with
+    one actor's share.
     """
     each = bundle(r)
     server: dict[str, float] = {"CPU": 0.1}
-    return tune.PlacementGroupFactory([server, *[each] * r.actors] if r.actors else [each], strategy=r.strategy)
+    return tune.PlacementGroupFactory(
+        [server, *[each] * r.actors] if r.actors else [each], strategy=r.strategy
+    )
 
 
 def check_room(r: ResourcesConfig) -> None:
@@ -212,11 +233,13 @@ def check_room(r: ResourcesConfig) -> None:
     for kind, amount in wanted.items():
         if amount > total.get(kind, 0.0) + 1e-9:
             raise UserError(
-                f"a trial needs {amount:g} {kind}, and the whole cluster has {total.get(kind, 0.0):g}; "
+                f"a trial needs {amount:g} {kind}, and the whole cluster has "
+                f"{total.get(kind, 0.0):g}; "
                 "lower resources.cpus_per_actor, resources.gpus_per_actor or resources.actors"
             )
     actors, share, gpus = r.actors or 1, r.gpus_per_actor, total.get("GPU", 0.0)
     if share and actors > places("GPU", gpus, share):
         raise UserError(
-            f"a trial needs {actors} x {share:g} GPU, of which {gpus:g} GPUs hold {places('GPU', gpus, share)}"
+            f"a trial needs {actors} x {share:g} GPU, of which {gpus:g} GPUs hold "
+            f"{places('GPU', gpus, share)}"
         )

@@ -48,7 +48,9 @@ class Watcher(tune.Callback):
         self.task = self.bar.add_task("", total=self.total, note="")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune pickles its callbacks; a bar on a terminal stays here, and of a folder only its place goes along."""
+        """Tune pickles its callbacks; a bar on a terminal stays here, and of a folder only its
+        place goes along.
+        """
         kept = {k: v for k, v in vars(self).items() if k not in ("bar", "task", "home", "sent")}
         return {**kept, "place": self.home.place}
 
@@ -86,7 +88,9 @@ class Watcher(tune.Callback):
             self.best = (value, trial.config["planned"]["label"])
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
-            console.print(f"failed: {trial.config['planned']['label']}: {result['problem']}", highlight=False)
+            console.print(
+                f"failed: {trial.config['planned']['label']}: {result['problem']}", highlight=False
+            )
         self._tell()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

@@ -10,10 +10,10 @@ import yaml
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import variants
-from orchestrator.checkpoint import load_latest, save
 from orchestrator.config import Config, load
-from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.results.checkpoint import load_latest, save
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -26,7 +26,9 @@ def data_folder() -> Path | None:
     return Path(named) if named and Path(named).is_dir() else None
 
 
-needs_data = pytest.mark.skipif(data_folder() is None, reason="FEDORCH_DATA is not set: full datasets are not at hand")
+needs_data = pytest.mark.skipif(
+    data_folder() is None, reason="FEDORCH_DATA is not set: full datasets are not at hand"
+)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,9 @@ def ray_session():
     """Two logical CPUs and two logical GPUs on this machine."""
     import ray
 
-    ray.init(num_cpus=8, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        num_cpus=8, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
     yield ray
     ray.shutdown()
 
@@ -42,7 +46,9 @@ def ray_session():
 def small(*settings: str) -> Config:
     """A config that takes seconds: 400 images, 6 clients, a linear model."""
     base = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "local.block=2"]
-    named = [yaml.safe_load(s.removeprefix("algorithm=")) for s in settings if s.startswith("algorithm=")]
+    named = [
+        yaml.safe_load(s.removeprefix("algorithm=")) for s in settings if s.startswith("algorithm=")
+    ]
     names = [n["name"] if isinstance(n, dict) else n for n in named]
     fixed = variants(AlgorithmOptions)[names[0]].defaults if names else {}
     work = [f"{k}={v}" for k, v in (("cohort", 4), ("local.steps", 3)) if k not in fixed]

@@ -10,8 +10,8 @@ from safetensors.torch import save
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import LocalRule
-from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 from tests.conftest import finish, small
 
 ALGORITHMS = sorted(Algorithm.registry)
@@ -56,7 +56,11 @@ DEGENERATE = [
     ),
     ("drfa", "algorithm={name: drfa, gamma: 0, replace: false, floor: 1.0}", ["cohort=1.0"]),
 ]
-PERSONAL = {"local": "it never averages", "lp_proj": "it has no global model", "server_only": "it has no clients"}
+PERSONAL = {
+    "local": "it never averages",
+    "lp_proj": "it has no global model",
+    "server_only": "it has no clients",
+}
 WITHOUT = {
     **PERSONAL,
     "fedavg": "it is FedAvg",
@@ -73,7 +77,9 @@ def test_the_table_is_complete():
     assert {d[0] for d in DEGENERATE} | set(WITHOUT) == set(ALGORITHMS)
 
 
-@pytest.mark.parametrize(("name", "degenerate", "settings"), DEGENERATE, ids=[d[0] for d in DEGENERATE])
+@pytest.mark.parametrize(
+    ("name", "degenerate", "settings"), DEGENERATE, ids=[d[0] for d in DEGENERATE]
+)
 def test_degenerate_settings_are_fedavg(name, degenerate, settings):
     reference = finish(small("algorithm=fedavg", *settings))
     same = finish(small(degenerate, *settings))
@@ -82,12 +88,19 @@ def test_degenerate_settings_are_fedavg(name, degenerate, settings):
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in ALGORITHMS if n not in ("fedavg", "synchronous", "clustered", "fednova", "ditto", "fedbn", *PERSONAL)],
+    [
+        n
+        for n in ALGORITHMS
+        if n not in ("fedavg", "synchronous", "clustered", "fednova", "ditto", "fedbn", *PERSONAL)
+    ],
 )
 def test_ordinary_settings_are_not_fedavg(name):
     settings = [s for s in ("cohort=1.0", "local.steps=1") if name in ("afl", "drdsgd")]
     features = ["model.projection=16"] if name == "moon" else []  # a linear model's are its inputs
-    a, b = finish(small("algorithm=fedavg", *settings, *features)), finish(small(f"algorithm={name}", *features))
+    a, b = (
+        finish(small("algorithm=fedavg", *settings, *features)),
+        finish(small(f"algorithm={name}", *features)),
+    )
     assert (a.algorithm.w - b.algorithm.model()).abs().max() > 1e-5
 
 
@@ -145,9 +158,15 @@ def test_the_ledger_is_the_size_of_what_would_be_serialised(name, monkeypatch):
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_actor_killed_in_mid_round(name):
-    """An actor is killed as the first broadcast goes out, and not in the second round; the bits are those without Ray."""
-    kept = [] if name == "ditto" else ["local.optimizer_state=keep"]  # ditto's two models would share it
-    config = small(f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2", *kept)
+    """An actor is killed as the first broadcast goes out, and not in the second round; the bits are
+    those without Ray.
+    """
+    kept = (
+        [] if name == "ditto" else ["local.optimizer_state=keep"]
+    )  # ditto's two models would share it
+    config = small(
+        f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2", *kept
+    )
     experiment = Experiment(config, lambda world: ray_plane(world, config))
     plane = experiment.federation.plane
     share, victims = plane.share, [plane.places[0]]
@@ -167,7 +186,8 @@ def test_an_actor_killed_in_mid_round(name):
 
 
 class DiesAtTheEnd(LocalRule):
-    """Wraps a rule and kills its own process once, after local training, before anything was sent."""
+    """Wraps a rule and kills its own process once, after local training, before anything was
+    sent."""
 
     def __init__(self, rule, marker):
         self.rule, self.marker, self.transmitted = rule, marker, rule.transmitted
@@ -188,7 +208,9 @@ class DiesAtTheEnd(LocalRule):
 
     def upload(self, work):
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))  # one actor only, should two arrive at once
+            os.close(
+                os.open(self.marker, os.O_CREAT | os.O_EXCL)
+            )  # one actor only, should two arrive at once
             os.kill(os.getpid(), signal.SIGKILL)
         return self.rule.upload(work)
 

@@ -3,12 +3,18 @@
 import pytest
 
 from orchestrator.config import load
-from orchestrator.experiment import Experiment
-from orchestrator.server import ray_plane
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 from tests.conftest import finish, needs_data
 
 pytestmark = needs_data
-BASE = ["data.dataset=fashion_mnist", "rounds=2", "local.steps=3", "evaluation.every=2", "local.epochs=null"]
+BASE = [
+    "data.dataset=fashion_mnist",
+    "rounds=2",
+    "local.steps=3",
+    "evaluation.every=2",
+    "local.epochs=null",
+]
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -24,7 +30,17 @@ def test_actors_and_planes_agree(model):
 
 
 def test_a_linear_model_learns_fashion_mnist():
-    config = load(None, [*BASE, "model=linear", "rounds=20", "local.steps=20", "local.lr=0.02", "evaluation.every=20"])
+    config = load(
+        None,
+        [
+            *BASE,
+            "model=linear",
+            "rounds=20",
+            "local.steps=20",
+            "local.lr=0.02",
+            "evaluation.every=20",
+        ],
+    )
     experiment = Experiment(config)
     while not experiment.finished:
         experiment.step()

@@ -12,8 +12,8 @@ from algorithms.parts.monitors import along, square
 from algorithms.parts.sketch import Sketch
 from orchestrator.clients.plane import InProcess
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
 from orchestrator.models.net import Net
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.recording import Recorded
 from tests.conftest import finish, resumed, small
 
@@ -22,10 +22,20 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 SETTINGS = {
     **{name: [f"algorithm={name}", "local.lr=0.02"] for name in sorted(Algorithm.registry)},
     **{
-        f"fda {monitor}": ["cohort=1.0", f"round_end={{name: fda, theta: 0.05, monitor: {monitor}}}", "local.steps=20"]
+        f"fda {monitor}": [
+            "cohort=1.0",
+            f"round_end={{name: fda, theta: 0.05, monitor: {monitor}}}",
+            "local.steps=20",
+        ]
         for monitor in ("linear", "sketch", "naive", "exact")
     },
-    "fda_opt": ["algorithm=fedadam", "round_end=fda_opt", "cohort=1.0", "local.steps=null", "local.epochs=1"],
+    "fda_opt": [
+        "algorithm=fedadam",
+        "round_end=fda_opt",
+        "cohort=1.0",
+        "local.steps=null",
+        "local.epochs=1",
+    ],
     "fda_async": ["cohort=1.0", "round_end={name: fda_async, theta: 0.05}", "local.steps=20"],
     "adam kept": ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=keep"],
     "top_k": ["compression.uplink={name: top_k, fraction: 0.1}", "rounds=1"],
@@ -35,7 +45,13 @@ SETTINGS = {
     "attacked": ["attack={name: sign_flip, ids: [1]}", "aggregator=median", "cohort=1.0"],
     "lenet5": ["model=lenet5"],
     "cnn": ["model=drdm_cnn", "local.lr=0.02"],
-    "batch norm": ["model=fedaa_resnet", "data.limit=120", "rounds=1", "local.steps=1", "local.batch_size=8"],
+    "batch norm": [
+        "model=fedaa_resnet",
+        "data.limit=120",
+        "rounds=1",
+        "local.steps=1",
+        "local.batch_size=8",
+    ],
 }
 
 
@@ -48,15 +64,26 @@ def test_the_gpu_agrees_with_the_cpu(name):
     config = small(*SETTINGS[name])
     here, there = finish(config), finish(config, plane=on_gpu)
     assert there.federation.plane.host.world.device == "cuda"
-    torch.testing.assert_close(there.algorithm.model(), here.algorithm.model(), rtol=1e-2, atol=1e-4)
+    torch.testing.assert_close(
+        there.algorithm.model(), here.algorithm.model(), rtol=1e-2, atol=1e-4
+    )
     assert there.federation.ledger.up.tolist() == here.federation.ledger.up.tolist()
 
 
 RESNET = ["model=fedaa_resnet", "data.limit=120", "rounds=2", "local.batch_size=8"]
-DROPOUT = ["model=vgg16_star", "data.limit=240", "rounds=2", "local.lr=0.01", "local.steps=null", "local.epochs=2"]
+DROPOUT = [
+    "model=vgg16_star",
+    "data.limit=240",
+    "rounds=2",
+    "local.lr=0.01",
+    "local.steps=null",
+    "local.epochs=2",
+]
 
 
-@pytest.mark.parametrize("settings", [SETTINGS["lenet5"], RESNET, DROPOUT], ids=["lenet5", "batch norm", "dropout"])
+@pytest.mark.parametrize(
+    "settings", [SETTINGS["lenet5"], RESNET, DROPOUT], ids=["lenet5", "batch norm", "dropout"]
+)
 def test_recorded_steps_are_the_same_bits(settings, monkeypatch):
     config = small(*settings)
     recorded = finish(config, plane=on_gpu)
@@ -105,13 +132,17 @@ def test_sketches_and_sums():
     v = torch.randn(3, 300_000)
     sketch = Sketch(300_000, 3, 50, seed=1)
     torch.testing.assert_close(sketch.apply(v.cuda()).cpu(), sketch.apply(v), rtol=1e-3, atol=1e-2)
-    torch.testing.assert_close(square(v.cuda()).cpu(), v.double().square().sum(1, keepdim=True).float())
+    torch.testing.assert_close(
+        square(v.cuda()).cpu(), v.double().square().sum(1, keepdim=True).float()
+    )
     exact = (v.double() @ v[0].double())[:, None].float()
     torch.testing.assert_close(along(v.cuda(), v[0].cuda()).cpu(), exact, rtol=1e-4, atol=1e-1)
 
 
 def test_too_little_memory_is_told_in_a_sentence():
-    config = small("model=drdm_cnn", "local.batch_size=1500", "data.limit=6000", "data.clients=2", "cohort=2")
+    config = small(
+        "model=drdm_cnn", "local.batch_size=1500", "data.limit=6000", "data.clients=2", "cohort=2"
+    )
     try:
         with pytest.raises(UserError, match="the GPU's memory does not hold so many clients"):
             finish(config, plane=lambda world: InProcess(world, 0.002))
@@ -123,7 +154,15 @@ def run(folder, *settings, in_process=False):
     """``fedorch run``'s result, on a local cluster with this machine's GPU."""
     sets = [f"--set={s}" for s in settings]
     where = ["--in-process"] if in_process else ["--num-cpus=8", "--num-gpus=1"]
-    command = [sys.executable, "-c", "from sweeps.cli import main; main()", "run", *sets, *where, f"--out={folder}"]
+    command = [
+        sys.executable,
+        "-c",
+        "from sweeps.cli import main; main()",
+        "run",
+        *sets,
+        *where,
+        f"--out={folder}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "result.json").read_text())
@@ -134,7 +173,11 @@ def test_any_number_of_actors_on_fractions_of_a_gpu(model, tmp_path):
     work = [f"model={model}", "data.clients=8", "cohort=8", "rounds=3", "local.block=1"]
     work += ["local.steps=20", "round_end={name: fda, theta: 0.05}"]
     results = {
-        actors: run(tmp_path / str(actors), *work, f"resources={{actors: {actors}, gpus_per_actor: {share}}}")
+        actors: run(
+            tmp_path / str(actors),
+            *work,
+            f"resources={{actors: {actors}, gpus_per_actor: {share}}}",
+        )
         for actors, share in ((1, 1.0), (3, 0.25), (8, 0.125))
     }
     results["here"] = run(tmp_path / "here", *work, "resources.gpus_per_actor=0.5", in_process=True)

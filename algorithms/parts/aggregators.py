@@ -1,7 +1,7 @@
 """Aggregators: how the server makes one update out of the cohort's.
 
-A mean needs only a weighted sum, which the client actors can form themselves; everything else asks for the rows
-(see ``robust``).
+A mean needs only a weighted sum, which the client actors can form themselves; everything else asks
+for the rows (see ``robust``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Combined:
     vector: Tensor
     """The aggregate [d]."""
     weights: Tensor | None
-    """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by one."""
+    """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by
+    one."""
     shares: Tensor | None = None
     """How much each client counts [m], where that is not in proportion to ``weights``."""
     report: dict[str, float] = field(default_factory=dict)
@@ -89,7 +90,8 @@ class Mean(_Mean):
 
 
 class WeightedMean(_Mean):
-    """Mean weighted by the clients' sample counts, n_k / Σ n_j (McMahan et al. 2017, Algorithm 1)."""
+    """Mean weighted by the clients' sample counts, n_k / Σ n_j (McMahan et al. 2017, Algorithm
+    1)."""
 
     name: str = "weighted_mean"
 
@@ -98,7 +100,8 @@ class WeightedMean(_Mean):
 
 
 def weighted_sum(rows: Tensor, weights: np.ndarray) -> Tensor:
-    """Σ_c p_c rows[c], added in row order; a row of weight 0 is skipped even if it is not finite."""
+    """Σ_c p_c rows[c], added in row order; a row of weight 0 is skipped even if it is not
+    finite."""
     total = torch.zeros_like(rows[0])
     for row, p in zip(rows, weights.tolist(), strict=True):
         if p:

@@ -1,8 +1,9 @@
 """Attacks: what malicious clients do instead of taking part honestly.
 
-A forging attack replaces what the malicious clients of a cohort would have sent; it is told which of them send, what
-they would honestly have sent, and (if it colludes) what the benign clients of the same cohort send. The malicious
-clients are a fixed set, drawn from the run's seed; they keep their data and are left out of evaluation.
+A forging attack replaces what the malicious clients of a cohort would have sent; it is told which
+of them send, what they would honestly have sent, and (if it colludes) what the benign clients of
+the same cohort send. The malicious clients are a fixed set, drawn from the run's seed; they keep
+their data and are left out of evaluation.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Byzantine(Attack):
     """A fixed set of malicious clients."""
 
     fraction: float = option(0.2, "part of all clients that is malicious (rounded)", ge=0, lt=1)
-    ids: tuple[int, ...] | None = option(None, "the malicious clients by id; unset: drawn from the seed")
+    ids: tuple[int, ...] | None = option(
+        None, "the malicious clients by id; unset: drawn from the seed"
+    )
 
     def malicious(self, seed: int, clients: int) -> np.ndarray:
         if self.ids is not None:
@@ -74,8 +77,9 @@ class Forging(Byzantine):
     def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         """What the a malicious clients send [a, d].
 
-        ``own`` [a, d] is what they would honestly send; ``benign`` [b, d] what the benign clients of the cohort send
-        (no rows unless the attack colludes); ``draws`` one generator for each malicious client.
+        ``own`` [a, d] is what they would honestly send; ``benign`` [b, d] what the benign clients
+        of the cohort send (no rows unless the attack colludes); ``draws`` one generator for each
+        malicious client.
         """
 
 
@@ -90,7 +94,9 @@ class SameValue(Forging):
     tau: float = option(100.0, "standard deviation of m", "τ", gt=0)
 
     def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-        return torch.stack([torch.full_like(row, _normal(g, self.tau)) for row, g in zip(own, draws, strict=True)])
+        return torch.stack(
+            [torch.full_like(row, _normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+        )
 
 
 class SignFlip(Forging):
@@ -100,17 +106,22 @@ class SignFlip(Forging):
     tau: float = option(10.0, "standard deviation of m", "τ", gt=0)
 
     def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-        return torch.stack([row * -abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)])
+        return torch.stack(
+            [row * -abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+        )
 
 
 class Scale(Forging):
-    """+|m| w with m ~ N(0, τ²): what FedAA's published code does under the name of sign-flipping."""
+    """+|m| w with m ~ N(0, τ²): what FedAA's published code does under the name of
+    sign-flipping."""
 
     name: str = "scale"
     tau: float = option(10.0, "standard deviation of m", "τ", gt=0)
 
     def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-        return torch.stack([row * abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)])
+        return torch.stack(
+            [row * abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+        )
 
 
 class GaussianNoise(Forging):
@@ -129,7 +140,9 @@ class Colluding(Forging):
 
     target: Literal["update"] = option("update", "what is forged: the update w_k − w")
     knowledge: Literal["benign", "own"] = option(
-        "benign", "whose updates the attackers know: the benign clients' of the cohort, or only what they would send"
+        "benign",
+        "whose updates the attackers know: the benign clients' of the cohort, or only what they "
+        "would send",
     )
     colludes: ClassVar[bool] = True
 
@@ -146,7 +159,9 @@ class InnerProduct(Colluding):
     """Inner-product manipulation, −ε mean(u) (Xie et al. 2020). FedAA gives no ε."""
 
     name: str = "ipm"
-    epsilon: float = option(0.5, "size of the reversed mean: small against Krum, large against median", "ε", gt=0)
+    epsilon: float = option(
+        0.5, "size of the reversed mean: small against Krum, large against median", "ε", gt=0
+    )
 
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:
         return known.mean(0) * -self.epsilon
@@ -157,7 +172,10 @@ class ALittleIsEnough(Colluding):
 
     name: str = "alie"
     z: float | None = option(
-        None, "deviations; unset: the largest that leaves enough supporters in the paper's sense", "z", ge=0
+        None,
+        "deviations; unset: the largest that leaves enough supporters in the paper's sense",
+        "z",
+        ge=0,
     )
 
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:
@@ -166,7 +184,9 @@ class ALittleIsEnough(Colluding):
 
 
 def alie_deviations(cohort: int, attackers: int) -> float:
-    """z_max: Φ(z) = (m − a − s)/(m − a) with s = ⌊m/2 + 1⌋ − a supporters needed; at least 0, 1 supporter at least."""
+    """z_max: Φ(z) = (m − a − s)/(m − a) with s = ⌊m/2 + 1⌋ − a supporters needed; at least 0, 1
+    supporter at least.
+    """
     benign = cohort - attackers
     if benign <= 1:
         return 0.0
@@ -175,34 +195,51 @@ def alie_deviations(cohort: int, attackers: int) -> float:
 
 
 class MinMax(Colluding):
-    """mean(u) + γ p with the largest γ that keeps the forged update as near to every benign one as these to each other.
+    """mean(u) + γ p with the largest γ that keeps the forged update as near to every benign one as
+    these to each other.
 
-    Shejwalkar & Houmansadr 2021, Eq. 10. The condition ‖mean + γ p − u_i‖ ≤ max_jk ‖u_j − u_k‖ is a quadratic in γ for
-    each i, so γ has a closed form.
+    Shejwalkar & Houmansadr 2021, Eq. 10. The condition ‖mean + γ p − u_i‖ ≤ max_jk ‖u_j − u_k‖ is a
+    quadratic in γ for each i, so γ has a closed form.
     """
 
     name: str = "min_max"
-    direction: Literal["std", "unit", "sign"] = option("std", "p: −std(u), −mean/‖mean‖, or −sign(mean)", "p")
+    direction: Literal["std", "unit", "sign"] = option(
+        "std", "p: −std(u), −mean/‖mean‖, or −sign(mean)", "p"
+    )
 
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:
         centre, p = known.mean(0), perturbation(known, self.direction)
         gaps = (centre - known).double()
         bound = float(pairwise(known).max()) ** 2
-        return centre + _largest(float(p.double() @ p.double()), gaps @ p.double(), gaps.square().sum(1) - bound) * p
+        return (
+            centre
+            + _largest(
+                float(p.double() @ p.double()), gaps @ p.double(), gaps.square().sum(1) - bound
+            )
+            * p
+        )
 
 
 class MinSum(Colluding):
-    """As min_max, with sums: Σ_i ‖forged − u_i‖² ≤ max_j Σ_i ‖u_j − u_i‖² (Shejwalkar & Houmansadr 2021, Eq. 11)."""
+    """As min_max, with sums: Σ_i ‖forged − u_i‖² ≤ max_j Σ_i ‖u_j − u_i‖² (Shejwalkar & Houmansadr
+    2021, Eq. 11).
+    """
 
     name: str = "min_sum"
-    direction: Literal["std", "unit", "sign"] = option("std", "p: −std(u), −mean/‖mean‖, or −sign(mean)", "p")
+    direction: Literal["std", "unit", "sign"] = option(
+        "std", "p: −std(u), −mean/‖mean‖, or −sign(mean)", "p"
+    )
 
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:
         centre, p = known.mean(0), perturbation(known, self.direction)
         bound = pairwise(known).square().sum(1).max()
         excess = (centre - known).double().square().sum() - bound
         b = len(known)
-        return centre + _largest(b * float(p.double() @ p.double()), torch.zeros(1).double(), excess[None]) * p
+        return (
+            centre
+            + _largest(b * float(p.double() @ p.double()), torch.zeros(1).double(), excess[None])
+            * p
+        )
 
 
 def perturbation(known: Tensor, direction: str) -> Tensor:

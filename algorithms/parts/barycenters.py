@@ -1,7 +1,9 @@
-"""Wasserstein barycenters of the clients' updates of a layer, in the readings that FedDUAL's text and code allow.
+"""Wasserstein barycenters of the clients' updates of a layer, in the readings that FedDUAL's text
+and code allow.
 
-A tensor's m updates are taken as m distributions on the real line (the values of their d entries, each with mass 1/d),
-except by ``class_rows``. The barycenter's d values are given back to the entries in the order of the entries' means.
+A tensor's m updates are taken as m distributions on the real line (the values of their d entries,
+each with mass 1/d), except by ``class_rows``. The barycenter's d values are given back to the
+entries in the order of the entries' means.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Barycenter(Part):
         """Raise ValueError if this barycenter is not defined for such tensors."""
 
     def layer(self, tensors: list[Tensor], weights: np.ndarray) -> list[Tensor]:
-        """Barycenters of a layer's tensors, each [m, *shape] -> [*shape]; tensor by tensor unless overridden."""
+        """Barycenters of a layer's tensors, each [m, *shape] -> [*shape]; tensor by tensor unless
+        overridden.
+        """
         return [self.tensor(t.flatten(1), weights).view(t.shape[1:]) for t in tensors]
 
 
@@ -56,7 +60,8 @@ class Unmoved(Barycenter):
 
 
 class Exact(Barycenter):
-    """The exact W₂ barycenter on the line: its quantile function is the mean of the clients' quantile functions.
+    """The exact W₂ barycenter on the line: its quantile function is the mean of the clients'
+    quantile functions.
 
     It keeps the mean over all entries and, unlike the Euclidean mean, the spread of the entries.
     """
@@ -71,7 +76,8 @@ class Exact(Barycenter):
 
 
 class Sinkhorn(Barycenter):
-    """The entropic W₂ barycenter of histograms on a common grid (POT, log domain); ``reg`` → 0 tends to ``exact``.
+    """The entropic W₂ barycenter of histograms on a common grid (POT, log domain); ``reg`` → 0
+    tends to ``exact``.
 
     ``reg`` is relative to the largest squared distance on the grid.
     """
@@ -94,7 +100,8 @@ class Sinkhorn(Barycenter):
         centres = (edges[1:] + edges[:-1]) / 2
         cost = np.square(centres[:, None] - centres[None, :])
         mass = barycenter(
-            histograms, cost / cost.max(), self.reg, weights, method="sinkhorn_log", numItermax=self.iterations,
+            histograms, cost / cost.max(), self.reg, weights, method="sinkhorn_log",
+            numItermax=self.iterations,
             stopThr=1e-7, warn=False,
         )  # fmt: skip
         cumulative = np.concatenate([[0.0], np.cumsum(mass / mass.sum())])
@@ -103,9 +110,11 @@ class Sinkhorn(Barycenter):
 
 
 class ClassRows(Barycenter):
-    """The free-support W₂ barycenter of a dense layer's rows (a class's kernel and bias), started at their mean (POT).
+    """The free-support W₂ barycenter of a dense layer's rows (a class's kernel and bias), started
+    at their mean (POT).
 
-    Transport may pair rows of different classes: near the mean it does not, far from it permutes them.
+    Transport may pair rows of different classes: near the mean it does not, far from it permutes
+    them.
     """
 
     name: str = "class_rows"
@@ -114,7 +123,10 @@ class ClassRows(Barycenter):
     def check(self, entries: tuple[Entry, ...]) -> None:
         for layer, group in itertools.groupby(entries, key=lambda e: e.layer):
             if len({e.shape[:1] for e in group}) != 1:
-                raise ValueError(f"class_rows needs layers whose tensors share their first axis, and {layer} does not")
+                raise ValueError(
+                    f"class_rows needs layers whose tensors share their first axis, and {layer} "
+                    "does not"
+                )
 
     def tensor(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         return self.layer([rows], weights)[0]
@@ -129,12 +141,18 @@ class ClassRows(Barycenter):
             list(atoms.numpy()), [even] * clients, weighted_sum(atoms, weights).numpy(), even,
             np.asarray(weights, float), numItermax=self.iterations,
         )  # fmt: skip
-        pieces = torch.from_numpy(found).to(tensors[0].dtype).split([t[0, 0].numel() for t in tensors], 1)
+        pieces = (
+            torch.from_numpy(found)
+            .to(tensors[0].dtype)
+            .split([t[0, 0].numel() for t in tensors], 1)
+        )
         return [p.reshape(t.shape[1:]) for p, t in zip(pieces, tensors, strict=True)]
 
 
 class _Reweighted(Barycenter):
-    """b ← Σ_k λ_k u_k Δ_k / Σ_k λ_k u_k with u_k = exp(−W₁(b, Δ_k)/ε), from the mean (FedDUAL Eqs. 15-16, inferred)."""
+    """b ← Σ_k λ_k u_k Δ_k / Σ_k λ_k u_k with u_k = exp(−W₁(b, Δ_k)/ε), from the mean (FedDUAL Eqs.
+    15-16, inferred).
+    """
 
     def tensor(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         rows64 = rows.double()
@@ -157,7 +175,9 @@ class _Reweighted(Barycenter):
 
 
 class Iterated(_Reweighted):
-    """The paper's iteration with its normalisation in the log domain: ε → 0 picks one client, ε → ∞ is the mean."""
+    """The paper's iteration with its normalisation in the log domain: ε → 0 picks one client, ε → ∞
+    is the mean.
+    """
 
     name: str = "iterated"
     eps: float = option(1e-4, "scale of the W₁ distances", "ε", gt=0)
@@ -171,7 +191,9 @@ class Iterated(_Reweighted):
 
 
 class Authors(_Reweighted):
-    """The published code's iteration, with 1e-10 in the denominator: zero as soon as every W₁ exceeds about 23 ε."""
+    """The published code's iteration, with 1e-10 in the denominator: zero as soon as every W₁
+    exceeds about 23 ε.
+    """
 
     name: str = "authors"
     eps: float = option(1e-5, "scale of the W₁ distances", "ε", gt=0)
@@ -186,8 +208,12 @@ class BarycentricMean(Aggregator):
     """The mean of the updates, except in some layers: there their Wasserstein barycenter."""
 
     name: str = "barycenter"
-    method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(Exact(), "which barycenter")
-    layers: int | str = option(2, "the last so many layers, or a regular expression over tensor names")
+    method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(
+        Exact(), "which barycenter"
+    )
+    layers: int | str = option(
+        2, "the last so many layers, or a regular expression over tensor names"
+    )
     by_samples: bool = option(False, "weigh clients by n_k/n, not equally", "λ")
 
     def weights(self, samples: np.ndarray, counts: np.ndarray) -> None:
@@ -205,13 +231,20 @@ class BarycentricMean(Aggregator):
         updates = rows.spec.views(x)
         for _, entries in itertools.groupby(rows.spec.chosen(self.layers), key=lambda e: e.layer):
             names = [e.name for e in entries]
-            for name, b in zip(names, self.method.layer([updates[n] for n in names], weights), strict=True):
+            for name, b in zip(
+                names, self.method.layer([updates[n] for n in names], weights), strict=True
+            ):
                 collapsed += not b.any() and bool(means[name].any())
-                squared = [s + float(v.double().square().sum()) for s, v in zip(squared, (b, means[name]), strict=True)]
+                squared = [
+                    s + float(v.double().square().sum())
+                    for s, v in zip(squared, (b, means[name]), strict=True)
+                ]
                 means[name].copy_(b)
         if collapsed and not isinstance(self.method, Unmoved):
             warnings.warn(
-                f"barycenter_collapsed: exactly zero for {collapsed} tensors, which therefore stay", RuntimeWarning, 2
+                f"barycenter_collapsed: exactly zero for {collapsed} tensors, which therefore stay",
+                RuntimeWarning,
+                2,
             )
         report = {
             "barycenter_collapsed": float(collapsed),
@@ -221,16 +254,20 @@ class BarycentricMean(Aggregator):
 
 
 def by_rank(values: Tensor, like: Tensor) -> Tensor:
-    """Ascending ``values`` [d] in the places where ``like`` [d] has its smallest, second smallest … entry."""
+    """Ascending ``values`` [d] in the places where ``like`` [d] has its smallest, second smallest …
+    entry.
+    """
     out = torch.empty_like(values)
     out[ascending(like)[1]] = values
     return out
 
 
 def ascending(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``values`` [d] sorted, and the places that they had; equal ones in their order (−0 comes before 0).
+    """``values`` [d] sorted, and the places that they had; equal ones in their order (−0 comes
+    before 0).
 
-    float32 is sorted by its bits as an integer, for which torch has a radix sort, several times faster.
+    float32 is sorted by its bits as an integer, for which torch has a radix sort, several times
+    faster.
     """
     if values.dtype != torch.float32:
         return values.sort(stable=True)

@@ -1,7 +1,7 @@
 """Compressors: what is sent in place of a vector, and how many bytes it takes.
 
-Each works row by row on [C, d]. Unbiased ones keep the expectation; biased ones are made up for by error feedback
-(Karimireddy et al. 2019): what was not sent is added to the next message.
+Each works row by row on [C, d]. Unbiased ones keep the expectation; biased ones are made up for by
+error feedback (Karimireddy et al. 2019): what was not sent is added to the next message.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ class Compressor(Part):
 
     @property
     def contracts(self) -> bool:
-        """Whether the error of a message is smaller than the message on average, for vectors of any size.
+        """Whether the error of a message is smaller than the message on average, for vectors of any
+        size.
 
-        Only then may errors be fed back: what is left out is otherwise more than what was sent, and grows.
+        Only then may errors be fed back: what is left out is otherwise more than what was sent, and
+        grows.
         """
         return True
 
@@ -70,7 +72,9 @@ class _Sparse(_Lossy):
 
 
 class TopK(_Sparse):
-    """The k largest entries in size, each with a 32-bit index (Aji & Heafield 2017; Stich et al. 2018)."""
+    """The k largest entries in size, each with a 32-bit index (Aji & Heafield 2017; Stich et al.
+    2018).
+    """
 
     name: str = "top_k"
 
@@ -83,7 +87,9 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """k entries at random places that the receiver knows from the shared seed; ``scale`` makes it unbiased."""
+    """k entries at random places that the receiver knows from the shared seed; ``scale`` makes it
+    unbiased.
+    """
 
     name: str = "random_k"
     scale: bool = option(False, "multiply by d/k (unbiased; error feedback must then be off)")
@@ -105,9 +111,11 @@ class RandomK(_Sparse):
 
 
 class Quantized(_Lossy):
-    """QSGD (Alistarh et al. 2017, Eq. 4): ‖v‖ sign(v_j) ξ_j/s with ξ_j rounded at random to a neighbouring level.
+    """QSGD (Alistarh et al. 2017, Eq. 4): ‖v‖ sign(v_j) ξ_j/s with ξ_j rounded at random to a
+    neighbouring level.
 
-    Unbiased. Counted at 1 bit for the sign and ⌈log2(s + 1)⌉ for the level of each entry, and 4 bytes for the norm.
+    Unbiased. Counted at 1 bit for the sign and ⌈log2(s + 1)⌉ for the level of each entry, and 4
+    bytes for the norm.
     """
 
     name: str = "qsgd"

@@ -1,7 +1,8 @@
 """Euclidean distances between the rows of an update matrix, exact for any size of entries.
 
-Differences are taken entry by entry: ‖x‖² + ‖y‖² − 2 x·y would lose the distance of two rows whose common part is large
-(a same-value attacker's rows are about 100 in every entry). Sums of squares are float64.
+Differences are taken entry by entry: ‖x‖² + ‖y‖² − 2 x·y would lose the distance of two rows whose
+common part is large (a same-value attacker's rows are about 100 in every entry). Sums of squares
+are float64.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 ELEMENTS = 2**20
-"""Entries of a block of columns: short sums of squares in float32 (relative error 1e-6), and little memory."""
+"""Entries of a block of columns: short sums of squares in float32 (relative error 1e-6), and little
+memory."""
 
 
 def pairwise(rows: Tensor) -> Tensor:

@@ -19,7 +19,9 @@ class Graph(Part):
         """Boolean [n, n], symmetric, without self-loops."""
 
     def mixing(self, n: int, seed: int) -> np.ndarray:
-        """Metropolis–Hastings weights W [n, n]: symmetric, doubly stochastic, W_ij = 1/(1 + max(deg_i, deg_j))."""
+        """Metropolis–Hastings weights W [n, n]: symmetric, doubly stochastic, W_ij = 1/(1 +
+        max(deg_i, deg_j)).
+        """
         edges = self.adjacency(n, seed)
         degree = edges.sum(1)
         w = np.where(edges, 1 / (1 + np.maximum.outer(degree, degree)), 0.0)
@@ -67,7 +69,9 @@ class ErdosRenyi(Graph):
             edges = upper | upper.T
             if connected(edges):
                 return edges
-        raise ValueError(f"no connected Erdős–Rényi graph over {n} clients with p = {self.p} in 1000 draws")
+        raise ValueError(
+            f"no connected Erdős–Rényi graph over {n} clients with p = {self.p} in 1000 draws"
+        )
 
 
 class Complete(Graph):

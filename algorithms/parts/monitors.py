@@ -1,7 +1,8 @@
 """Monitors of the variance of local models (FDA thesis, chapter 3).
 
-With drifts Δ_k = w_k − w_t0 since the last synchronisation, Var = mean ‖Δ_k‖² − ‖mean Δ_k‖² (Eq. 3.4). Every client
-sends a small local state; from the mean of the states the server computes an estimate H of Var.
+With drifts Δ_k = w_k − w_t0 since the last synchronisation, Var = mean ‖Δ_k‖² − ‖mean Δ_k‖² (Eq.
+3.4). Every client sends a small local state; from the mean of the states the server computes an
+estimate H of Var.
 """
 
 from __future__ import annotations
@@ -26,29 +27,37 @@ class Monitor(Part):
     """Estimates the variance of the clients' models from the mean of small local states."""
 
     def follows(self, memory: Tensors) -> bool:
-        """Whether what :meth:`known` is about to return takes a client that heard the last two broadcasts."""
+        """Whether what :meth:`known` is about to return takes a client that heard the last two
+        broadcasts.
+        """
         return False
 
     @abstractmethod
     def probe(self, size: int, seed: int) -> Probe:
-        """The question to the clients, for models in R^d with d = ``size``; each answers with its state [k]."""
+        """The question to the clients, for models in R^d with d = ``size``; each answers with its
+        state [k].
+        """
 
     @abstractmethod
     def estimate(self, mean: Tensor) -> float:
         """H from the mean state [k]."""
 
     def known(self, w: Tensor, memory: Tensors) -> Tensors:
-        """What the clients can work out from earlier broadcasts; ``memory`` is kept between rounds."""
+        """What the clients can work out from earlier broadcasts; ``memory`` is kept between
+        rounds."""
         return {}
 
 
 CHUNK = 2**16
-"""Entries that a CPU adds in single precision; longer sums lose small terms, 2.6 % of a norm over 10⁸ entries."""
+"""Entries that a CPU adds in single precision; longer sums lose small terms, 2.6 % of a norm over
+10⁸ entries."""
 
 
 def square(rows: Tensor) -> Tensor:
     """‖row‖² [C, 1]."""
-    return _total([torch.linalg.vector_norm(piece, dim=1, keepdim=True).square_() for piece in _pieces(rows)])
+    return _total(
+        [torch.linalg.vector_norm(piece, dim=1, keepdim=True).square_() for piece in _pieces(rows)]
+    )
 
 
 def along(rows: Tensor, direction: Tensor) -> Tensor:
@@ -58,7 +67,9 @@ def along(rows: Tensor, direction: Tensor) -> Tensor:
 
 
 def _pieces(vectors: Tensor) -> Sequence[Tensor]:
-    """``vectors`` [..., d] in pieces that can be added in single precision; a GPU adds pairwise, so whole."""
+    """``vectors`` [..., d] in pieces that can be added in single precision; a GPU adds pairwise, so
+    whole.
+    """
     return [vectors] if vectors.is_cuda else vectors.split(CHUNK, -1)
 
 
@@ -127,8 +138,8 @@ class Sketched(Probe):
 class AmsSketch(Monitor):
     """SketchFDA: H = mean ‖Δ_k‖² − M2(mean sk(Δ_k)) / (1 + ε) (Theorem 1).
 
-    M2 exceeds (1 + ε) ‖mean Δ_k‖², so that H falls below the variance, with a probability that falls with rows and
-    columns: about 8 % for the thesis' 5 x 250 and ε = 1/√250.
+    M2 exceeds (1 + ε) ‖mean Δ_k‖², so that H falls below the variance, with a probability that
+    falls with rows and columns: about 8 % for the thesis' 5 x 250 and ε = 1/√250.
     """
 
     name: str = "sketch"
@@ -154,14 +165,17 @@ class Projected(Probe):
 
 
 class Linear(Monitor):
-    """LinearFDA: H = mean ‖Δ_k‖² − ⟨ξ, mean Δ_k⟩² with a unit vector ξ, never below the variance (Theorem 2).
+    """LinearFDA: H = mean ‖Δ_k‖² − ⟨ξ, mean Δ_k⟩² with a unit vector ξ, never below the variance
+    (Theorem 2).
 
-    ξ is the direction of the last synchronised step, w_t0 − w_t−1, which the clients know; in the first round it is a
-    fixed random direction (published code).
+    ξ is the direction of the last synchronised step, w_t0 − w_t−1, which the clients know; in the
+    first round it is a fixed random direction (published code).
     """
 
     name: str = "linear"
-    direction: Literal["last", "random"] = option("last", "ξ: the last step of the model, or always random", "ξ")
+    direction: Literal["last", "random"] = option(
+        "last", "ξ: the last step of the model, or always random", "ξ"
+    )
 
     def follows(self, memory: Tensors) -> bool:
         return self.direction == "last" and "previous" in memory

@@ -1,7 +1,9 @@
-"""First-order optimisers on flat vectors, for one model ``[d]`` or a batch of clients ``[C, d]`` at once.
+"""First-order optimisers on flat vectors, for one model ``[d]`` or a batch of clients ``[C, d]`` at
+once.
 
-State tensors have the shape of the model, except the step count ``t`` [..., 1]. Every row is independent of the
-others, so a batch gives each client what it would get alone. Update rules are PyTorch's unless said otherwise.
+State tensors have the shape of the model, except the step count ``t`` [..., 1]. Every row is
+independent of the others, so a batch gives each client what it would get alone. Update rules are
+PyTorch's unless said otherwise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Robust aggregators: one update out of a cohort of which some clients may send anything at all.
 
-Each says how many of m clients may be malicious. Rows that are not finite are set aside first, and counted among them.
+Each says how many of m clients may be malicious. Rows that are not finite are set aside first, and
+counted among them.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ class Robust(Aggregator):
     def combine(self, rows: Rows) -> Combined:
         finite = rows.updates.isfinite().all(1)
         if not finite.any():
-            return Combined(torch.zeros_like(rows.updates[0]), torch.zeros(len(finite), dtype=torch.float64))
+            return Combined(
+                torch.zeros_like(rows.updates[0]), torch.zeros(len(finite), dtype=torch.float64)
+            )
         kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
         combined = self.judge(kept, int((~finite).sum()))
-        return Combined(combined.vector, _spread(combined.weights, finite), _spread(combined.shares, finite))
+        return Combined(
+            combined.vector, _spread(combined.weights, finite), _spread(combined.shares, finite)
+        )
 
     @abstractmethod
     def judge(self, rows: Rows, set_aside: int) -> Combined:
@@ -40,7 +45,11 @@ class Counting(Robust):
     """Knows how many malicious clients to reckon with."""
 
     byzantine: float = option(
-        0.2, "part of the cohort that may be malicious (rounded to whole clients f)", "f/m", ge=0, lt=1
+        0.2,
+        "part of the cohort that may be malicious (rounded to whole clients f)",
+        "f/m",
+        ge=0,
+        lt=1,
     )
 
     def tolerated(self, cohort: int) -> int:
@@ -56,7 +65,8 @@ class Counting(Robust):
         if cohort >= self.least(f):
             return None
         return (
-            f"aggregator {self.name} with byzantine {self.byzantine} reckons with {f} malicious clients of {cohort}, "
+            f"aggregator {self.name} with byzantine {self.byzantine} reckons with {f} malicious "
+            f"clients of {cohort}, "
             f"for which it needs a cohort of at least {self.least(f)}"
         )
 
@@ -106,7 +116,9 @@ class TrimmedMean(Counting):
 
 
 class Krum(Counting):
-    """The update with the least sum of squared distances to its m − f − 2 nearest (Blanchard et al. 2017)."""
+    """The update with the least sum of squared distances to its m − f − 2 nearest (Blanchard et al.
+    2017).
+    """
 
     name: str = "krum"
 
@@ -125,11 +137,14 @@ class MultiKrum(Krum):
 
     def against(self, rows: Rows, f: int) -> Combined:
         keep = min(self.keep or len(rows.updates) - f, len(rows.updates))
-        return chosen(rows.updates, krum_scores(pairwise(rows.updates), f).argsort(stable=True)[:keep])
+        return chosen(
+            rows.updates, krum_scores(pairwise(rows.updates), f).argsort(stable=True)[:keep]
+        )
 
 
 class Bulyan(Counting):
-    """m − 2f updates picked one by one by Krum, then a coordinate-wise mean of the m − 4f values nearest the median.
+    """m − 2f updates picked one by one by Krum, then a coordinate-wise mean of the m − 4f values
+    nearest the median.
 
     El Mhamdi et al. 2018, "The Hidden Vulnerability of Distributed Learning in Byzantium".
     """
@@ -152,25 +167,38 @@ class Bulyan(Counting):
 
 
 def krum_scores(table: Tensor, f: int) -> Tensor:
-    """Sum of squared distances to the m − f − 2 nearest others (at least one) for each row of ``table`` [m, m]."""
+    """Sum of squared distances to the m − f − 2 nearest others (at least one) for each row of
+    ``table`` [m, m].
+    """
     near = max(1, len(table) - f - 2)
     return table.square().sort(1).values[:, 1 : near + 1].sum(1)
 
 
 class GeometricMedian(Robust):
-    """The point with the least sum of distances, by smoothed Weiszfeld steps (RFA, Pillutla et al. 2022)."""
+    """The point with the least sum of distances, by smoothed Weiszfeld steps (RFA, Pillutla et al.
+    2022).
+    """
 
     name: str = "geometric_median"
     iterations: int = option(50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1)
     smoothing: float = option(1e-6, "least distance in the weights 1/max(ν, ‖x_k − z‖)", "ν", gt=0)
-    tolerance: float = option(1e-7, "stop when no weight changes by more than this part of it", ge=0)
+    tolerance: float = option(
+        1e-7, "stop when no weight changes by more than this part of it", ge=0
+    )
     by_samples: bool = option(False, "weigh the clients by n_k instead of equally")
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         x = rows.updates
-        alpha = torch.from_numpy(np.asarray(rows.samples, np.float64)) if self.by_samples else torch.ones(len(x))
+        alpha = (
+            torch.from_numpy(np.asarray(rows.samples, np.float64))
+            if self.by_samples
+            else torch.ones(len(x))
+        )
         alpha = alpha.double() / alpha.sum()
-        point, weights = coordinate_median(x), alpha  # from the mean, one huge row would take many steps to leave
+        point, weights = (
+            coordinate_median(x),
+            alpha,
+        )  # from the mean, one huge row would take many steps to leave
         for _ in range(self.iterations):
             near = alpha / norms(x, point).clamp_min(self.smoothing)
             previous, weights = weights, near / near.sum()
@@ -181,7 +209,9 @@ class GeometricMedian(Robust):
 
 
 class Faba(Counting):
-    """Drop, f times, the update farthest from the mean of those left; then the mean (FABA, Xia et al. 2019)."""
+    """Drop, f times, the update farthest from the mean of those left; then the mean (FABA, Xia et
+    al. 2019).
+    """
 
     name: str = "faba"
 
@@ -195,10 +225,11 @@ class Faba(Counting):
 
 
 class FLTrust(Robust):
-    """Updates scaled to the norm of the server's own one and weighted by max(0, cos) to it (Cao et al. 2021).
+    """Updates scaled to the norm of the server's own one and weighted by max(0, cos) to it (Cao et
+    al. 2021).
 
-    The server's update g_0 is the same local work done on its held-out rows (``data.heldout``). With no update
-    pointing its way the model stays where it is.
+    The server's update g_0 is the same local work done on its held-out rows (``data.heldout``).
+    With no update pointing its way the model stays where it is.
     """
 
     name: str = "fltrust"
@@ -219,7 +250,9 @@ class NormClipping(Robust):
     """The mean of the updates, each shortened to at most ``radius`` (Sun et al. 2019)."""
 
     name: str = "norm_clipping"
-    radius: float | None = option(None, "longest update; unset: the median length in the cohort", "τ", gt=0)
+    radius: float | None = option(
+        None, "longest update; unset: the median length in the cohort", "τ", gt=0
+    )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         length = norms(rows.updates)
@@ -230,18 +263,26 @@ class NormClipping(Robust):
 
 
 class CenteredClipping(Robust):
-    """v ← v + mean_k (x_k − v) min(1, τ/‖x_k − v‖), from the last round's v (Karimireddy et al. 2021, Eq. 4)."""
+    """v ← v + mean_k (x_k − v) min(1, τ/‖x_k − v‖), from the last round's v (Karimireddy et al.
+    2021, Eq. 4).
+    """
 
     name: str = "centered_clipping"
     radius: float = option(10.0, "clipping radius", "τ", gt=0)
     iterations: int = option(1, "clipping steps a round", "l", ge=1)
     start: str = option(
-        "previous", "previous: from the last aggregate (the paper); zero: from no change", pattern="^(previous|zero)$"
+        "previous",
+        "previous: from the last aggregate (the paper); zero: from no change",
+        pattern="^(previous|zero)$",
     )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         x = rows.updates
-        v = rows.memory.get("centre", torch.zeros_like(x[0])) if self.start == "previous" else torch.zeros_like(x[0])
+        v = (
+            rows.memory.get("centre", torch.zeros_like(x[0]))
+            if self.start == "previous"
+            else torch.zeros_like(x[0])
+        )
         for _ in range(self.iterations):
             scale = (self.radius / norms(x, v).clamp_min(1e-30)).clamp_max(1.0) / len(x)
             v = v * (1 - float(scale.sum())) + average(x, scale).vector

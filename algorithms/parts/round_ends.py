@@ -31,7 +31,8 @@ class RoundState:
     work_steps: int
     """Local steps τ of the config's local work, on the member with the most."""
     weights: np.ndarray
-    """1/m for each client of the cohort (counting repeated draws) [m], 0 for the server where it trains beside them."""
+    """1/m for each client of the cohort (counting repeated draws) [m], 0 for the server where it
+    trains beside them."""
 
 
 class RoundEnd(Part):
@@ -41,11 +42,15 @@ class RoundEnd(Part):
     """Whether all clients of the cohort do equally many steps between two questions."""
 
     def follows(self, about: RoundState) -> bool:
-        """Whether only clients that were in the last round, too, can work out what :meth:`known` will return."""
+        """Whether only clients that were in the last round, too, can work out what :meth:`known`
+        will return.
+        """
         return False
 
     def known(self, about: RoundState) -> Tensors:
-        """What the clients must know for the questions that will be asked, and can work out for themselves."""
+        """What the clients must know for the questions that will be asked, and can work out for
+        themselves.
+        """
         return {}
 
     @abstractmethod

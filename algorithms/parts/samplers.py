@@ -15,7 +15,8 @@ Ids = np.ndarray
 
 @dataclass(frozen=True)
 class Draw:
-    """What a sampler may look at: the run's seed, the round, N clients and their sample counts [N]."""
+    """What a sampler may look at: the run's seed, the round, N clients and their sample counts
+    [N]."""
 
     seed: int
     round: int
@@ -36,7 +37,8 @@ class Sampler(Part):
 
     @abstractmethod
     def sample(self, draw: Draw, size: int) -> Ids:
-        """``size`` client ids, ascending; a client drawn twice (with replacement) is listed twice."""
+        """``size`` client ids, ascending; a client drawn twice (with replacement) is listed
+        twice."""
 
 
 class Uniform(Sampler):
@@ -47,25 +49,33 @@ class Uniform(Sampler):
     def sample(self, draw: Draw, size: int) -> Ids:
         if size == draw.clients:
             return np.arange(size)
-        return np.sort(generator(draw.seed, "cohort", draw.round).choice(draw.clients, size, replace=False))
+        return np.sort(
+            generator(draw.seed, "cohort", draw.round).choice(draw.clients, size, replace=False)
+        )
 
 
 class Weighted(Sampler):
     """Client k with probability proportional to its sample count n_k."""
 
     name: str = "weighted"
-    replace: bool = option(False, "draw with replacement (multinomial); a client's update then counts once per draw")
+    replace: bool = option(
+        False, "draw with replacement (multinomial); a client's update then counts once per draw"
+    )
 
     @property
     def distinct(self) -> bool:
         return not self.replace
 
     def sample(self, draw: Draw, size: int) -> Ids:
-        return by_probability(generator(draw.seed, "cohort", draw.round), draw.samples, size, self.replace)
+        return by_probability(
+            generator(draw.seed, "cohort", draw.round), draw.samples, size, self.replace
+        )
 
 
 class Cyclic(Sampler):
-    """Fixed disjoint groups in turn, reshuffled after each has served (the FDA-Opt experiments' sampler)."""
+    """Fixed disjoint groups in turn, reshuffled after each has served (the FDA-Opt experiments'
+    sampler).
+    """
 
     name: str = "cyclic"
 
@@ -77,7 +87,8 @@ class Cyclic(Sampler):
 
 
 def by_probability(rng: np.random.Generator, weights: np.ndarray, size: int, replace: bool) -> Ids:
-    """``size`` ids with probability proportional to ``weights`` [N]; without replacement this is sequential.
+    """``size`` ids with probability proportional to ``weights`` [N]; without replacement this is
+    sequential.
 
     Raises ValueError if fewer than ``size`` weights are positive and ``replace`` is false.
     """

@@ -1,4 +1,5 @@
-"""FedAA's client selection (Algorithm 1): the clients whose models lie nearest to all the others."""
+"""FedAA's client selection (Algorithm 1): the clients whose models lie nearest to all the
+others."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Selected:
 
 
 def row_sums(rows: Tensor) -> Tensor:
-    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); infinite for a row that is not finite."""
+    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); infinite for a row that is not
+    finite."""
     table = pairwise(rows)
     finite = rows.isfinite().all(1)
     sums = torch.where(finite[None, :], table, 0.0).sum(1)
@@ -32,7 +34,9 @@ def row_sums(rows: Tensor) -> Tensor:
 
 
 def nearest(rows: Tensor, keep: int) -> Selected:
-    """The ``keep`` rows with the least sums, ties to the lower row number; rows that are not finite come last."""
+    """The ``keep`` rows with the least sums, ties to the lower row number; rows that are not finite
+    come last.
+    """
     sums = row_sums(rows)
     order = sums.argsort(stable=True)[:keep]
     return Selected(order.numpy(), sums[order].numpy())
@@ -41,9 +45,9 @@ def nearest(rows: Tensor, keep: int) -> Selected:
 def layers(spec: ParamSpec, which: str) -> tuple[slice, ...]:
     """Slices of the layers that the distances look at.
 
-    ``all``; ``last_hidden``: weights and biases of the last linear or convolutional layer before the output layer (the
-    output layer itself in a model of one layer); else a regular expression over tensor names. Raises ValueError if
-    nothing matches.
+    ``all``; ``last_hidden``: weights and biases of the last linear or convolutional layer before
+    the output layer (the output layer itself in a model of one layer); else a regular expression
+    over tensor names. Raises ValueError if nothing matches.
     """
     if which == "all":
         return (slice(0, spec.size),)

@@ -1,8 +1,9 @@
 """Server optimisers of the FedOpt family: the mean client update is read as a negative gradient.
 
-Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), Algorithm 2: Δ_t = mean of (w_k − w_t), then one step
-of an ordinary optimiser on −Δ_t. Reddi et al. use no bias correction and a large ε (their τ); set
-``bias_correction: true`` and ``eps: 1e-8`` for PyTorch's Adam, as the FDA-Opt experiments do.
+Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), Algorithm 2: Δ_t = mean of (w_k − w_t),
+then one step of an ordinary optimiser on −Δ_t. Reddi et al. use no bias correction and a large ε
+(their τ); set ``bias_correction: true`` and ``eps: 1e-8`` for PyTorch's Adam, as the FDA-Opt
+experiments do.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class ServerOptimizer(Part):
         return self.rule().start(w)
 
     def step(self, state: State, w: Tensor, update: Tensor) -> Tensor:
-        """The next model from ``w`` [d] and the aggregated update Δ [d]; ``state`` is changed in place."""
+        """The next model from ``w`` [d] and the aggregated update Δ [d]; ``state`` is changed in
+        place.
+        """
         after = w.clone()
         self.rule().step(state, after, -update, self.lr)
         return after

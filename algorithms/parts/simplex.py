@@ -1,4 +1,6 @@
-"""The probability simplex: projection onto it, and the dual variable of distributionally robust methods."""
+"""The probability simplex: projection onto it, and the dual variable of distributionally robust
+methods.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import numpy as np
 
 
 def project(v: np.ndarray) -> np.ndarray:
-    """The point of {x ≥ 0, Σ x = 1} nearest to ``v`` [N] in the Euclidean norm (Held et al. 1974; Duchi et al. 2008).
+    """The point of {x ≥ 0, Σ x = 1} nearest to ``v`` [N] in the Euclidean norm (Held et al. 1974;
+    Duchi et al. 2008).
 
     Raises ValueError if ``v`` is not finite.
     """
@@ -21,6 +24,11 @@ def project(v: np.ndarray) -> np.ndarray:
 
 
 def spread(dual: np.ndarray) -> dict[str, float]:
-    """How far a dual variable is from uniform: its largest entry, and exp(entropy), the effective number of clients."""
+    """How far a dual variable is from uniform: its largest entry, and exp(entropy), the effective
+    number of clients.
+    """
     positive = dual[dual > 0]
-    return {"dual_max": float(dual.max()), "dual_effective": float(np.exp(-(positive * np.log(positive)).sum()))}
+    return {
+        "dual_max": float(dual.max()),
+        "dual_effective": float(np.exp(-(positive * np.log(positive)).sum())),
+    }

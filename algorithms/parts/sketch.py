@@ -1,8 +1,10 @@
-"""AMS sketches (Alon, Matias, Szegedy 1996), one bucket per row and coordinate (Cormode & Garofalakis 2005).
+"""AMS sketches (Alon, Matias, Szegedy 1996), one bucket per row and coordinate (Cormode &
+Garofalakis 2005).
 
-Row r of the sketch of v ∈ R^d sums s_r(j) v_j over the coordinates j that fall into each of m buckets. Signs s_r are
-4-wise and buckets 2-wise independent: polynomials over the prime 2³¹ − 1. E ‖row‖² = ‖v‖², and the relative standard
-deviation of one row's ‖·‖² is at most √(2/m); the median over l rows is the estimate. A sketch is linear in v.
+Row r of the sketch of v ∈ R^d sums s_r(j) v_j over the coordinates j that fall into each of m
+buckets. Signs s_r are 4-wise and buckets 2-wise independent: polynomials over the prime 2³¹ − 1. E
+‖row‖² = ‖v‖², and the relative standard deviation of one row's ‖·‖² is at most √(2/m); the median
+over l rows is the estimate. A sketch is linear in v.
 """
 
 from __future__ import annotations
@@ -20,19 +22,28 @@ PRIME = 2**31 - 1
 CHUNK = 2**16
 """Coordinates that are added at a time."""
 SMALL = 2**22
-"""Entries of a map that is kept as scatter_add wants it, in 8 bytes each; a larger one is kept small."""
+"""Entries of a map that is kept as scatter_add wants it, in 8 bytes each; a larger one is kept
+small."""
 
 
 class Sketch:
-    """The linear map R^d → R^{l × m}, computed once: O(l d) time a vector, 2 l d bytes (8 l d for small models).
+    """The linear map R^d → R^{l × m}, computed once: O(l d) time a vector, 2 l d bytes (8 l d for
+    small models).
 
-    Bucket and sign of a coordinate are one number, a place in 2m bins: the bins of the negative signs are subtracted in
-    the end, which spares a product for each entry. On a GPU the map takes 4 l d bytes more, there.
+    Bucket and sign of a coordinate are one number, a place in 2m bins: the bins of the negative
+    signs are subtracted in the end, which spares a product for each entry. On a GPU the map takes 4
+    l d bytes more, there.
     """
 
     def __init__(self, d: int, rows: int, columns: int, seed: int) -> None:
         self.columns = columns
-        kind = torch.int64 if rows * d <= SMALL else torch.int16 if 2 * columns < 2**15 else torch.int32
+        kind = (
+            torch.int64
+            if rows * d <= SMALL
+            else torch.int16
+            if 2 * columns < 2**15
+            else torch.int32
+        )
         self.bins = torch.empty(rows, d, dtype=kind)
         for r in range(rows):
             buckets, signs = buckets_and_signs(d, columns, seed, r)
@@ -55,11 +66,15 @@ class Sketch:
         return out
 
     def gathered(self, vectors: Tensor) -> Tensor:
-        """The bins [C, l, 2m]: each fetches its own coordinates. A GPU scatters in no fixed order, or slowly."""
+        """The bins [C, l, 2m]: each fetches its own coordinates. A GPU scatters in no fixed order,
+        or slowly.
+        """
         if self.members is None:
             self.members = [self._members(row.to(vectors.device).long()) for row in self.bins]
         padded = torch.nn.functional.pad(vectors, (0, 1))
-        sums = [[v.index_select(0, m.flatten()).view_as(m).sum(1) for m in self.members] for v in padded]
+        sums = [
+            [v.index_select(0, m.flatten()).view_as(m).sum(1) for m in self.members] for v in padded
+        ]
         return torch.stack([torch.stack(each) for each in sums])
 
     def _members(self, bins: Tensor) -> Tensor:
@@ -74,7 +89,8 @@ class Sketch:
 
 
 def squared_norm(sketch: Tensor) -> float:
-    """M2: the median over rows of their squared norms, an estimate of ‖v‖² from its sketch [l, m]."""
+    """M2: the median over rows of their squared norms, an estimate of ‖v‖² from its sketch [l,
+    m]."""
     return float(sketch.double().square().sum(1).quantile(0.5))
 
 
@@ -90,7 +106,9 @@ def buckets_and_signs(d: int, columns: int, seed: int, row: int) -> tuple[Tensor
     sign = [int(c) for c in rng.integers(0, PRIME, 4)]
     bucket = [int(rng.integers(1, PRIME)), int(rng.integers(0, PRIME))]
     where = torch.arange(d, dtype=torch.int64)
-    return _polynomial(bucket, where).remainder_(columns), (_polynomial(sign, where) & 1).float().mul_(2).sub_(1)
+    return _polynomial(bucket, where).remainder_(columns), (
+        _polynomial(sign, where) & 1
+    ).float().mul_(2).sub_(1)
 
 
 def _polynomial(coefficients: list[int], x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Weighers: how FedAA's server weighs the clients that it has selected.
 
-The paper's answer is a reinforcement-learning agent (package ``rl``); it must be measured against the rules here.
+The paper's answer is a reinforcement-learning agent (package ``rl``); it must be measured against
+the rules here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Situation:
     seed: int
     round: int
     state: np.ndarray
-    """The agent's observation: K distances, and the last held-out accuracy if it is part of the state."""
+    """The agent's observation: K distances, and the last held-out accuracy if it is part of the
+    state."""
     distances: np.ndarray
     """Sums of distances [K], divided by the largest."""
     samples: np.ndarray
@@ -39,7 +41,9 @@ class Agent(Protocol):
         """Weights of the selected clients [K] on the simplex."""
 
     def observe(self, reward: float, state: np.ndarray) -> dict[str, float]:
-        """What became of the last action: its reward and the next state; learns from it. Scalars worth recording."""
+        """What became of the last action: its reward and the next state; learns from it. Scalars
+        worth recording.
+        """
 
     def state(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
@@ -96,7 +100,9 @@ class RandomWeights(Rule):
     name: str = "random"
 
     def weigh(self, situation: Situation) -> np.ndarray:
-        return generator(situation.seed, "weights", situation.round).dirichlet(np.ones(len(situation.samples)))
+        return generator(situation.seed, "weights", situation.round).dirichlet(
+            np.ones(len(situation.samples))
+        )
 
 
 class SampleWeights(Rule):
@@ -119,7 +125,9 @@ class DistanceWeights(Rule):
 
 
 class GreedyWeights(Rule):
-    """The best held-out accuracy along the line of weights exp(−κ d_k): a line search over κ, each round anew."""
+    """The best held-out accuracy along the line of weights exp(−κ d_k): a line search over κ, each
+    round anew.
+    """
 
     name: str = "greedy"
     kappas: tuple[float, ...] = option(

@@ -1,4 +1,6 @@
-"""The client actor: a Ray actor, pinned to a fraction of a GPU, that trains the clients it is handed."""
+"""The client actor: a Ray actor, pinned to a fraction of a GPU, that trains the clients it is
+handed.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from orchestrator.training.world import World, device_of
 def tensors_travel_as_arrays() -> None:
     """Send tensors through Ray as NumPy buffers and copy them on arrival.
 
-    Ray maps received arrays from shared memory; a tensor made from one without a copy would let an in-place step
-    of an optimiser change the object for every process on the node.
+    Ray maps received arrays from shared memory; a tensor made from one without a copy would let an
+    in-place step of an optimiser change the object for every process on the node.
     """
     ray.util.register_serializer(torch.Tensor, serializer=_to_array, deserializer=_to_tensor)
 
@@ -46,7 +48,9 @@ class Place:
 
 
 class ClientActor:
-    """Hosts one or many clients. Created by the pool; restarted by it, from explicit state, when it dies."""
+    """Hosts one or many clients. Created by the pool; restarted by it, from explicit state, when it
+    dies.
+    """
 
     def __init__(self, world: World, run: str, index: int, gpus: float) -> None:
         tensors_travel_as_arrays()
@@ -59,7 +63,8 @@ class ClientActor:
     def _tell(self, spec: BlockSpec) -> None:
         """Show in the process's title, until this call ends, what is done.
 
-        Names of tasks would show it, too, but each process keeps statistics of every name that it has ever seen.
+        Names of tasks would show it, too, but each process keeps statistics of every name that it
+        has ever seen.
         """
         raylet: Any = ray._raylet
         raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {listed(spec.ids)}")
@@ -69,7 +74,8 @@ class ClientActor:
         return Place(os.getpid(), self.host.world.device)
 
     def start(
-        self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],
+        self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
+        commands: Sequence[Command],
         keep: bool,
     ) -> Answer:  # fmt: skip
         """See :meth:`BlockHost.start`."""

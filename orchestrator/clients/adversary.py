@@ -48,8 +48,11 @@ class Adversary:
         """Whether somebody in ``cohort`` will replace an upload."""
         return isinstance(self.attack, Forging) and bool(np.isin(cohort, self.ids).any())
 
-    def forge(self, key: tuple[int, int], cohort: np.ndarray, uploads: Tensors, start: Tensor) -> Tensors:
-        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced; ``key`` is (round, session in the round).
+    def forge(
+        self, key: tuple[int, int], cohort: np.ndarray, uploads: Tensors, start: Tensor
+    ) -> Tensors:
+        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced; ``key`` is (round,
+        session in the round).
 
         ``start`` [d] or [m, d] are the models that the cohort started from.
         """

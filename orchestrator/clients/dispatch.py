@@ -1,4 +1,6 @@
-"""Dispatch: hands tasks to client actors, longest expected first, and hands lost and overdue ones out again."""
+"""Dispatch: hands tasks to client actors, longest expected first, and hands lost and overdue ones
+out again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayActorError, RayTaskError
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+)
 
 from orchestrator.errors import UserError
 
@@ -57,7 +65,8 @@ class Dispatch:
         self.results: dict[int, Any] = {}
 
     def run(self) -> list[Any]:
-        """Run all tasks; results in their order. Raises UserError if a task keeps losing its actor."""
+        """Run all tasks; results in their order. Raises UserError if a task keeps losing its
+        actor."""
         while len(self.results) < len(self.tasks):
             self._hand_out()
             patience = self._patience() if self.running else self.pool.resources.boot_timeout
@@ -65,7 +74,10 @@ class Dispatch:
             if not done and self.running:
                 self._end_overdue()
             elif not done:
-                raise UserError(f"no client actor came back within {patience:.0f} s; is the cluster out of resources?")
+                raise UserError(
+                    f"no client actor came back within {patience:.0f} s; is the cluster out of "
+                    "resources?"
+                )
             elif done[0] in self.pool.booting:
                 self.pool.finish_boot(done[0])
             else:
@@ -73,7 +85,9 @@ class Dispatch:
         return [self.results[i] for i in range(len(self.tasks))]
 
     def _hand_out(self) -> None:
-        """First one task to every idle actor, then, while much is waiting, a second one to overlap its transfer."""
+        """First one task to every idle actor, then, while much is waiting, a second one to overlap
+        its transfer.
+        """
         load = dict.fromkeys(self.pool.working(), 0)
         for call in self.running.values():
             if call.actor in load:
@@ -99,7 +113,9 @@ class Dispatch:
         limit = self.pool.resources.client_timeout
         if limit is None:
             return None
-        return max(0.0, min(call.begun for call in self.running.values()) + limit - time.monotonic())
+        return max(
+            0.0, min(call.begun for call in self.running.values()) + limit - time.monotonic()
+        )
 
     def _end_overdue(self) -> None:
         """End the actors whose call takes too long; the work is done elsewhere, or given up."""
@@ -134,7 +150,9 @@ class Dispatch:
         task.attempts += 1
         self.pool.repeated += 1
         if task.attempts >= ATTEMPTS:
-            raise UserError(f"client actor {call.actor} {why}, {ATTEMPTS} times; see its log in Ray's dashboard")
+            raise UserError(
+                f"client actor {call.actor} {why}, {ATTEMPTS} times; see its log in Ray's dashboard"
+            )
         if call.incarnation == self.pool.incarnations[call.actor]:
             self.pool.replace(call.actor, why)
         self.queue.insert(0, call.task)

@@ -1,4 +1,6 @@
-"""A plane runs blocks somewhere. Both planes execute the same commands on the same blocks, so they give equal bits."""
+"""A plane runs blocks somewhere. Both planes execute the same commands on the same blocks, so they
+give equal bits.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ class Plane(ABC):
 
     @abstractmethod
     def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        """Execute the jobs; answers in the order of ``jobs``, None where the clients took too long and are dropped."""
+        """Execute the jobs; answers in the order of ``jobs``, None where the clients took too long
+        and are dropped.
+        """
 
     @abstractmethod
     def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
@@ -77,14 +81,18 @@ class Plane(ABC):
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
-        return sum(a.seconds for a in answers if a is not None) / max(1, min(self.available, len(answers)))
+        return sum(a.seconds for a in answers if a is not None) / max(
+            1, min(self.available, len(answers))
+        )
 
     def close(self) -> None:
         """Release everything."""
 
 
 class InProcess(Plane):
-    """One block host in this process: unit tests, debugging, machines without Ray, trials of a sweep."""
+    """One block host in this process: unit tests, debugging, machines without Ray, trials of a
+    sweep.
+    """
 
     def __init__(self, world: World, gpus: float = 0.0) -> None:
         """``gpus``: how much of a GPU this process may use."""

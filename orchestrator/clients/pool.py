@@ -16,23 +16,27 @@ from torch import Tensor
 from algorithms.local import Tensors
 from orchestrator.clients.actor import ClientActor, Place, tensors_travel_as_arrays
 from orchestrator.clients.dispatch import ATTEMPTS, Dispatch, Task
+from orchestrator.clients.ledger import payload
 from orchestrator.clients.plane import Job, Plane, listed
-from orchestrator.clients.reservation import Reservation
-from orchestrator.config import ResourcesConfig
+from orchestrator.cluster.reservation import Reservation
+from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import UserError
-from orchestrator.ledger import payload
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.world import World
 
 INLINE = 64 * 1024
-"""Broadcasts up to this many bytes travel inside the calls, which is faster than the object store."""
+"""Broadcasts up to this many bytes travel inside the calls, which is faster than the object
+store."""
 
 
 class RayPool(Plane):
     """Client actors in one placement group; work goes to whichever is idle, longest first."""
 
-    def __init__(self, world: World, run: str, resources: ResourcesConfig, reserved: Reservation) -> None:
-        """Start the actors; of those whose place may be lost, the run goes on with the ones that start.
+    def __init__(
+        self, world: World, run: str, resources: ResourcesConfig, reserved: Reservation
+    ) -> None:
+        """Start the actors; of those whose place may be lost, the run goes on with the ones that
+        start.
 
         Raises UserError if the others do not start within ``boot_timeout``.
         """
@@ -45,7 +49,9 @@ class RayPool(Plane):
         self.incarnations = [0] * self.actors
         self.handles = [self._create(i) for i in range(self.actors)]
         self.failed_boots = 0
-        self.booting: dict[Any, int] = {handle.ready.remote(): i for i, handle in enumerate(self.handles)}
+        self.booting: dict[Any, int] = {
+            handle.ready.remote(): i for i, handle in enumerate(self.handles)
+        }
         """Reference to an actor's first sign of life -> its number."""
         self.places: dict[int, Place] = {}
         """The other actors: their number -> where they are."""
@@ -75,7 +81,9 @@ class RayPool(Plane):
 
     def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
         def task(rows: np.ndarray) -> Task:
-            return Task(lambda _, actor: actor.evaluate.remote(model, rows), "evaluating", len(rows))
+            return Task(
+                lambda _, actor: actor.evaluate.remote(model, rows), "evaluating", len(rows)
+            )
 
         return Dispatch(self, [task(rows) for rows in chunks]).run()
 
@@ -90,7 +98,9 @@ class RayPool(Plane):
         return sorted(self.places)
 
     def replace(self, index: int, why: str) -> None:
-        """Put a new actor in a lost one's place; its blocks will be recreated wherever there is room."""
+        """Put a new actor in a lost one's place; its blocks will be recreated wherever there is
+        room.
+        """
         self.happened.append(f"client actor {index} {why}; another takes its place")
         self.resident = {key: home for key, home in self.resident.items() if home != index}
         ray.kill(self.handles[index])
@@ -101,7 +111,8 @@ class RayPool(Plane):
         self.booting[self.handles[index].ready.remote()] = index
 
     def finish_boot(self, ref: Any, needed: bool = False) -> None:
-        """Take an actor into service, or try another; one that will not start is left out where others work.
+        """Take an actor into service, or try another; one that will not start is left out where
+        others work.
 
         Raises UserError if none works, or this one is ``needed``.
         """
@@ -130,7 +141,9 @@ class RayPool(Plane):
             if self.resident.get(job.key) == index:
                 return actor.resume.remote(job.key, job.commands, job.keep)
             self.resident[job.key] = index
-            return actor.start.remote(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
+            return actor.start.remote(
+                job.key, job.spec, job.received, job.replay, job.commands, job.keep
+            )
 
         def home() -> int | None:
             kept, each = self.resident.get(job.key), self.resources.clients_per_actor
@@ -158,7 +171,9 @@ class RayPool(Plane):
         deadline = time.monotonic() + patience
         try:
             while self.booting:
-                done, _ = ray.wait([*self.booting], num_returns=1, timeout=max(0.0, deadline - time.monotonic()))
+                done, _ = ray.wait(
+                    [*self.booting], num_returns=1, timeout=max(0.0, deadline - time.monotonic())
+                )
                 if not done:
                     raise UserError(f"client actors did not start within {patience:.0f} s")
                 self.finish_boot(done[0], needed=True)

@@ -15,7 +15,15 @@ from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.plane import Job, listed
 from orchestrator.errors import Diverged, UserError
-from orchestrator.training.block import Advance, Ask, BlockSpec, Collect, Collected, Command, Evaluate
+from orchestrator.training.block import (
+    Advance,
+    Ask,
+    BlockSpec,
+    Collect,
+    Collected,
+    Command,
+    Evaluate,
+)
 from orchestrator.training.lane import OPTIMIZER
 
 if TYPE_CHECKING:
@@ -25,9 +33,10 @@ if TYPE_CHECKING:
 class Session:
     """Implements :class:`algorithms.algorithm.Training`.
 
-    Commands are gathered and sent when an answer is needed, so that an ordinary round is one call per block. All
-    commands are remembered: a block that was lost with its actor is recreated from the server's copy of its
-    clients' state and replayed. Blocks that took too long, where the config says to drop them, are out of the session.
+    Commands are gathered and sent when an answer is needed, so that an ordinary round is one call
+    per block. All commands are remembered: a block that was lost with its actor is recreated from
+    the server's copy of its clients' state and replayed. Blocks that took too long, where the
+    config says to drop them, are out of the session.
     """
 
     def __init__(
@@ -41,7 +50,12 @@ class Session:
         start: Tensor,
         own: Tensors,
     ) -> None:
-        self.federation, self.number, self.cohort, self.received = federation, number, cohort, received
+        self.federation, self.number, self.cohort, self.received = (
+            federation,
+            number,
+            cohort,
+            received,
+        )
         self.within, self.start, self.transmitted = within, start, rule.transmitted
         size = federation.block
         self.slices = [slice(i, min(i + size, len(cohort))) for i in range(0, len(cohort), size)]
@@ -73,7 +87,9 @@ class Session:
             elif steps[s].any():
                 waiting.append(Advance(steps[s]))
 
-    def query(self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None) -> Tensor:
+    def query(
+        self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> Tensor:
         places = np.arange(len(self.cohort))
         asked, blocks = places, self.present
         if among is not None:
@@ -85,7 +101,8 @@ class Session:
         there = self._there()
         if weights is None and not there.all():
             raise UserError(
-                f"round {self.federation.t}: clients {listed(self.cohort.ids[~there])} were left out in mid-round, and "
+                f"round {self.federation.t}: clients {listed(self.cohort.ids[~there])} were left "
+                "out in mid-round, and "
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
         if probe.transmitted:
@@ -115,11 +132,18 @@ class Session:
         drop = federation.non_finite == "drop"
         forged = federation.adversary.forges(self.cohort.ids)
         summed = weights is not None and not forged
-        self._add([Collect(weights[s] if weights is not None and summed else None, drop) for s in self.slices])
+        self._add(
+            [
+                Collect(weights[s] if weights is not None and summed else None, drop)
+                for s in self.slices
+            ]
+        )
         blocks: list[Collected] = self._flush(keep=False)
         there = self._there()
         cohort, sizes = self.cohort.ids[there], [len(self.specs[b].ids) for b in self.present]
-        diagnostics = {n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics}
+        diagnostics = {
+            n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics
+        }
         vectors = {n: [b.vectors[n] for b in blocks] for n in blocks[0].vectors}
         finite = diagnostics.pop("finite")
         if forged and vectors:
@@ -131,16 +155,26 @@ class Session:
         samples = federation.data.holdings.sizes[ids]
         if weights is None:
             rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
-            self._keep_optimizer({n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)})
+            self._keep_optimizer(
+                {n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)}
+            )
             return Updates(ids, samples, None, rows, scalars)
         if forged:
             counted = np.split(weights[there] * kept.numpy(), np.cumsum(sizes)[:-1])
-            vectors = {n: [weighted_sum(*pair) for pair in zip(v, counted, strict=True)] for n, v in vectors.items()}
+            vectors = {
+                n: [weighted_sum(*pair) for pair in zip(v, counted, strict=True)]
+                for n, v in vectors.items()
+            }
         used = torch.from_numpy(weights[there])[kept]
         scale = 1.0 if there.all() and kept.all() else float(weights.sum() / used.sum())
-        sums = {n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces) for n, pieces in vectors.items()}
+        sums = {
+            n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces)
+            for n, pieces in vectors.items()
+        }
         total = float((used * scale).sum())
-        self._keep_optimizer({n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)})
+        self._keep_optimizer(
+            {n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)}
+        )
         return Updates(ids, samples, used * scale, sums, scalars)
 
     def close(self) -> None:
@@ -155,7 +189,9 @@ class Session:
     def _forge(
         self, cohort: np.ndarray, sizes: list[int], vectors: dict[str, list[Tensor]]
     ) -> tuple[dict[str, list[Tensor]], np.ndarray]:
-        """The blocks' rows as the server gets them from malicious clients too, and which rows are finite [m]."""
+        """The blocks' rows as the server gets them from malicious clients too, and which rows are
+        finite [m].
+        """
         federation = self.federation
         rows = {n: torch.cat(pieces) for n, pieces in vectors.items()}
         rows = federation.adversary.forge((federation.t, self.within), cohort, rows, self.start)
@@ -169,11 +205,20 @@ class Session:
     def _flush(self, keep: bool, blocks: Sequence[int] | None = None) -> list[Any]:
         """Send what is waiting; returns the answer of each block to its last command.
 
-        ``blocks`` are those that are sent to (None: all that are present); what waits for the others goes on waiting.
+        ``blocks`` are those that are sent to (None: all that are present); what waits for the
+        others goes on waiting.
         """
         blocks = self.present if blocks is None else blocks
         jobs = [
-            Job((self.number, b), self.specs[b], self.received, self.history[b], self.waiting[b], keep, self.costs[b])
+            Job(
+                (self.number, b),
+                self.specs[b],
+                self.received,
+                self.history[b],
+                self.waiting[b],
+                keep,
+                self.costs[b],
+            )
             for b in blocks
         ]
         self.open = True
@@ -199,7 +244,8 @@ class Session:
         left = int(self._there().sum())
         if left < federation.minimum_cohort:
             raise UserError(
-                f"round {federation.t}: {left} clients are left without {listed(self.cohort.ids[~self._there()])}, who "
+                f"round {federation.t}: {left} clients are left without "
+                f"{listed(self.cohort.ids[~self._there()])}, who "
                 f"took too long; resources.minimum_cohort is {federation.minimum_cohort}"
             )
 
@@ -225,7 +271,11 @@ class Session:
         return torch.from_numpy(finite)
 
     def _account(
-        self, cohort: np.ndarray, blocks: list[Collected], diagnostics: dict[str, np.ndarray], kept: Tensor
+        self,
+        cohort: np.ndarray,
+        blocks: list[Collected],
+        diagnostics: dict[str, np.ndarray],
+        kept: Tensor,
     ) -> None:
         """Book the upload, and take over the clients' new state."""
         federation = self.federation

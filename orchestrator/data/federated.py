@@ -24,9 +24,13 @@ class HeldOut(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     per_class: int | dict[int, int] = Field(
-        0, description="rows per class q, or {class: rows} with 0 for the others; 0 means that the server holds none"
+        0,
+        description="rows per class q, or {class: rows} with 0 for the others; 0 means that the "
+        "server holds none",
     )
-    take: Literal["first", "random"] = Field("first", description="the first rows of each class (FedAA), or random")
+    take: Literal["first", "random"] = Field(
+        "first", description="the first rows of each class (FedAA), or random"
+    )
 
     @model_validator(mode="after")
     def _counts(self) -> HeldOut:
@@ -46,9 +50,13 @@ class ClientTest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["mix", "local"] = Field(
-        "mix", description="rows of the test split in the client's class mix, or a part of the client's own rows"
+        "mix",
+        description="rows of the test split in the client's class mix, or a part of the client's "
+        "own rows",
     )
-    fraction: float = Field(0.25, gt=0, lt=1, description="local: part of each client's rows kept for its test")
+    fraction: float = Field(
+        0.25, gt=0, lt=1, description="local: part of each client's rows kept for its test"
+    )
     least: int = Field(50, ge=1, description="mix: least number of test rows a client")
 
 
@@ -59,15 +67,20 @@ class DataConfig(BaseModel):
 
     dataset: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = FashionMnist10k()
     clients: int = Field(30, ge=1, description="number of clients N")
-    partition: Annotated[SerializeAsAny[Partitioner], chosen_from(Partitioner)] = Dirichlet(alpha=0.3)
+    partition: Annotated[SerializeAsAny[Partitioner], chosen_from(Partitioner)] = Dirichlet(
+        alpha=0.3
+    )
     pool: Literal["train", "all"] = Field(
         "train", description="rows shared out: the training split, or both splits joined (FedAA)"
     )
-    limit: int | None = Field(None, ge=1, description="share out only this many rows, drawn at random")
+    limit: int | None = Field(
+        None, ge=1, description="share out only this many rows, drawn at random"
+    )
     heldout: HeldOut = HeldOut()
     client_test: ClientTest = ClientTest()
     scale: Literal["standard", "half", "unit"] = Field(
-        "standard", description="images: by the dataset's mean and deviation, to [-1, 1] (FedAA), or to [0, 1]"
+        "standard",
+        description="images: by the dataset's mean and deviation, to [-1, 1] (FedAA), or to [0, 1]",
     )
 
 
@@ -81,7 +94,9 @@ class Lists:
     @classmethod
     def of(cls, lists: Sequence[np.ndarray]) -> Lists:
         sizes = [len(one) for one in lists]
-        return cls(np.concatenate([np.asarray(one, np.int64) for one in lists]), np.cumsum([0, *sizes]))
+        return cls(
+            np.concatenate([np.asarray(one, np.int64) for one in lists]), np.cumsum([0, *sizes])
+        )
 
     def __getitem__(self, k: int) -> np.ndarray:
         return self.rows[self.offsets[k] : self.offsets[k + 1]]
@@ -96,7 +111,9 @@ class Lists:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Samples, and the row numbers of each client's training and test data, the test set and the held-out set."""
+    """Samples, and the row numbers of each client's training and test data, the test set and the
+    held-out set.
+    """
 
     samples: Samples
     train: Lists
@@ -131,11 +148,15 @@ class FederatedData:
 
     @classmethod
     def build(cls, config: DataConfig, seed: int, samples: Samples | None = None) -> FederatedData:
-        """Load (unless ``samples`` are at hand), hold out, share out; raises UserError if that cannot be done."""
+        """Load (unless ``samples`` are at hand), hold out, share out; raises UserError if that
+        cannot be done.
+        """
         samples = config.dataset.load(Request(seed, config.clients)) if samples is None else samples
         pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
         published = config.partition.published(config.clients)
-        heldout = published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)
+        heldout = (
+            published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)
+        )
         pool_rows = np.setdiff1d(pool_rows, heldout)
         pool_rows = _limited(config.limit, pool_rows, seed)
         train = _share(config, samples, pool_rows, seed)
@@ -150,7 +171,9 @@ class FederatedData:
         tests = Lists.of(test)
         own = np.arange(samples.train, len(samples.y))
         test_rows = np.unique(tests.rows) if config.pool == "all" else own
-        return cls(samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples))
+        return cls(
+            samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
+        )
 
     def histogram(self) -> np.ndarray:
         """Training rows per client and label [N, classes]."""
@@ -163,15 +186,22 @@ class FederatedData:
 def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:
     rng = generator(seed, "heldout")
     unknown = (
-        [c for c in config.per_class if not 0 <= c < samples.classes] if isinstance(config.per_class, dict) else []
+        [c for c in config.per_class if not 0 <= c < samples.classes]
+        if isinstance(config.per_class, dict)
+        else []
     )
     if unknown:
-        raise UserError(f"data.heldout.per_class: {unknown[0]} is not one of the {samples.classes} classes")
+        raise UserError(
+            f"data.heldout.per_class: {unknown[0]} is not one of the {samples.classes} classes"
+        )
     taken = []
     for c in range(samples.classes):
         rows = pool[samples.y[pool] == c]
         if config.rows(c) and len(rows) <= config.rows(c):
-            raise UserError(f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.rows(c)} asked")
+            raise UserError(
+                f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.rows(c)} "
+                "asked"
+            )
         rows = rng.permutation(rows) if config.take == "random" else rows
         taken.append(rows[: config.rows(c)])
     return np.sort(np.concatenate(taken))
@@ -181,19 +211,26 @@ def _limited(limit: int | None, pool: np.ndarray, seed: int) -> np.ndarray:
     if limit is None:
         return pool
     if limit > len(pool):
-        raise UserError(f"data.limit: {limit} is more than the {len(pool)} rows there are to share out")
+        raise UserError(
+            f"data.limit: {limit} is more than the {len(pool)} rows there are to share out"
+        )
     return np.sort(generator(seed, "limit").choice(pool, limit, replace=False))
 
 
 def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) -> list[np.ndarray]:
     if len(rows) < config.clients:
-        raise UserError(f"data.clients: {config.clients} clients cannot share {len(rows)} training rows")
+        raise UserError(
+            f"data.clients: {config.clients} clients cannot share {len(rows)} training rows"
+        )
     owner = None if samples.owner is None else samples.owner[rows]
     pool = Pool(rows, samples.y[rows], samples.classes, config.clients, seed, owner)
     parts = [rows[p] for p in config.partition.split(pool)]
     empty = [k for k, p in enumerate(parts) if len(p) == 0]
     if empty:
-        raise UserError(f"data.partition: client {empty[0]} gets no training rows ({len(empty)} clients in all do)")
+        raise UserError(
+            f"data.partition: client {empty[0]} gets no training rows ({len(empty)} clients in all "
+            "do)"
+        )
     return parts
 
 
@@ -203,11 +240,16 @@ def _natural_tests(samples: Samples, clients: int) -> list[np.ndarray]:
     return [rows[samples.owner[rows] == k] for k in range(clients)]
 
 
-def _local_tests(config: ClientTest, parts: list[np.ndarray], seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def _local_tests(
+    config: ClientTest, parts: list[np.ndarray], seed: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     train, test = [], []
     for k, rows in enumerate(parts):
         if len(rows) < 2:
-            raise UserError(f"data.client_test: client {k} has one row and cannot keep a part of it for its test")
+            raise UserError(
+                f"data.client_test: client {k} has one row and cannot keep a part of it for its "
+                "test"
+            )
         rows = generator(seed, "client-test", k).permutation(rows)
         cut = max(1, int((1 - config.fraction) * len(rows)))
         train.append(rows[:cut])
@@ -215,8 +257,12 @@ def _local_tests(config: ClientTest, parts: list[np.ndarray], seed: int) -> tupl
     return train, test
 
 
-def _mixed_tests(config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int) -> list[np.ndarray]:
-    """Test rows in each client's class mix, about n_k |test|/|train| of them; clients may share test rows."""
+def _mixed_tests(
+    config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int
+) -> list[np.ndarray]:
+    """Test rows in each client's class mix, about n_k |test|/|train| of them; clients may share
+    test rows.
+    """
     pool = np.arange(samples.train, len(samples.y))
     by_class = [pool[samples.y[pool] == c] for c in range(samples.classes)]
     total = sum(len(p) for p in parts)
@@ -226,9 +272,14 @@ def _mixed_tests(config: ClientTest, samples: Samples, parts: list[np.ndarray], 
         share = np.bincount(samples.y[rows], minlength=samples.classes) / len(rows)
         size = max(config.least, round(len(rows) * len(pool) / total))
         counts = np.minimum(_apportion(share, size), [len(c) for c in by_class])
-        pieces = [rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n]
+        pieces = [
+            rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n
+        ]
         if not pieces:
-            raise UserError(f"data.client_test: the test split holds none of client {k}'s classes; use source: local")
+            raise UserError(
+                f"data.client_test: the test split holds none of client {k}'s classes; use source: "
+                "local"
+            )
         tests.append(np.sort(np.concatenate(pieces)))
     return tests
 
@@ -243,7 +294,9 @@ def _apportion(share: np.ndarray, size: int) -> np.ndarray:
 
 
 def _scaling(how: str, samples: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(shift, scale) per channel for bytes: x ↦ (x − shift) · scale; empty for inputs that are used as they are."""
+    """(shift, scale) per channel for bytes: x ↦ (x − shift) · scale; empty for inputs that are used
+    as they are.
+    """
     channels = len(samples.mean)
     if how == "half":
         return (127.5,) * channels, (1 / 127.5,) * channels

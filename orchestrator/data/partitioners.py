@@ -1,4 +1,6 @@
-"""Partitioners: which training rows each client holds. Each is a function of the seed and the labels alone."""
+"""Partitioners: which training rows each client holds. Each is a function of the seed and the
+labels alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from orchestrator.errors import UserError
 
 @dataclass(frozen=True)
 class Pool:
-    """The rows to be shared out: row numbers [n], their labels [n], and what the draws depend on."""
+    """The rows to be shared out: row numbers [n], their labels [n], and what the draws depend
+    on."""
 
     rows: np.ndarray
     labels: np.ndarray
@@ -35,7 +38,9 @@ class Pool:
 
 @dataclass(frozen=True)
 class Published:
-    """Row numbers (over train, then test) of each client's test set and of the server's held-out set."""
+    """Row numbers (over train, then test) of each client's test set and of the server's held-out
+    set.
+    """
 
     tests: list[np.ndarray]
     heldout: np.ndarray
@@ -46,7 +51,9 @@ class Partitioner(Part):
 
     @abstractmethod
     def split(self, pool: Pool) -> list[np.ndarray]:
-        """Positions in the pool for each client; raises UserError if the pool cannot be shared out that way."""
+        """Positions in the pool for each client; raises UserError if the pool cannot be shared out
+        that way.
+        """
 
     def published(self, clients: int) -> Published | None:
         """Test and server rows that come with the partition itself, if any."""
@@ -66,7 +73,8 @@ class Iid(Partitioner):
 
 
 class Dirichlet(Partitioner):
-    """Hsu et al. 2019: equal sizes, client k's class mix q_k ~ Dir(α p) with p the label frequencies; disjoint.
+    """Hsu et al. 2019: equal sizes, client k's class mix q_k ~ Dir(α p) with p the label
+    frequencies; disjoint.
 
     A class that runs out is left out of the later clients' mixes.
     """
@@ -84,7 +92,9 @@ class Dirichlet(Partitioner):
         for size in sizes:
             mix = _dirichlet(rng, self.alpha * prior)
             counts = _capped_multinomial(rng, size, mix, left)
-            parts.append(np.concatenate([s[n - c : n] for s, n, c in zip(stacks, left, counts, strict=True)]))
+            parts.append(
+                np.concatenate([s[n - c : n] for s, n, c in zip(stacks, left, counts, strict=True)])
+            )
             left = left - counts
         return parts
 
@@ -100,22 +110,29 @@ def _dirichlet(rng: np.random.Generator, alpha: np.ndarray) -> np.ndarray:
     return mix
 
 
-def _capped_multinomial(rng: np.random.Generator, size: int, mix: np.ndarray, left: np.ndarray) -> np.ndarray:
+def _capped_multinomial(
+    rng: np.random.Generator, size: int, mix: np.ndarray, left: np.ndarray
+) -> np.ndarray:
     """Counts per class that sum to ``size`` and do not exceed ``left``."""
     counts = np.zeros(len(mix), np.int64)
     while (missing := size - counts.sum()) > 0:
         open_ = counts < left
         p = np.where(open_, mix, 0)
-        p = p / p.sum() if p.sum() > 0 else np.where(open_, left - counts, 0) / (left - counts)[open_].sum()
+        p = (
+            p / p.sum()
+            if p.sum() > 0
+            else np.where(open_, left - counts, 0) / (left - counts)[open_].sum()
+        )
         counts = np.minimum(counts + rng.multinomial(missing, p), left)
     return counts
 
 
 class Pfnm(Partitioner):
-    """The Dirichlet of PFNM (Yurochkin et al. 2019) as used by FedAA: every class is cut over the clients.
+    """The Dirichlet of PFNM (Yurochkin et al. 2019) as used by FedAA: every class is cut over the
+    clients.
 
-    For each class p ~ Dir(α 1_N), clients that already hold n/N rows get no more; drawn again until every client
-    holds at least ``least`` rows.
+    For each class p ~ Dir(α 1_N), clients that already hold n/N rows get no more; drawn again until
+    every client holds at least ``least`` rows.
     """
 
     name: str = "pfnm"
@@ -145,9 +162,11 @@ class Pfnm(Partitioner):
 
 
 class FedDualPartition(Partitioner):
-    """The partition of FedDUAL's published code: clients overlap, and part of the data belongs to nobody.
+    """The partition of FedDUAL's published code: clients overlap, and part of the data belongs to
+    nobody.
 
-    For each class p ~ Dir(α 1_N); client k draws max(1, ⌊p_k n_c⌋) of its n_c rows without regard to the others.
+    For each class p ~ Dir(α 1_N); client k draws max(1, ⌊p_k n_c⌋) of its n_c rows without regard
+    to the others.
     """
 
     name: str = "feddual"
@@ -159,15 +178,21 @@ class FedDualPartition(Partitioner):
         for group in pool.by_class():
             p = _dirichlet(rng, np.full(pool.clients, self.alpha))
             for k in range(pool.clients):
-                parts[k].append(rng.choice(group, min(len(group), max(1, int(p[k] * len(group)))), replace=False))
+                parts[k].append(
+                    rng.choice(
+                        group, min(len(group), max(1, int(p[k] * len(group)))), replace=False
+                    )
+                )
         return [np.concatenate(p) for p in parts]
 
 
 class Zipf(Partitioner):
-    """DRDM's clients: Zipf sizes d_i = d i^-σ / Σ_j j^-σ and a class mix p_i ~ Dir(α 1) drawn per client.
+    """DRDM's clients: Zipf sizes d_i = d i^-σ / Σ_j j^-σ and a class mix p_i ~ Dir(α 1) drawn per
+    client.
 
-    Rows of a class are dealt from a shuffled stack that starts again when it is used up, so sizes and mixes are
-    exact and rows repeat only where the clients together ask for more of a class than there is.
+    Rows of a class are dealt from a shuffled stack that starts again when it is used up, so sizes
+    and mixes are exact and rows repeat only where the clients together ask for more of a class than
+    there is.
     """
 
     name: str = "zipf"
@@ -185,7 +210,9 @@ class Zipf(Partitioner):
         for size in sizes:
             counts = rng.multinomial(size, _dirichlet(rng, self.alpha * present))
             pieces = [
-                s[(start + np.arange(c)) % len(s)] for s, start, c in zip(stacks, dealt, counts, strict=True) if c
+                s[(start + np.arange(c)) % len(s)]
+                for s, start, c in zip(stacks, dealt, counts, strict=True)
+                if c
             ]
             dealt += counts
             parts.append(np.concatenate(pieces))
@@ -193,7 +220,9 @@ class Zipf(Partitioner):
 
 
 class SortedFraction(Partitioner):
-    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label and cut, the rest cut in order."""
+    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label and cut, the rest cut in
+    order.
+    """
 
     name: str = "sorted"
     fraction: float = option(0.6, "part of the rows that is sorted by label", "X", ge=0, le=1)
@@ -202,19 +231,24 @@ class SortedFraction(Partitioner):
         cut = int(self.fraction * len(pool.rows))
         first = np.argsort(pool.labels[:cut], kind="stable")
         rest = np.arange(cut, len(pool.rows))
-        pairs = zip(np.array_split(first, pool.clients), np.array_split(rest, pool.clients), strict=True)
+        pairs = zip(
+            np.array_split(first, pool.clients), np.array_split(rest, pool.clients), strict=True
+        )
         return [np.concatenate(pair) for pair in pairs]
 
 
 class LabelSkew(Partitioner):
-    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow in order."""
+    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow in
+    order."""
 
     name: str = "label"
     label: int = option(0, "the label that only the first clients hold", "Y", ge=0)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         if self.label >= pool.classes:
-            raise UserError(f"data.partition.label: {self.label} is not one of the {pool.classes} classes")
+            raise UserError(
+                f"data.partition.label: {self.label} is not one of the {pool.classes} classes"
+            )
         chosen = pool.labels == self.label
         order = np.concatenate([np.flatnonzero(chosen), np.flatnonzero(~chosen)])
         return np.array_split(order, pool.clients)
@@ -227,30 +261,39 @@ class Shards(Partitioner):
     per_client: int = option(2, "shards a client", "s", ge=1)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
-        shards = np.array_split(np.argsort(pool.labels, kind="stable"), pool.clients * self.per_client)
+        shards = np.array_split(
+            np.argsort(pool.labels, kind="stable"), pool.clients * self.per_client
+        )
         deal = pool.rng().permutation(len(shards)).reshape(pool.clients, self.per_client)
         return [np.concatenate([shards[i] for i in mine]) for mine in deal]
 
 
 class Natural(Partitioner):
-    """The dataset's own clients (FEMNIST's writers, SYNTHETIC's generators), the first N of them."""
+    """The dataset's own clients (FEMNIST's writers, SYNTHETIC's generators), the first N of
+    them."""
 
     name: str = "natural"
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         if pool.owner is None:
-            raise UserError("data.partition: natural needs a dataset with natural clients (femnist, synthetic)")
+            raise UserError(
+                "data.partition: natural needs a dataset with natural clients (femnist, synthetic)"
+            )
         owners = int(pool.owner.max()) + 1
         if pool.clients > owners:
-            raise UserError(f"data.clients: {pool.clients} is more than the dataset's {owners} natural clients")
+            raise UserError(
+                f"data.clients: {pool.clients} is more than the dataset's {owners} natural clients"
+            )
         return [np.flatnonzero(pool.owner == k) for k in range(pool.clients)]
 
 
 class GlueDirichlet(Partitioner):
-    """The Dirichlet of the FDA-Opt experiments: class quotas α-drawn per client, rows dealt in order.
+    """The Dirichlet of the FDA-Opt experiments: class quotas α-drawn per client, rows dealt in
+    order.
 
-    q_k ~ Dir(α p); client k's quota of class c is q_kc n/N; each row goes to the first client, in a fresh random
-    order, whose quota of its class is at least 1, else to the client with the largest quota left of that class.
+    q_k ~ Dir(α p); client k's quota of class c is q_kc n/N; each row goes to the first client, in a
+    fresh random order, whose quota of its class is at least 1, else to the client with the largest
+    quota left of that class.
     """
 
     name: str = "glue_dirichlet"
@@ -259,7 +302,11 @@ class GlueDirichlet(Partitioner):
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n = pool.rng(), len(pool.rows)
         prior = np.bincount(pool.labels, minlength=pool.classes) / n
-        quota = np.stack([_dirichlet(rng, self.alpha * prior) for _ in range(pool.clients)]) * n / pool.clients
+        quota = (
+            np.stack([_dirichlet(rng, self.alpha * prior) for _ in range(pool.clients)])
+            * n
+            / pool.clients
+        )
         parts: list[list[int]] = [[] for _ in range(pool.clients)]
         for row, label in enumerate(pool.labels):
             order = rng.permutation(pool.clients)
@@ -271,7 +318,9 @@ class GlueDirichlet(Partitioner):
 
 
 class FromFile(Partitioner):
-    """A published partition: ``NAME.npz`` with train_idx, n_train (rows numbered over train, then test)."""
+    """A published partition: ``NAME.npz`` with train_idx, n_train (rows numbered over train, then
+    test).
+    """
 
     name: str = "file"
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
@@ -282,12 +331,17 @@ class FromFile(Partitioner):
         position[pool.rows] = np.arange(len(pool.rows))
         found = position[rows]
         if (found < 0).any():
-            raise UserError(f"data.partition.file: {self.file} names rows outside the pool; set data.pool to all")
+            raise UserError(
+                f"data.partition.file: {self.file} names rows outside the pool; set data.pool to "
+                "all"
+            )
         return np.split(found, np.cumsum(sizes)[:-1])
 
     def published(self, clients: int) -> Published:
         rows, sizes, heldout = self._read(clients, "test_idx", "n_test", "server_test_idx")
-        return Published(np.split(rows.astype(np.int64), np.cumsum(sizes)[:-1]), heldout.astype(np.int64))
+        return Published(
+            np.split(rows.astype(np.int64), np.cumsum(sizes)[:-1]), heldout.astype(np.int64)
+        )
 
     def _read(self, clients: int, *names: str) -> list[np.ndarray]:
         path = find(self.file, f"{self.file}.npz")

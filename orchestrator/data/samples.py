@@ -15,12 +15,13 @@ from algorithms.part import Part
 class Samples:
     """All samples of a dataset: training rows first, then test rows.
 
-    Images are uint8 and scaled when a batch is drawn, x ↦ (x/255 − mean) / std per channel; other inputs are used
-    as they are (float32 features, integer token ids).
+    Images are uint8 and scaled when a batch is drawn, x ↦ (x/255 − mean) / std per channel; other
+    inputs are used as they are (float32 features, integer token ids).
     """
 
     x: np.ndarray
-    """Inputs [n, ...]: images [n, C, H, W] uint8, features [n, p] float32, or token ids [n, L] int32."""
+    """Inputs [n, ...]: images [n, C, H, W] uint8, features [n, p] float32, or token ids [n, L]
+    int32."""
     y: np.ndarray
     """Labels [n] int64 in 0..classes-1."""
     train: int
@@ -53,7 +54,9 @@ class Dataset(Part):
 
     @abstractmethod
     def load(self, request: Request) -> Samples:
-        """Read or generate all samples; raises UserError, naming the places searched, if they cannot be had."""
+        """Read or generate all samples; raises UserError, naming the places searched, if they
+        cannot be had.
+        """
 
 
 def join(
@@ -63,7 +66,9 @@ def join(
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
 ) -> Samples:
-    """Samples from (inputs, labels) of the two splits; grey images [n, H, W] and [n, H, W, C] become [n, C, H, W]."""
+    """Samples from (inputs, labels) of the two splits; grey images [n, H, W] and [n, H, W, C]
+    become [n, C, H, W].
+    """
     x = np.concatenate([train[0], test[0]])
     if x.dtype == np.uint8:
         x = x[:, None] if x.ndim == 3 else np.ascontiguousarray(x.transpose(0, 3, 1, 2))

@@ -1,4 +1,6 @@
-"""Where data files are looked for, in this order: FEDORCH_DATA, the user's cache, the system's folder, a download."""
+"""Where data files are looked for, in this order: FEDORCH_DATA, the user's cache, the system's
+folder, a download.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,14 @@ def missing(what: str, relative: Sequence[str], reason: object = "") -> UserErro
     places = ", ".join(str(f) for f in folders())
     why = f" (download: {' '.join(str(reason).split())[:160]})" if reason else ""
     return UserError(
-        f"dataset {what!r}: no {' or '.join(relative)} under {places}{why}; set FEDORCH_DATA to its folder"
+        f"dataset {what!r}: no {' or '.join(relative)} under {places}{why}; set FEDORCH_DATA to "
+        "its folder"
     )
 
 
-def found_or_downloaded(what: str, relative: Sequence[str], download: Callable[[Path], Any]) -> Path:
+def found_or_downloaded(
+    what: str, relative: Sequence[str], download: Callable[[Path], Any]
+) -> Path:
     """The file or folder ``relative[i]``, after ``download(cache())`` if it is nowhere yet."""
     path = find(*relative)
     if path is None:
@@ -83,7 +88,9 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def read_npz(path: Path, *names: str) -> list[np.ndarray]:
-    """Arrays of an .npz file (never pickled ones); raises UserError if it is unreadable or lacks one."""
+    """Arrays of an .npz file (never pickled ones); raises UserError if it is unreadable or lacks
+    one.
+    """
     try:
         with np.load(path, allow_pickle=False) as z:
             return [z[n] for n in names]
@@ -92,7 +99,8 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
 
 
 def read_rows(path: Path, delimiter: str, quoting: Literal[0, 3]) -> list[dict[str, str]]:
-    """The rows of a delimited text file with a header line; raises UserError if it cannot be read."""
+    """The rows of a delimited text file with a header line; raises UserError if it cannot be
+    read."""
     try:
         with path.open(encoding="utf-8", newline="") as f:
             return list(csv.DictReader(f, delimiter=delimiter, quoting=quoting))

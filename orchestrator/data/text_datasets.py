@@ -1,4 +1,6 @@
-"""Text datasets as token ids: hashed words, for which no vocabulary has to be fitted, or a checkpoint's tokenizer."""
+"""Text datasets as token ids: hashed words, for which no vocabulary has to be fitted, or a
+checkpoint's tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 class _TextDataset(Dataset):
     length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1)
-    tokenizer: str | None = option(None, "Hugging Face tokenizer by name or folder, for transformers; unset: words")
-    vocabulary: int = option(20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2)
+    tokenizer: str | None = option(
+        None, "Hugging Face tokenizer by name or folder, for transformers; unset: words"
+    )
+    vocabulary: int = option(
+        20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2
+    )
 
     @abstractmethod
     def read(self) -> tuple[Texts, Texts, int]:
@@ -33,7 +39,11 @@ class _TextDataset(Dataset):
     def load(self, request: Request) -> Samples:
         train, test, classes = self.read()
         texts = [pieces for pieces, _ in [*train, *test]]
-        x = self._words(texts) if self.tokenizer is None else _tokenized(self.tokenizer, texts, self.length)
+        x = (
+            self._words(texts)
+            if self.tokenizer is None
+            else _tokenized(self.tokenizer, texts, self.length)
+        )
         y = np.array([label for _, label in [*train, *test]], np.int64)
         return Samples(x, y, len(train), classes)
 
@@ -48,7 +58,9 @@ class _TextDataset(Dataset):
 
 
 class AgNews(_TextDataset):
-    """AG News topic classification, 4 classes: ``ag_news/{train,test}.csv`` with columns label and text."""
+    """AG News topic classification, 4 classes: ``ag_news/{train,test}.csv`` with columns label and
+    text.
+    """
 
     name: str = "ag_news"
 
@@ -60,8 +72,12 @@ class AgNews(_TextDataset):
         path = find(f"ag_news/{split}.csv")
         if path is not None:
             rows = read_rows(path, ",", csv.QUOTE_MINIMAL)
-            return [((_field(r, "text", str(path)),), int(_field(r, "label", str(path)))) for r in rows]
-        return _hub("ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",))
+            return [
+                ((_field(r, "text", str(path)),), int(_field(r, "label", str(path)))) for r in rows
+            ]
+        return _hub(
+            "ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",)
+        )
 
 
 MNLI = (
@@ -73,19 +89,34 @@ MNLI = (
 )
 GLUE = {
     "mrpc": ("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), ("sentence1", "sentence2")),
-    "rte": ("RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), ("sentence1", "sentence2")),
+    "rte": (
+        "RTE",
+        ("sentence1", "sentence2"),
+        "label",
+        ("entailment", "not_entailment"),
+        ("sentence1", "sentence2"),
+    ),
     "sst2": ("SST-2", ("sentence",), "label", ("0", "1"), ("sentence",)),
-    "qnli": ("QNLI", ("question", "sentence"), "label", ("entailment", "not_entailment"), ("question", "sentence")),
+    "qnli": (
+        "QNLI",
+        ("question", "sentence"),
+        "label",
+        ("entailment", "not_entailment"),
+        ("question", "sentence"),
+    ),
     "mnli": MNLI,
     "mnli_mm": MNLI,
 }
-"""Folder, columns and label of the TSV files, the labels in order, and the columns of the download."""
+"""Folder, columns and label of the TSV files, the labels in order, and the columns of the
+download."""
 TEST = {"mnli": "dev_matched", "mnli_mm": "dev_mismatched"}
 """File of the test rows where it is not ``dev``."""
 
 
 class Glue(_TextDataset):
-    """A GLUE task from its TSV folder ``glue/TASK/{train,dev}.tsv``; the validation split is the test set."""
+    """A GLUE task from its TSV folder ``glue/TASK/{train,dev}.tsv``; the validation split is the
+    test set.
+    """
 
     name: str = "glue"
     task: Literal["mrpc", "rte", "sst2", "qnli", "mnli", "mnli_mm"] = option(
@@ -95,7 +126,11 @@ class Glue(_TextDataset):
     def read(self) -> tuple[Texts, Texts, int]:
         labels = GLUE[self.task][3]
         dev = TEST.get(self.task, "dev")
-        return self._split("train", "train"), self._split(dev, dev.replace("dev", "validation")), len(labels)
+        return (
+            self._split("train", "train"),
+            self._split(dev, dev.replace("dev", "validation")),
+            len(labels),
+        )
 
     def _split(self, file: str, split: str) -> Texts:
         folder, columns, target, labels, hub_columns = GLUE[self.task]
@@ -103,7 +138,11 @@ class Glue(_TextDataset):
         path = find(relative)
         if path is None:
             return _hub(
-                f"glue/{self.task}", [relative], ("nyu-mll/glue", folder.lower().replace("-", "")), split, hub_columns
+                f"glue/{self.task}",
+                [relative],
+                ("nyu-mll/glue", folder.lower().replace("-", "")),
+                split,
+                hub_columns,
             )
         rows = read_rows(path, "\t", csv.QUOTE_NONE)
         label = {name: i for i, name in enumerate(labels)}
@@ -118,11 +157,19 @@ class Glue(_TextDataset):
 def _field(row: dict[str, str], column: str, path: str) -> str:
     value = row.get(column)
     if value is None:
-        raise UserError(f"{path} has no column {column!r} in every row; it has {', '.join(map(str, row))}")
+        raise UserError(
+            f"{path} has no column {column!r} in every row; it has {', '.join(map(str, row))}"
+        )
     return value
 
 
-def _hub(what: str, files: list[str], source: tuple[str, str | None], split: str, columns: tuple[str, ...]) -> Texts:
+def _hub(
+    what: str,
+    files: list[str],
+    source: tuple[str, str | None],
+    split: str,
+    columns: tuple[str, ...],
+) -> Texts:
     """The split by the Hugging Face ``datasets`` library's own download."""
     try:
         import datasets
@@ -134,7 +181,9 @@ def _hub(what: str, files: list[str], source: tuple[str, str | None], split: str
 
 
 def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
-    """Token ids and token types [n, 2, length] by a checkpoint's tokenizer; raises UserError if it cannot be had."""
+    """Token ids and token types [n, 2, length] by a checkpoint's tokenizer; raises UserError if it
+    cannot be had.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -142,8 +191,15 @@ def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.n
     except Exception as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(
-            f"data.dataset.tokenizer: cannot load {name!r} (a folder with its files is taken, too): {reason}"
+            f"data.dataset.tokenizer: cannot load {name!r} (a folder with its files is taken, "
+            f"too): {reason}"
         ) from error
     columns = [list(column) for column in zip(*texts, strict=True)]
-    rows = tokenizer(*columns, truncation=True, max_length=length, padding="max_length", return_token_type_ids=True)
+    rows = tokenizer(
+        *columns,
+        truncation=True,
+        max_length=length,
+        padding="max_length",
+        return_token_type_ids=True,
+    )
     return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)

@@ -23,7 +23,9 @@ class Model(Part):
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A module from inputs [B, *shape] to logits [B, classes]; raises ValueError for a shape it cannot take."""
+        """A module from inputs [B, *shape] to logits [B, classes]; raises ValueError for a shape it
+        cannot take.
+        """
 
     def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build, then initialise as the option says (from torch's global generator)."""
@@ -36,7 +38,9 @@ class Model(Part):
 
 
 def project(module: nn.Module, width: int) -> None:
-    """Put F → F → ReLU → ``width`` before the last dense layer F → classes; raises ValueError if there is none."""
+    """Put F → F → ReLU → ``width`` before the last dense layer F → classes; raises ValueError if
+    there is none.
+    """
     dense = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if not dense:
         raise ValueError("model.projection: the model has no dense layer")
@@ -44,7 +48,10 @@ def project(module: nn.Module, width: int) -> None:
     parent, _, child = name.rpartition(".")
     features, classes = last.in_features, last.out_features
     head = nn.Sequential(
-        nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width), nn.Linear(width, classes)
+        nn.Linear(features, features),
+        nn.ReLU(),
+        nn.Linear(features, width),
+        nn.Linear(width, classes),
     )
     setattr(module.get_submodule(parent), child, head)
 
@@ -58,7 +65,12 @@ def glorot(module: nn.Module) -> None:
 
 
 def image_shape(shape: tuple[int, ...], least: int, model: str) -> tuple[int, int, int]:
-    """(channels, height, width), or ValueError if the inputs are not images of at least ``least`` pixels a side."""
+    """(channels, height, width), or ValueError if the inputs are not images of at least ``least``
+    pixels a side.
+    """
     if len(shape) != 3 or min(shape[1:]) < least:
-        raise ValueError(f"model {model!r} needs images of at least {least}x{least}, and the inputs have shape {shape}")
+        raise ValueError(
+            f"model {model!r} needs images of at least {least}x{least}, and the inputs have shape "
+            f"{shape}"
+        )
     return shape[0], shape[1], shape[2]

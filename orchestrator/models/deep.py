@@ -1,4 +1,6 @@
-"""The FDA thesis' deep networks for images (section 3.5); parameter counts are for its inputs and classes."""
+"""The FDA thesis' deep networks for images (section 3.5); parameter counts are for its inputs and
+classes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from orchestrator.models.pretrained import pretrained
 
 
 class Vgg16Star(Model):
-    """VGG16 without its 512-channel blocks: 2x64, 2x128, 2x256, then 512-512 with dropout (2,592,202 on MNIST)."""
+    """VGG16 without its 512-channel blocks: 2x64, 2x128, 2x256, then 512-512 with dropout
+    (2,592,202 on MNIST).
+    """
 
     name: str = "vgg16_star"
     dropout: float = option(0.5, "dropout after both hidden dense layers", ge=0, lt=1)
@@ -51,56 +55,82 @@ class _Dense(Model):
         for name, layer in net.named_modules():
             if name.rpartition(".")[2].startswith("denselayer") and self.dropout:
                 for conv in ("conv1", "conv2"):
-                    setattr(layer, conv, nn.Sequential(getattr(layer, conv), nn.Dropout(self.dropout)))
+                    setattr(
+                        layer, conv, nn.Sequential(getattr(layer, conv), nn.Dropout(self.dropout))
+                    )
         return net
 
 
 class DenseNet121(_Dense):
-    """DenseNet-121 (Huang et al. 2017) on small images: 6,964,106 trainable parameters for CIFAR-10."""
+    """DenseNet-121 (Huang et al. 2017) on small images: 6,964,106 trainable parameters for
+    CIFAR-10.
+    """
 
     name: str = "densenet121"
     blocks: tuple[int, ...] = option((6, 12, 24, 16), "layers of each dense block")
 
 
 class DenseNet201(_Dense):
-    """DenseNet-201 (Huang et al. 2017) on small images: 18,112,138 trainable parameters for CIFAR-10."""
+    """DenseNet-201 (Huang et al. 2017) on small images: 18,112,138 trainable parameters for
+    CIFAR-10.
+    """
 
     name: str = "densenet201"
     blocks: tuple[int, ...] = option((6, 12, 48, 32), "layers of each dense block")
 
 
 class FedDualVgg16(Model):
-    """FedDUAL's CIFAR network: a frozen ImageNet VGG16, mean pooling, 64 ReLU units (33,482 trained for 10 classes).
+    """FedDUAL's CIFAR network: a frozen ImageNet VGG16, mean pooling, 64 ReLU units (33,482 trained
+    for 10 classes).
 
-    Dataset ``features`` with backbone ``vgg16`` and model ``mlp`` of 64 units compute the same faster.
+    Dataset ``features`` with backbone ``vgg16`` and model ``mlp`` of 64 units compute the same
+    faster.
     """
 
     name: str = "feddual_vgg16"
-    init: Literal["default", "glorot"] = option("default", "of the dense layers: PyTorch's defaults, or Glorot-uniform")
-    weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
+    init: Literal["default", "glorot"] = option(
+        "default", "of the dense layers: PyTorch's defaults, or Glorot-uniform"
+    )
+    weights: str = option(
+        "imagenet", "imagenet (torchvision's download), a file with a state dict, or none"
+    )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape(shape, 32, self.name)
         if channels != 3:
-            raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
+            raise ValueError(
+                f"model {self.name!r} needs colour images, and the inputs have shape {shape}"
+            )
         net = pretrained("vgg16", self.weights, "model.weights")
         frozen = net.features.requires_grad_(False)
-        return nn.Sequential(frozen, _MeanPool(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, classes))
+        return nn.Sequential(
+            frozen, _MeanPool(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, classes)
+        )
 
 
 class ConvNeXtLarge(Model):
-    """ConvNeXt-Large with the thesis' head for fine-tuning (197,068,580 parameters with 100 classes)."""
+    """ConvNeXt-Large with the thesis' head for fine-tuning (197,068,580 parameters with 100
+    classes).
+    """
 
     name: str = "convnext_large"
-    init: Literal["default"] = option("default", "PyTorch's defaults for what ``weights`` does not hold")
-    weights: str = option("imagenet", "imagenet (torchvision's download), a file with a state dict, or none")
+    init: Literal["default"] = option(
+        "default", "PyTorch's defaults for what ``weights`` does not hold"
+    )
+    weights: str = option(
+        "imagenet", "imagenet (torchvision's download), a file with a state dict, or none"
+    )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         image_shape(shape, 32, self.name)
         if shape[0] != 3:
-            raise ValueError(f"model {self.name!r} needs colour images, and the inputs have shape {shape}")
+            raise ValueError(
+                f"model {self.name!r} needs colour images, and the inputs have shape {shape}"
+            )
         net = pretrained("convnext_large", self.weights, "model.weights", stochastic_depth_prob=0.0)
-        head = nn.Sequential(nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes))
+        head = nn.Sequential(
+            nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes)
+        )
         return nn.Sequential(net.features, _MeanPool(), nn.LayerNorm(1536, eps=1e-6), head)
 
 

@@ -1,4 +1,6 @@
-"""Models for vectors and images, as the papers specify them. Parameter counts are for 28x28 grey images, 10 classes."""
+"""Models for vectors and images, as the papers specify them. Parameter counts are for 28x28 grey
+images, 10 classes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from orchestrator.models.base import Model, image_shape
 
 
 class Linear(Model):
-    """Multinomial logistic regression: 7,850 parameters on 28x28 images (DRDM), 610 on SYNTHETIC (FedAA)."""
+    """Multinomial logistic regression: 7,850 parameters on 28x28 images (DRDM), 610 on SYNTHETIC
+    (FedAA).
+    """
 
     name: str = "linear"
 
@@ -22,10 +26,14 @@ class Linear(Model):
 
 
 class Mlp(Model):
-    """Fully connected ReLU network; one hidden layer of 100 is FedAA's MNIST model (79,510 parameters)."""
+    """Fully connected ReLU network; one hidden layer of 100 is FedAA's MNIST model (79,510
+    parameters).
+    """
 
     name: str = "mlp"
-    hidden: tuple[int, ...] = option((100,), "widths of the hidden layers; FedAA's EMNIST model is [100, 100]")
+    hidden: tuple[int, ...] = option(
+        (100,), "widths of the hidden layers; FedAA's EMNIST model is [100, 100]"
+    )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         widths = (math.prod(shape), *self.hidden)
@@ -39,7 +47,9 @@ class LeNet5(Model):
     """LeNet-5 with tanh and average pooling, as in the FDA thesis (61,706 parameters)."""
 
     name: str = "lenet5"
-    init: Literal["default", "glorot"] = option("glorot", "Glorot-uniform as in the thesis, or PyTorch's defaults")
+    init: Literal["default", "glorot"] = option(
+        "glorot", "Glorot-uniform as in the thesis, or PyTorch's defaults"
+    )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, h, w = image_shape(shape, 12, self.name)
@@ -61,10 +71,14 @@ class LeNet5(Model):
 
 
 class FedDualLeNet(Model):
-    """FedDUAL's Fashion-MNIST network: LeNet with a dense layer over the channels (164,116 parameters)."""
+    """FedDUAL's Fashion-MNIST network: LeNet with a dense layer over the channels (164,116
+    parameters).
+    """
 
     name: str = "feddual_lenet"
-    init: Literal["default", "glorot"] = option("glorot", "Glorot-uniform as Keras does, or PyTorch's defaults")
+    init: Literal["default", "glorot"] = option(
+        "glorot", "Glorot-uniform as Keras does, or PyTorch's defaults"
+    )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, h, w = image_shape(shape, 16, self.name)
@@ -86,7 +100,9 @@ class FedDualLeNet(Model):
 
 
 class FedAACnn(Model):
-    """FedAA's CIFAR model: two 5x5 convolutions and three dense layers (62,006 parameters on 3x32x32)."""
+    """FedAA's CIFAR model: two 5x5 convolutions and three dense layers (62,006 parameters on
+    3x32x32).
+    """
 
     name: str = "fedaa_cnn"
 
@@ -110,7 +126,9 @@ class FedAACnn(Model):
 
 
 class DrdmCnn(Model):
-    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes with 3x3 kernels (794,310 parameters)."""
+    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes with 3x3 kernels (794,310
+    parameters).
+    """
 
     name: str = "drdm_cnn"
 
@@ -131,7 +149,9 @@ class DrdmCnn(Model):
 
 
 class ResidualUnit(nn.Module):
-    """Two 3x3 convolutions with batch norm and a skip connection (1x1 convolution where the shape changes)."""
+    """Two 3x3 convolutions with batch norm and a skip connection (1x1 convolution where the shape
+    changes).
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -140,7 +160,9 @@ class ResidualUnit(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
         self.bn2 = nn.BatchNorm2d(outputs)
         changes = stride != 1 or inputs != outputs
-        self.shortcut: nn.Module = nn.Conv2d(inputs, outputs, 1, stride) if changes else nn.Identity()
+        self.shortcut: nn.Module = (
+            nn.Conv2d(inputs, outputs, 1, stride) if changes else nn.Identity()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))

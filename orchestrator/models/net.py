@@ -20,8 +20,8 @@ STOCHASTIC = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDrop
 class Net:
     """One module, its parameter layout, its buffer layout, and its initial vectors.
 
-    The module's parameters can be bound to a flat vector: they become views of it, so that a training step on the
-    vector is a training step on the module and nothing is copied.
+    The module's parameters can be bound to a flat vector: they become views of it, so that a
+    training step on the vector is a training step on the module and nothing is copied.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -44,11 +44,14 @@ class Net:
     def stochastic(self) -> bool:
         """Whether training may draw random numbers inside the network (dropout)."""
         return any(
-            getattr(m, "may_draw", False) or (isinstance(m, STOCHASTIC) and m.p > 0) for m in self.module.modules()
+            getattr(m, "may_draw", False) or (isinstance(m, STOCHASTIC) and m.p > 0)
+            for m in self.module.modules()
         )
 
     def to(self, device: torch.device) -> Net:
-        """Move what is not part of the flat vectors (frozen tensors, integer buffers) to ``device``."""
+        """Move what is not part of the flat vectors (frozen tensors, integer buffers) to
+        ``device``.
+        """
         self.module.to(device)
         return self
 
@@ -62,7 +65,9 @@ class Net:
 
     def attach(self, views: list[Tensor]) -> None:
         """Make the module's parameters and statistics these views, which :meth:`views` made."""
-        for tensor, view in zip((*self.params.values(), *self.buffers.values()), views, strict=True):
+        for tensor, view in zip(
+            (*self.params.values(), *self.buffers.values()), views, strict=True
+        ):
             tensor.data = view
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
@@ -71,7 +76,9 @@ class Net:
         return self.spec.write(grads, out)
 
     def functional(self, featured: bool = False) -> Callable[[dict[str, Tensor], Tensor], Any]:
-        """The module as a function of its named parameters and one batch of inputs: logits, or (logits, features)."""
+        """The module as a function of its named parameters and one batch of inputs: logits, or
+        (logits, features).
+        """
 
         def forward(params: dict[str, Tensor], x: Tensor) -> Any:
             if not featured:
@@ -82,13 +89,16 @@ class Net:
         return forward
 
     def featured(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [B, classes] and features [B, F] (what enters the last layer) of the bound model."""
+        """Logits [B, classes] and features [B, F] (what enters the last layer) of the bound
+        model."""
         box = self._features
         return self.module(x), box.pop()
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The same of the model ``w`` [d], whose statistics are left as they are."""
-        tensors = self.spec.views(w) | {n: b.clone() for n, b in self.buffer_spec.views(buffers).items()}
+        tensors = self.spec.views(w) | {
+            n: b.clone() for n, b in self.buffer_spec.views(buffers).items()
+        }
         box = self._features
         return functional_call(self.module, tensors, (x,)), box.pop()
 
@@ -97,5 +107,7 @@ class Net:
         """Holds what entered the last layer in the latest forward pass."""
         box: list[Tensor] = []
         last = self.module.get_submodule(self.spec.layers[-1])
-        last.register_forward_pre_hook(lambda module, inputs: box.__setitem__(slice(None), [inputs[0].flatten(1)]))
+        last.register_forward_pre_hook(
+            lambda module, inputs: box.__setitem__(slice(None), [inputs[0].flatten(1)])
+        )
         return box

@@ -12,9 +12,11 @@ from orchestrator.errors import UserError
 
 
 def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options: Any) -> Any:
-    """torchvision's network ``name``, with ``weights`` imagenet (its download), none, or a file with a state dict.
+    """torchvision's network ``name``, with ``weights`` imagenet (its download), none, or a file
+    with a state dict.
 
-    Raises UserError, naming the config's ``key`` (and what to do ``otherwise``), if the weights cannot be had.
+    Raises UserError, naming the config's ``key`` (and what to do ``otherwise``), if the weights
+    cannot be had.
     """
     import torchvision
 
@@ -25,13 +27,24 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
         except Exception as error:  # whatever a download can raise
             reason = " ".join(str(error).split())[:120]
             raise UserError(
-                f"{key}: no ImageNet weights of {name} can be downloaded ({reason}); name a file with them{otherwise}"
+                f"{key}: no ImageNet weights of {name} can be downloaded ({reason}); name a file "
+                f"with them{otherwise}"
             ) from error
     network = build(weights=None, **options)
     if weights != "none":
         try:
-            network.load_state_dict(torch.load(existing(weights, key), map_location="cpu", weights_only=True))
-        except (RuntimeError, ValueError, KeyError, TypeError, EOFError, OSError, pickle.UnpicklingError) as error:
+            network.load_state_dict(
+                torch.load(existing(weights, key), map_location="cpu", weights_only=True)
+            )
+        except (
+            RuntimeError,
+            ValueError,
+            KeyError,
+            TypeError,
+            EOFError,
+            OSError,
+            pickle.UnpicklingError,
+        ) as error:
             raise UserError(f"{key}: {weights} holds no state dict of {name}") from error
     return network
 

@@ -26,10 +26,14 @@ class FastText(Model):
     """Bag of word embeddings and a linear classifier (Joulin et al. 2017)."""
 
     name: str = "fasttext"
-    vocabulary: int = option(20_000, "rows of the embedding; the tokenizer's vocabulary must not be larger", ge=2)
+    vocabulary: int = option(
+        20_000, "rows of the embedding; the tokenizer's vocabulary must not be larger", ge=2
+    )
     width: int = option(32, "embedding width", ge=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 1:
-            raise ValueError(f"model {self.name!r} needs token ids [L], and the inputs have shape {shape}")
+            raise ValueError(
+                f"model {self.name!r} needs token ids [L], and the inputs have shape {shape}"
+            )
         return MeanEmbedding(self.vocabulary, self.width, classes)

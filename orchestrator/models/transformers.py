@@ -1,4 +1,6 @@
-"""Pre-trained transformers for classifying text, from the Hugging Face library, whole or through low-rank adapters."""
+"""Pre-trained transformers for classifying text, from the Hugging Face library, whole or through
+low-rank adapters.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ TARGETS = {"distilbert": ("q_lin", "v_lin")}
 
 
 class SequenceClassifier(nn.Module):
-    """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text of the batch."""
+    """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text
+    of the batch.
+    """
 
     may_draw = True
     """Some architectures call dropout as a function, which no look at the modules finds."""
@@ -34,7 +38,9 @@ class SequenceClassifier(nn.Module):
         present = ids != self.pad
         longest = max(1, int(present.sum(1).max()))
         extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
-        out = self.net(input_ids=ids[:, :longest], attention_mask=present[:, :longest].long(), **extra)
+        out = self.net(
+            input_ids=ids[:, :longest], attention_mask=present[:, :longest].long(), **extra
+        )
         logits: Tensor = out.logits
         return logits
 
@@ -42,23 +48,29 @@ class SequenceClassifier(nn.Module):
 class Transformer(Model):
     """Any sequence-classification checkpoint of the Hugging Face library, by name or path.
 
-    The data must be tokenised for it: ``data.dataset.tokenizer`` with the same name or path. With ``lora_rank`` only
-    low-rank adapters (Hu et al. 2022) and the classification head are trained, sent and averaged.
+    The data must be tokenised for it: ``data.dataset.tokenizer`` with the same name or path. With
+    ``lora_rank`` only low-rank adapters (Hu et al. 2022) and the classification head are trained,
+    sent and averaged.
     """
 
     name: str = "transformer"
     init: Literal["default"] = option("default", "the checkpoint's weights; only the head is drawn")
-    checkpoint: str = option("distilbert-base-uncased", "name on the Hugging Face hub, or a local folder")
+    checkpoint: str = option(
+        "distilbert-base-uncased", "name on the Hugging Face hub, or a local folder"
+    )
     lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0)
     lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1)
     lora_dropout: float = option(0.0, "dropout before the adapters", ge=0, lt=1)
-    lora_targets: tuple[str, ...] = option((), "modules that get adapters; unset: peft's choice, where it has one")
+    lora_targets: tuple[str, ...] = option(
+        (), "modules that get adapters; unset: peft's choice, where it has one"
+    )
     dropout: float | None = option(None, "all dropout rates; unset: the checkpoint's", ge=0, lt=1)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2:
             raise ValueError(
-                f"model {self.name!r} needs tokenised text; set data.dataset.tokenizer to {self.checkpoint!r}"
+                f"model {self.name!r} needs tokenised text; set data.dataset.tokenizer to "
+                f"{self.checkpoint!r}"
             )
         net, fresh = self._load(classes)
         pad = net.config.pad_token_id
@@ -81,8 +93,12 @@ class Transformer(Model):
             )
         except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
-            raise ValueError(f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}") from error
-        return net.to(torch.float32), sorted({key.rpartition(".")[0] for key in info["missing_keys"]})
+            raise ValueError(
+                f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}"
+            ) from error
+        return net.to(torch.float32), sorted(
+            {key.rpartition(".")[0] for key in info["missing_keys"]}
+        )
 
     def _with_adapters(self, net: Any, fresh: list[str]) -> Any:
         """Adapters in a frozen network; what the checkpoint does not hold is trained as a whole.
@@ -118,4 +134,6 @@ class DebertaV3Base(Transformer):
     """DeBERTaV3-base, the second model of FDA-Opt's experiments."""
 
     name: str = "deberta_v3_base"
-    checkpoint: str = option("microsoft/deberta-v3-base", "name on the Hugging Face hub, or a local folder")
+    checkpoint: str = option(
+        "microsoft/deberta-v3-base", "name on the Hugging Face hub, or a local folder"
+    )

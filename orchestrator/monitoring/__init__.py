@@ -1,1 +1,3 @@
-"""Watching runs on a cluster: Ray metrics and a Grafana dashboard of them, and a live view for the terminal."""
+"""Watching runs on a cluster: Ray metrics and a Grafana dashboard of them, and a live view for the
+terminal.
+"""

@@ -1,4 +1,5 @@
-"""Tells the cluster how a run is doing: Ray metrics for Prometheus, and a note for ``fedorch top``."""
+"""Tells the cluster how a run is doing: Ray metrics for Prometheus, and a note for ``fedorch
+top``."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from orchestrator.config import Config
 from orchestrator.monitoring.signals import BYTES, LABELS, PHASE_SECONDS, PHASES, SIGNALS
 
 HEARTBEAT = 5.0
-"""Seconds between repetitions: Ray forgets a gauge that has not been set for two of its report intervals (20 s)."""
+"""Seconds between repetitions: Ray forgets a gauge that has not been set for two of its report
+intervals (20 s)."""
 PERIOD = 1.0
 """Seconds between looks at what is new."""
 BOARD = b"fedorch"
@@ -54,16 +56,22 @@ class Note:
 class Exporter:
     """Lives as long as a run does in this process; ``tell`` it every round."""
 
-    def __init__(self, config: Config, folder: str, plane: Plane, done: int = 0, trial: str = "") -> None:
+    def __init__(
+        self, config: Config, folder: str, plane: Plane, done: int = 0, trial: str = ""
+    ) -> None:
         """``done`` rounds were there before this process began."""
         self.tags = {"experiment": config.name, "trial": trial}
         actor = ray.get_runtime_context().get_actor_id() or ""
-        self.note = Note(config.name, trial, actor, folder, config.rounds, done, client_actors=plane.actors)
+        self.note = Note(
+            config.name, trial, actor, folder, config.rounds, done, client_actors=plane.actors
+        )
         self.gpus = config.resources.gpus_per_actor
         self.key = f"{actor or os.getpid()}".encode()
         self.plane, self.began_at, self.spent = plane, done, 0.0
         self.gauges = {s.key: Gauge(s.name, s.about, LABELS) for s in SIGNALS}
-        self.phases = Gauge(PHASE_SECONDS, "Duration of the last round's phases", (*LABELS, "phase"))
+        self.phases = Gauge(
+            PHASE_SECONDS, "Duration of the last round's phases", (*LABELS, "phase")
+        )
         self.bytes = Counter(BYTES, "Bytes of the algorithm's messages", (*LABELS, "direction"))
         self.values: dict[str, float] = {"round": float(done)}
         self.times: dict[str, float] = {}
@@ -85,7 +93,9 @@ class Exporter:
         self.spent += record["seconds"]
         note.round = int(record["round"])
         note.seconds = self.spent / max(1, note.round - self.began_at)
-        note.metric = next((m for m in ("test_accuracy", "personal_accuracy_mean") if m in record), note.metric)
+        note.metric = next(
+            (m for m in ("test_accuracy", "personal_accuracy_mean") if m in record), note.metric
+        )
         if note.metric in record:
             note.accuracy = [*note.accuracy, record[note.metric]][-REMEMBERED:]
         note.replaced = plane.replaced
@@ -99,7 +109,9 @@ class Exporter:
         internal_kv._internal_kv_del(self.key, namespace=BOARD)
 
     def _beat(self) -> None:
-        """Publish at most every second, so that the rounds do not wait for it, and at least every few."""
+        """Publish at most every second, so that the rounds do not wait for it, and at least every
+        few.
+        """
         said = time.monotonic()
         while not self.ended.wait(PERIOD):
             if self.fresh or time.monotonic() - said >= HEARTBEAT:
@@ -108,17 +120,29 @@ class Exporter:
 
     def _publish(self) -> None:
         plane, note = self.plane, self.note
-        note.working, note.gpus, note.updated = plane.available, self.gpus * plane.available, time.time()
-        counts = {"actors": plane.available, "actors_replaced": plane.replaced, "calls_repeated": plane.repeated}
+        note.working, note.gpus, note.updated = (
+            plane.available,
+            self.gpus * plane.available,
+            time.time(),
+        )
+        counts = {
+            "actors": plane.available,
+            "actors_replaced": plane.replaced,
+            "calls_repeated": plane.repeated,
+        }
         for key, value in (self.values | counts).items():
             self.gauges[key].set(value, self.tags)
         for phase, value in self.times.items():
             self.phases.set(value, {**self.tags, "phase": phase})
-        internal_kv._internal_kv_put(self.key, json.dumps(asdict(note)).encode(), True, namespace=BOARD)
+        internal_kv._internal_kv_put(
+            self.key, json.dumps(asdict(note)).encode(), True, namespace=BOARD
+        )
 
 
 def notes() -> list[Note]:
-    """All notes on the cluster that Ray is connected to; those of dead actors may still be among them."""
+    """All notes on the cluster that Ray is connected to; those of dead actors may still be among
+    them.
+    """
     found = []
     for key in internal_kv._internal_kv_list(b"", namespace=BOARD):
         value = internal_kv._internal_kv_get(key, namespace=BOARD)

@@ -16,7 +16,12 @@ WIDTH, HEIGHT = 8, 7
 def dashboard() -> dict[str, Any]:
     """Grafana's JSON: one panel for each signal, the phases of a round, and the traffic."""
     plots = [
-        (s.about, f"max by (experiment, trial) (ray_{s.name}{CHOSEN})", "{{experiment}} {{trial}}", s.unit)
+        (
+            s.about,
+            f"max by (experiment, trial) (ray_{s.name}{CHOSEN})",
+            "{{experiment}} {{trial}}",
+            s.unit,
+        )
         for s in SIGNALS
     ]
     plots.append(
@@ -55,7 +60,12 @@ def _panel(number: int, title: str, query: str, legend: str, unit: str) -> dict[
         "type": "timeseries",
         "title": title,
         "datasource": SOURCE,
-        "gridPos": {"x": number % columns * WIDTH, "y": number // columns * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "gridPos": {
+            "x": number % columns * WIDTH,
+            "y": number // columns * HEIGHT,
+            "w": WIDTH,
+            "h": HEIGHT,
+        },
         "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
         "targets": [{"refId": "A", "datasource": SOURCE, "expr": query, "legendFormat": legend}],
     }

@@ -14,23 +14,31 @@ SESSION = Path("/tmp/ray/session_latest/metrics/grafana/dashboards")
 
 
 def show_guide(url: str, folder: Path | None) -> None:
-    """Print the dashboard's URL and what is there; put the Grafana dashboard into ``folder``, or beside Ray's own.
+    """Print the dashboard's URL and what is there; put the Grafana dashboard into ``folder``, or
+    beside Ray's own.
 
     Raises UserError if the cluster runs no dashboard or the file cannot be written.
     """
     if not url:
-        raise UserError("this cluster runs no dashboard; start its head with --include-dashboard=true")
+        raise UserError(
+            "this cluster runs no dashboard; start its head with --include-dashboard=true"
+        )
     console.print(f"Ray dashboard: http://{url}", highlight=False)
     for line in (
-        "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is pinned to; restarts",
-        "  Cluster, a node: titles of processes at work, `clients #i, round 12: clients 3, 4, 5`; CPUs, GPUs, memory",
+        "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is "
+        "pinned to; restarts",
+        "  Cluster, a node: titles of processes at work, `clients #i, round 12: clients 3, 4, 5`; "
+        "CPUs, GPUs, memory",
         "  Jobs: what `fedorch submit` started, with its log",
         "  Metrics: needs Prometheus and Grafana (docs/monitoring.md)",
     ):
         console.print(line, highlight=False)
     place = folder or (SESSION if SESSION.is_dir() else None)
     if place is None:
-        console.print("Grafana: write the dashboard with --grafana FOLDER (on the head it goes beside Ray's own)")
+        console.print(
+            "Grafana: write the dashboard with --grafana FOLDER (on the head it goes beside Ray's "
+            "own)"
+        )
         return
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""What of a run is exported as Ray metrics: names, meanings, and where in a round's record they are found."""
+"""What of a run is exported as Ray metrics: names, meanings, and where in a round's record they are
+found.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,49 @@ SIGNALS = (
     Signal("fedorch_test_accuracy", "test_accuracy", "Accuracy on the test set", "percentunit"),
     Signal("fedorch_test_loss", "test_loss", "Loss on the test set"),
     Signal("fedorch_train_loss", "train_loss", "Mean loss of the cohort's local training"),
-    Signal("fedorch_accuracy_mean", "client_accuracy_mean", "Mean accuracy over clients", "percentunit"),
-    Signal("fedorch_accuracy_worst", "client_accuracy_worst", "Accuracy of the worst client", "percentunit"),
+    Signal(
+        "fedorch_accuracy_mean", "client_accuracy_mean", "Mean accuracy over clients", "percentunit"
+    ),
+    Signal(
+        "fedorch_accuracy_worst",
+        "client_accuracy_worst",
+        "Accuracy of the worst client",
+        "percentunit",
+    ),
     Signal("fedorch_cohort", "cohort", "Clients of the last round"),
     Signal("fedorch_dropped", "dropped", "Clients of the last round whose update did not count"),
-    Signal("fedorch_dual_max", "dual_max", "Largest entry of the dual variable (DRDM, DRFA, AFL, SCAFF-PD)"),
-    Signal("fedorch_dual_effective", "dual_effective", "Clients that the dual variable is spread over, exp(entropy)"),
-    Signal("fedorch_variance", "variance_estimate", "Variance monitor H at the end of the round (FDA)"),
+    Signal(
+        "fedorch_dual_max",
+        "dual_max",
+        "Largest entry of the dual variable (DRDM, DRFA, AFL, SCAFF-PD)",
+    ),
+    Signal(
+        "fedorch_dual_effective",
+        "dual_effective",
+        "Clients that the dual variable is spread over, exp(entropy)",
+    ),
+    Signal(
+        "fedorch_variance", "variance_estimate", "Variance monitor H at the end of the round (FDA)"
+    ),
     Signal("fedorch_theta", "theta", "Threshold of the variance monitor (FDA)"),
     Signal("fedorch_agent_reward", "reward", "Reward of the last action (FedAA)"),
-    Signal("fedorch_malicious_weight", "malicious_weight", "Malicious clients' share in the aggregate", "percentunit"),
+    Signal(
+        "fedorch_malicious_weight",
+        "malicious_weight",
+        "Malicious clients' share in the aggregate",
+        "percentunit",
+    ),
     Signal("fedorch_actors", "actors", "Client actors that can work"),
-    Signal("fedorch_actors_replaced", "actors_replaced", "Client actors replaced since the server process began"),
-    Signal("fedorch_calls_repeated", "calls_repeated", "Calls made again because their actor was lost or too slow"),
+    Signal(
+        "fedorch_actors_replaced",
+        "actors_replaced",
+        "Client actors replaced since the server process began",
+    ),
+    Signal(
+        "fedorch_calls_repeated",
+        "calls_repeated",
+        "Calls made again because their actor was lost or too slow",
+    ),
 )
 PHASE_SECONDS = "fedorch_phase_seconds"
 BYTES = "fedorch_bytes_total"

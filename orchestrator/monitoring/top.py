@@ -33,7 +33,9 @@ def show_top(once: bool) -> None:
 
 
 def table() -> Table:
-    """One line for each run and trial that is alive; the notes of dead ones are removed from the cluster."""
+    """One line for each run and trial that is alive; the notes of dead ones are removed from the
+    cluster.
+    """
     states, rows = _states(), []
     for note in notes():
         if states.get(note.actor) == "DEAD":
@@ -42,7 +44,9 @@ def table() -> Table:
             rows.append(note)
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
     for name in ("experiment", "round", "left", "accuracy", "", "actors", "GPUs", "MB", "state"):
-        drawn.add_column(name, justify="right" if name in ("left", "actors", "GPUs", "MB") else "left")
+        drawn.add_column(
+            name, justify="right" if name in ("left", "actors", "GPUs", "MB") else "left"
+        )
     for note in rows:
         drawn.add_row(*line(note, states.get(note.actor, "ALIVE"), time.time()))
     return drawn
@@ -52,9 +56,17 @@ def line(note: Note, state: str, now: float) -> list[str]:
     """The cells of one run."""
     name = f"{note.experiment} {note.trial}".strip()
     left = note.seconds * (note.rounds - note.round)
-    actors = f"{note.working}/{note.client_actors}" + (f" ({note.replaced} replaced)" if note.replaced else "")
+    actors = f"{note.working}/{note.client_actors}" + (
+        f" ({note.replaced} replaced)" if note.replaced else ""
+    )
     quiet = now - note.updated
-    said = state.lower() if state != "ALIVE" else f"silent for {quiet:.0f} s" if quiet > SILENT else "running"
+    said = (
+        state.lower()
+        if state != "ALIVE"
+        else f"silent for {quiet:.0f} s"
+        if quiet > SILENT
+        else "running"
+    )
     return [
         name,
         f"{note.round}/{note.rounds}",
@@ -85,12 +97,17 @@ def _duration(seconds: float) -> str:
 
 
 def _states() -> dict[str, str]:
-    """Actor id -> state from Ray's state API; empty if the cluster runs no dashboard, which serves it."""
+    """Actor id -> state from Ray's state API; empty if the cluster runs no dashboard, which serves
+    it.
+    """
     from ray.util.state import list_actors
     from ray.util.state.exception import RayStateApiException
 
     try:
-        return {actor.actor_id: actor.state for actor in list_actors(limit=10_000, raise_on_missing_output=False)}
+        return {
+            actor.actor_id: actor.state
+            for actor in list_actors(limit=10_000, raise_on_missing_output=False)
+        }
     except (RayStateApiException, ConnectionError, RuntimeError):
         return {}
 

@@ -1,20 +1,25 @@
-"""A client's stream of mini-batches: a function of (seed, round, client) and the session within the round."""
+"""A client's stream of mini-batches: a function of (seed, round, client) and the session within the
+round.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from algorithms.draws import generator
-from orchestrator.training.local_config import LocalConfig
+from algorithms.local_config import LocalConfig
 
 AHEAD = 16
-"""Batches drawn at a time for a client that is led step by step; each alone costs several times more."""
+"""Batches drawn at a time for a client that is led step by step; each alone costs several times
+more."""
 
 
 class Batches:
     """Row numbers of successive mini-batches."""
 
-    def __init__(self, rows: np.ndarray, local: LocalConfig, seed: int, t: int, client: int, session: int = 0) -> None:
+    def __init__(
+        self, rows: np.ndarray, local: LocalConfig, seed: int, t: int, client: int, session: int = 0
+    ) -> None:
         self.rows = rows
         self.local = local
         self.rng = generator(seed, "batches", t, client, *([session] if session else []))
@@ -23,10 +28,14 @@ class Batches:
         self.led = False
 
     def take(self, steps: int) -> list[np.ndarray]:
-        """The next ``steps`` batches; one smaller than b is an epoch's last, or of a client with fewer rows."""
+        """The next ``steps`` batches; one smaller than b is an epoch's last, or of a client with
+        fewer rows.
+        """
         missing = steps - len(self.ready)
         if missing > 0:
-            self.ready += [self._next() for _ in range(max(missing, AHEAD) if self.led else missing)]
+            self.ready += [
+                self._next() for _ in range(max(missing, AHEAD) if self.led else missing)
+            ]
         self.led = True
         batches, self.ready = self.ready[:steps], self.ready[steps:]
         return batches
@@ -42,7 +51,9 @@ class Batches:
 
 
 def stacked(batches: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Clients' batches as one array [C, width], short ones filled up with their first row, and their true sizes [C]."""
+    """Clients' batches as one array [C, width], short ones filled up with their first row, and
+    their true sizes [C].
+    """
     sizes = np.array([len(batch) for batch in batches])
     rows = np.empty((len(batches), sizes.max()), np.int64)
     for line, batch in zip(rows, batches, strict=True):

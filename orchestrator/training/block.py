@@ -1,4 +1,6 @@
-"""A block: the unit of work and of summation. Its clients are fixed by the config, never by the machine."""
+"""A block: the unit of work and of summation. Its clients are fixed by the config, never by the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class Advance:
-    """Local steps, the same for all or of each client [C]; None means what is left of the config's local work."""
+    """Local steps, the same for all or of each client [C]; None means what is left of the config's
+    local work.
+    """
 
     steps: int | np.ndarray | None
 
@@ -58,7 +62,8 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Collect:
-    """The uploads: this block's part of the weighted sums, or rows, with what is needed to finish them.
+    """The uploads: this block's part of the weighted sums, or rows, with what is needed to finish
+    them.
 
     With ``drop`` set, clients with a non-finite upload are left out of the sums.
     """
@@ -94,7 +99,8 @@ class Block:
         size = len(spec.ids)
         groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
         self.lanes = [
-            Lane(world, engine, spec, spec.ids[g], received, {k: v[g] for k, v in spec.own.items()}) for g in groups
+            Lane(world, engine, spec, spec.ids[g], received, {k: v[g] for k, v in spec.own.items()})
+            for g in groups
         ]
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
@@ -104,7 +110,11 @@ class Block:
         match command:
             case Advance(steps):
                 for lane in self.lanes:
-                    lane.advance(steps[np.isin(self.spec.ids, lane.ids)] if isinstance(steps, np.ndarray) else steps)
+                    lane.advance(
+                        steps[np.isin(self.spec.ids, lane.ids)]
+                        if isinstance(steps, np.ndarray)
+                        else steps
+                    )
                 return None
             case Ask(probe, weights):
                 rows = self._rows([probe.answer(lane.work) for lane in self.lanes])
@@ -115,7 +125,11 @@ class Block:
                 return self._collect(weights, drop)
 
     def _rows(self, pieces: list[Tensor]) -> Tensor:
-        return pieces[0] if len(self.order) == 1 else torch.cat(pieces)[self.order.to(pieces[0].device)]
+        return (
+            pieces[0]
+            if len(self.order) == 1
+            else torch.cat(pieces)[self.order.to(pieces[0].device)]
+        )
 
     def _collect(self, weights: np.ndarray | None, drop: bool) -> Collected:
         pairs = [lane.upload() for lane in self.lanes]
@@ -129,8 +143,14 @@ class Block:
         states: dict[int, Tensors] = {}
         for lane in self.lanes:
             states |= {k: {n: v.cpu() for n, v in s.items()} for k, s in lane.states().items()}
-        one = sum(self._wire(n, v[0]) for n, v in uploads.items()) if self.spec.rule.transmitted else 0
-        return Collected({n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one)
+        one = (
+            sum(self._wire(n, v[0]) for n, v in uploads.items())
+            if self.spec.rule.transmitted
+            else 0
+        )
+        return Collected(
+            {n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one
+        )
 
     def _wire(self, name: str, one: Tensor) -> int:
         """Bytes of one client's upload ``name``."""
@@ -149,7 +169,9 @@ class Block:
         for lane in self.lanes:
             for c, k in enumerate(lane.ids):
                 rows = self.world.data.test_of(int(k))
-                loss, hit = per_sample(self.world, lane.engine.net, lane.work.w[c], lane.buffers[c], rows)
+                loss, hit = per_sample(
+                    self.world, lane.engine.net, lane.work.w[c], lane.buffers[c], rows
+                )
                 results[int(k)] = per_client(loss, hit, np.array([len(rows)]))[0]
         table = torch.stack([results[k] for k in sorted(results)])
         return {"correct": table[:, 0], "loss": table[:, 1], "rows": table[:, 2]}

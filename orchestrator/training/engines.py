@@ -1,4 +1,5 @@
-"""Mini-batch gradients of one client, or of many at once: two executions of the same mathematics."""
+"""Mini-batch gradients of one client, or of many at once: two executions of the same
+mathematics."""
 
 from __future__ import annotations
 
@@ -32,17 +33,27 @@ class Engine(ABC):
         self.net = net
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
-        """What :meth:`attach` takes for models [C, d] and buffers [C, b], made once for all their steps."""
+        """What :meth:`attach` takes for models [C, d] and buffers [C, b], made once for all their
+        steps.
+        """
         return []
 
     def attach(self, views: list[Tensor]) -> None:
-        """Announce the models and buffers that the next steps work on (they are changed in place)."""
+        """Announce the models and buffers that the next steps work on (they are changed in
+        place)."""
 
     @abstractmethod
     def gradients(
-        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Tensor,
+        out: Tensor,
+        contrast: Contrast | None = None,
     ) -> Tensor:
-        """Losses [C] and, in ``out`` [C, d], gradients at ``w`` [C, d] for inputs x [C, B, ...], labels y [C, B].
+        """Losses [C] and, in ``out`` [C, d], gradients at ``w`` [C, d] for inputs x [C, B, ...],
+        labels y [C, B].
 
         Only the first ``sizes[c]`` rows of client c's batch count; ``sizes`` [C] lies on the CPU.
         """
@@ -60,7 +71,13 @@ class Sequential(Engine):
             self.net.module.train()
 
     def gradients(
-        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Tensor,
+        out: Tensor,
+        contrast: Contrast | None = None,
     ) -> Tensor:
         n = int(sizes[0])
         x, y = x[0, :n], y[0, :n]
@@ -69,7 +86,9 @@ class Sequential(Engine):
         else:
             logits, features = self.net.featured(x)
             with torch.no_grad():
-                others = [self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models]
+                others = [
+                    self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models
+                ]
             loss = F.cross_entropy(logits, y) + contrast.term(features[None], others).mean()
         self.net.gradient(loss, out[0])
         return loss.detach().unsqueeze(0)
@@ -78,8 +97,8 @@ class Sequential(Engine):
 class Vectorized(Engine):
     """C clients as one batched computation over stacked parameters (``torch.func.vmap``).
 
-    For networks without buffers and without dropout; a client's bits depend on the block it is in, but on nothing
-    else.
+    For networks without buffers and without dropout; a client's bits depend on the block it is in,
+    but on nothing else.
     """
 
     def __init__(self, net: Net) -> None:
@@ -88,9 +107,17 @@ class Vectorized(Engine):
         self.featured = vmap(net.functional(featured=True))
 
     def gradients(
-        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Tensor,
+        out: Tensor,
+        contrast: Contrast | None = None,
     ) -> Tensor:
-        params = {name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()}
+        params = {
+            name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()
+        }
         if contrast is None:
             logits, extra = self.forward(params, x), None
         else:

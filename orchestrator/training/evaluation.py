@@ -1,4 +1,6 @@
-"""Evaluation, sample by sample: every metric is a sum over some rows of the same per-sample results."""
+"""Evaluation, sample by sample: every metric is a sum over some rows of the same per-sample
+results.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ BATCH = 500
 
 
 @torch.no_grad()
-def per_sample(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+def per_sample(
+    world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray
+) -> tuple[Tensor, Tensor]:
     """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU."""
     if not len(rows):
         return torch.zeros(0), torch.zeros(0, dtype=torch.bool)
@@ -46,9 +50,13 @@ def summed_gradient(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np
 
 
 def per_client(loss: Tensor, hit: Tensor, sizes: np.ndarray) -> Tensor:
-    """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed loss, rows."""
+    """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed
+    loss, rows.
+    """
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.from_numpy(np.asarray(sizes)))
     table = torch.zeros(len(sizes), 3, dtype=torch.float64)
-    for column, values in enumerate((hit.double(), loss.double(), torch.ones(len(group), dtype=torch.float64))):
+    for column, values in enumerate(
+        (hit.double(), loss.double(), torch.ones(len(group), dtype=torch.float64))
+    ):
         table[:, column].index_add_(0, group, values)
     return table

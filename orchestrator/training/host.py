@@ -1,4 +1,6 @@
-"""A block host: the trainer inside every client actor, and inside the driver in the in-process plane."""
+"""A block host: the trainer inside every client actor, and inside the driver in the in-process
+plane.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,15 @@ class BlockHost:
 
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
-        if world.device == "cuda":  # sums by index (gradients of embeddings) go in a fixed order only if told to
+        if (
+            world.device == "cuda"
+        ):  # sums by index (gradients of embeddings) go in a fixed order only if told to
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-            torch.backends.cuda.enable_mem_efficient_sdp(False)  # its gradients are added in any order
+            torch.backends.cuda.enable_mem_efficient_sdp(
+                False
+            )  # its gradients are added in any order
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world
@@ -48,10 +54,12 @@ class BlockHost:
         self.blocks: dict[Key, Block] = {}
 
     def start(
-        self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command], commands: Sequence[Command],
+        self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
+        commands: Sequence[Command],
         keep: bool,
     ) -> Answer:  # fmt: skip
-        """Create a block, bring it to where its predecessor was (``replay``), then execute ``commands``.
+        """Create a block, bring it to where its predecessor was (``replay``), then execute
+        ``commands``.
 
         Raises UserError if the GPU's memory does not hold it.
         """
@@ -65,7 +73,9 @@ class BlockHost:
         return Answer(answer.outputs, time.perf_counter() - begun)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
-        """Execute ``commands`` on a block that an earlier call left here; raises UserError as :meth:`start` does."""
+        """Execute ``commands`` on a block that an earlier call left here; raises UserError as
+        :meth:`start` does.
+        """
         begun = time.perf_counter()
         block = self.blocks[key] if keep else self.blocks.pop(key)
         with _fitting():
@@ -88,6 +98,7 @@ def _fitting() -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise UserError(
-            "the GPU's memory does not hold so many clients at once; lower local.block or local.batch_size, "
+            "the GPU's memory does not hold so many clients at once; lower local.block or "
+            "local.batch_size, "
             f"or raise resources.gpus_per_actor ({str(error).splitlines()[0][:120]})"
         ) from error

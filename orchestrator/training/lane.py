@@ -33,9 +33,21 @@ class Lane:
     """
 
     def __init__(
-        self, world: World, engine: Engine, spec: BlockSpec, ids: np.ndarray, received: Tensors, own: Tensors
+        self,
+        world: World,
+        engine: Engine,
+        spec: BlockSpec,
+        ids: np.ndarray,
+        received: Tensors,
+        own: Tensors,
     ) -> None:
-        self.world, self.engine, self.rule, self.t, self.session = world, engine, spec.rule, spec.t, spec.session
+        self.world, self.engine, self.rule, self.t, self.session = (
+            world,
+            engine,
+            spec.rule,
+            spec.t,
+            spec.session,
+        )
         rule, states = spec.rule, spec.states
         sizes = world.data.holdings.sizes[ids]
         planned = np.array([world.local.planned(int(n)) for n in sizes])
@@ -45,7 +57,8 @@ class Lane:
         self.trains = self.epoch > 0
         self.done = np.zeros(len(ids), np.int64)
         self.streams = [
-            Batches(world.data.holdings[k], world.local, world.seed, self.t, int(k), spec.session) for k in self.ids
+            Batches(world.data.holdings[k], world.local, world.seed, self.t, int(k), spec.session)
+            for k in self.ids
         ]
         device = torch.device(world.device)
         flipped = torch.from_numpy(np.isin(self.ids, world.mislabelled)).to(device)
@@ -53,7 +66,9 @@ class Lane:
         fresh = self._fresh_state(received)
         owned = [states.get(int(k), fresh) for k in self.ids]
         self.errors = _errors(owned, device)
-        state = _stack([{n: v for n, v in s.items() if not n.startswith(ERROR)} for s in owned], device)
+        state = _stack(
+            [{n: v for n, v in s.items() if not n.startswith(ERROR)} for s in owned], device
+        )
         kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
         self.buffers = state.pop(BUFFERS, received[BUFFERS].expand(len(ids), -1)).clone()
         self.work = Work(
@@ -93,12 +108,20 @@ class Lane:
         return state
 
     def advance(self, steps: int | np.ndarray | None) -> None:
-        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned work.
+        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned
+        work.
 
-        Unequal steps [C] are for lanes of one client: several only ever finish in the order of their rows.
+        Unequal steps [C] are for lanes of one client: several only ever finish in the order of
+        their rows.
         """
-        assert not isinstance(steps, np.ndarray) or len(self.ids) == 1, "clients step together in this lane"
-        wanted = np.where(self.trains, steps, 0) if steps is not None else np.maximum(self.planned - self.done, 0)
+        assert not isinstance(steps, np.ndarray) or len(self.ids) == 1, (
+            "clients step together in this lane"
+        )
+        wanted = (
+            np.where(self.trains, steps, 0)
+            if steps is not None
+            else np.maximum(self.planned - self.done, 0)
+        )
         batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
         self.engine.attach(self.views)
         for s in range(len(batches[0])):
@@ -111,7 +134,9 @@ class Lane:
 
     def _begin_epochs(self, step: int, active: int) -> None:
         """Tell the rule how well the models do that begin another pass over their data."""
-        starting = ((self.done + step) % np.maximum(self.epoch, 1) == 0) & (np.arange(len(self.ids)) < active)
+        starting = ((self.done + step) % np.maximum(self.epoch, 1) == 0) & (
+            np.arange(len(self.ids)) < active
+        )
         if not starting.any():
             return
         accuracy = torch.zeros(len(self.ids))
@@ -133,7 +158,9 @@ class Lane:
             y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
         g = self.gradient[:active]
         compared = self.rule.references(work)
-        contrast = Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
+        contrast = (
+            Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
+        )
         losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes), g, contrast)
         if self.world.gradient_norms:
             self.norms[:active] += layer_norms(work.spec, g)
@@ -149,15 +176,20 @@ class Lane:
 
     @contextmanager
     def _randomness(self, step: int) -> Iterator[None]:
-        """Key the draws inside the network (dropout) by seed, round, client, step, and session if it is a later one."""
+        """Key the draws inside the network (dropout) by seed, round, client, step, and session if
+        it is a later one.
+        """
         if not self.engine.net.stochastic:
             yield
             return
         later = [self.session] if self.session else []
-        seed = torch_seed(self.world.seed, "network", self.t, int(self.ids[0]), int(self.done[0]) + step, *later)
+        seed = torch_seed(
+            self.world.seed, "network", self.t, int(self.ids[0]), int(self.done[0]) + step, *later
+        )
         on_gpu = self.world.device == "cuda"
         with torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
-            # torch.manual_seed notes for each absent kind of device where it was called, which takes a millisecond
+            # torch.manual_seed notes for each absent kind of device where it was called, which
+            # takes a millisecond
             torch.cuda.manual_seed(seed) if on_gpu else torch.default_generator.manual_seed(seed)
             yield
 
@@ -185,7 +217,9 @@ class Lane:
         }
         if self.world.gradient_norms:
             means = self.norms / self.work.steps.clamp_min(1).unsqueeze(1)
-            diagnostics |= {f"gradient_norm/{n}": v for n, v in zip(self.work.spec.layers, means.T, strict=True)}
+            diagnostics |= {
+                f"gradient_norm/{n}": v for n, v in zip(self.work.spec.layers, means.T, strict=True)
+            }
         return uploads, diagnostics
 
     def _data_gradient(self) -> Tensor:
@@ -199,18 +233,25 @@ class Lane:
         )
 
     def _compressed(self, name: str, rows: Tensor) -> Tensor:
-        """What the server makes of an upload [C, d], with error feedback where the compressor asks for it."""
+        """What the server makes of an upload [C, d], with error feedback where the compressor asks
+        for it.
+        """
         compressor = self.world.uplink
         if isinstance(compressor, NoCompression):
             return rows
-        if name == "delta" and self.rule.private:  # what stays with the client takes no room in the message
+        if (
+            name == "delta" and self.rule.private
+        ):  # what stays with the client takes no room in the message
             own, shared = rows.tensor_split([self.rule.private], dim=1)
             return torch.cat([own, self._message(name, shared)], 1)
         return self._message(name, rows)
 
     def _message(self, name: str, rows: Tensor) -> Tensor:
         compressor = self.world.uplink
-        keys = [torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k)) for k in self.ids]
+        keys = [
+            torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k))
+            for k in self.ids
+        ]
         wanted = rows + self.errors[name] if name in self.errors else rows
         sent = compressor.compress(wanted, keys)
         if compressor.feeds_back:
@@ -224,7 +265,9 @@ class Lane:
             kept |= {OPTIMIZER + k: v for k, v in self.optimizer_state.items()}
         if self.buffers.numel() and self.world.buffers != "aggregate":
             kept[BUFFERS] = self.buffers
-        return {int(k): {name: v[c].clone() for name, v in kept.items()} for c, k in enumerate(self.ids)}
+        return {
+            int(k): {name: v[c].clone() for name, v in kept.items()} for c, k in enumerate(self.ids)
+        }
 
 
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:
@@ -242,9 +285,13 @@ def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
 
 
 def _errors(owned: list[Tensors], device: torch.device) -> Tensors:
-    """What each client has left out of its earlier messages, by upload; 0 for one that has sent none."""
+    """What each client has left out of its earlier messages, by upload; 0 for one that has sent
+    none.
+    """
     like = {n: v for s in owned for n, v in s.items() if n.startswith(ERROR)}
     return {
-        name.removeprefix(ERROR): torch.stack([s.get(name, torch.zeros_like(v)).to(device) for s in owned])
+        name.removeprefix(ERROR): torch.stack(
+            [s.get(name, torch.zeros_like(v)).to(device) for s in owned]
+        )
         for name, v in like.items()
     }

@@ -1,7 +1,8 @@
 """Training steps on a GPU, recorded once as a CUDA graph and then started as a whole.
 
-A GPU is done with the kernels of a small network sooner than Python can start them one by one. The recorded kernels are
-those that would be started otherwise, on the same numbers, so the results are the same bits.
+A GPU is done with the kernels of a small network sooner than Python can start them one by one. The
+recorded kernels are those that would be started otherwise, on the same numbers, so the results are
+the same bits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
 
 WARM_UP = 3
-"""Steps done before recording, in which libraries choose their algorithms and take their workspaces."""
+"""Steps done before recording, in which libraries choose their algorithms and take their
+workspaces."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Recording:
 
 
 class Recorded(Sequential):
-    """:class:`Sequential` on a GPU, with full batches replayed; other batches, and contrasts, are computed as ever.
+    """:class:`Sequential` on a GPU, with full batches replayed; other batches, and contrasts, are
+    computed as ever.
 
     A network that cannot be recorded (what it computes depends on values of its inputs) is not.
     """
@@ -55,7 +58,13 @@ class Recorded(Sequential):
         self.attached = views
 
     def gradients(
-        self, w: Tensor, x: Tensor, y: Tensor, sizes: Tensor, out: Tensor, contrast: Contrast | None = None
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Tensor,
+        out: Tensor,
+        contrast: Contrast | None = None,
     ) -> Tensor:
         usual = contrast is None and int(sizes[0]) == self.batch_size
         buffers = self.attached[0]

@@ -11,17 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.local_config import LocalConfig
 from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.data.federated import FederatedData
 from orchestrator.models.base import Model
 from orchestrator.models.net import Net
-from orchestrator.training.local_config import LocalConfig
 
 BufferPolicy = Literal["aggregate", "local", "exclude"]
 
 
 def device_of(gpus: float) -> str:
-    """Where a process with so much of a GPU computes: there, within its share of the memory, or on the CPU."""
+    """Where a process with so much of a GPU computes: there, within its share of the memory, or on
+    the CPU.
+    """
     if gpus <= 0 or not torch.cuda.is_available():
         return "cpu"
     torch.cuda.set_per_process_memory_fraction(min(1.0, gpus))
@@ -48,7 +50,9 @@ class World:
     def net(self) -> Net:
         """A fresh network with the run's initial weights."""
         samples = self.data.samples
-        return Net.of(self.model, samples.shape, samples.classes, self.seed).to(torch.device(self.device))
+        return Net.of(self.model, samples.shape, samples.classes, self.seed).to(
+            torch.device(self.device)
+        )
 
     @cached_property
     def inputs(self) -> Tensor:
@@ -67,7 +71,10 @@ class World:
     @cached_property
     def _scaling(self) -> tuple[Tensor, Tensor]:
         shape = (-1, *[1] * (len(self.data.samples.shape) - 1))
-        shift, scale = (torch.tensor(v, device=self.device).view(shape) for v in (self.data.shift, self.data.scale))
+        shift, scale = (
+            torch.tensor(v, device=self.device).view(shape)
+            for v in (self.data.shift, self.data.scale)
+        )
         return shift, scale
 
     def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,5 @@
-"""The tables and figures of DRDM (distributionally robust learning with client-drift minimisation)."""
+"""The tables and figures of DRDM (distributionally robust learning with client-drift
+minimisation)."""
 
 from __future__ import annotations
 
@@ -17,24 +18,30 @@ MEASURES = {
     "worst": ("client_accuracy_worst", "high"),
     "deviation": ("client_accuracy_std", "low"),
 }
-"""Name of a column -> metric, and which way is better: the three lines that the tables have for each method."""
+"""Name of a column -> metric, and which way is better: the three lines that the tables have for
+each method."""
 TAIL = 5
-"""Evaluations at the end of a run that a cell is the mean of (docs/results/drdm.md: rounds 80 to 100)."""
+"""Evaluations at the end of a run that a cell is the mean of (docs/results/drdm.md: rounds 80 to
+100)."""
 PAPER_SEEDS = tuple(range(10))
 FEW_SEEDS = (0, 1, 2)
 SMOKE: Settings = (
-    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3", "local.steps=2", "rounds=2",
+    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3",
+    "local.steps=2", "rounds=2",
     "evaluation.every=1",
 )  # fmt: skip
 CLIENTS: Settings = (
-    "rounds=100", "cohort=20", "data.clients=30", "local.steps=10", "local.batch_size=32", "local.lr=0.1",
+    "rounds=100", "cohort=20", "data.clients=30", "local.steps=10", "local.batch_size=32",
+    "local.lr=0.1",
     "evaluation.every=5",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Task:
-    """A dataset and a network of the paper, each method's usual setting on it, and what it is tuned over."""
+    """A dataset and a network of the paper, each method's usual setting on it, and what it is tuned
+    over.
+    """
 
     base: Settings
     rows: Mapping[str, Settings]
@@ -47,20 +54,30 @@ class Task:
 
 
 def methods(
-    drdm: tuple[float, float], drfa: tuple[float, float], scaffold: float, scaffpd: tuple[float, float], fedavg: float
+    drdm: tuple[float, float],
+    drfa: tuple[float, float],
+    scaffold: float,
+    scaffpd: tuple[float, float],
+    fedavg: float,
 ) -> dict[str, Settings]:
     """Rows of a table from learning rates, with μ (DRDM), γ (DRFA) and the dual step (SCAFF-PD)."""
     return {
         "DRDM": (f"algorithm={{name: drdm, mu: {drdm[1]}, gamma: 0.001}}", f"local.lr={drdm[0]}"),
         "DRFA": (f"algorithm={{name: drfa, gamma: {drfa[1]}}}", f"local.lr={drfa[0]}"),
         "SCAFFOLD": ("algorithm=scaffold", f"local.lr={scaffold}"),
-        "SCAFF-PD": (f"algorithm={{name: scaffpd, dual_lr: {scaffpd[1]}}}", f"local.lr={scaffpd[0]}"),
+        "SCAFF-PD": (
+            f"algorithm={{name: scaffpd, dual_lr: {scaffpd[1]}}}",
+            f"local.lr={scaffpd[0]}",
+        ),
         "FedAvg": ("algorithm=fedavg", f"local.lr={fedavg}"),
     }
 
 
-def nine_trials(nine: tuple[float, ...], three: tuple[float, ...], careful: tuple[float, ...] = ()) -> dict[str, Grid]:
-    """Nine combinations for every method: learning rates alone, or three of them times three of the own parameter.
+def nine_trials(
+    nine: tuple[float, ...], three: tuple[float, ...], careful: tuple[float, ...] = ()
+) -> dict[str, Grid]:
+    """Nine combinations for every method: learning rates alone, or three of them times three of the
+    own parameter.
 
     ``careful`` are SCAFF-PD's learning rates where the others' are too large for control variates.
     """
@@ -75,32 +92,49 @@ def nine_trials(nine: tuple[float, ...], three: tuple[float, ...], careful: tupl
 
 CNN = Task(
     base=("data.dataset=kmnist", "data.scale=unit", "model=drdm_cnn", *CLIENTS),
-    rows=methods(drdm=(0.1, 0.1), drfa=(0.2, 0.0001), scaffold=0.02, scaffpd=(0.01, 0.01), fedavg=0.2),
-    grids=nine_trials((0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3), (0.05, 0.1, 0.2), (0.005, 0.01, 0.02)),
+    rows=methods(
+        drdm=(0.1, 0.1), drfa=(0.2, 0.0001), scaffold=0.02, scaffpd=(0.01, 0.01), fedavg=0.2
+    ),
+    grids=nine_trials(
+        (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3), (0.05, 0.1, 0.2), (0.005, 0.01, 0.02)
+    ),
     smoke=SMOKE,
     reduced=("data.dataset=fashion_mnist", "rounds=30", "evaluation.every=2"),
-    reduced_how="Fashion-MNIST stands in for Kuzushiji-MNIST; 30 rounds; three seeds; the two ends of the axis only.",
-    unavailable="Kuzushiji-MNIST's own host may be out of reach; files in a data folder are used where they are.",
+    reduced_how="Fashion-MNIST stands in for Kuzushiji-MNIST; 30 rounds; three seeds; the two ends "
+    "of the axis only.",
+    unavailable="Kuzushiji-MNIST's own host may be out of reach; files in a data folder are used "
+    "where they are.",
 )
 LINEAR = Task(
     base=("data.dataset=mnist", "data.scale=unit", "model=linear", *CLIENTS),
-    rows=methods(drdm=(0.5, 0.01), drfa=(0.5, 0.0001), scaffold=1.0, scaffpd=(0.1, 0.01), fedavg=1.0),
+    rows=methods(
+        drdm=(0.5, 0.01), drfa=(0.5, 0.0001), scaffold=1.0, scaffpd=(0.1, 0.01), fedavg=1.0
+    ),
     grids=nine_trials((0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0), (0.1, 0.5, 1.0)),
     smoke=SMOKE,
     reduced=(),
     reduced_how="Three seeds instead of ten.",
 )
 RESNET = Task(
-    base=("data.dataset={name: features, base: fashion_mnist, backbone: resnet18}", "model=linear", *CLIENTS),
+    base=(
+        "data.dataset={name: features, base: fashion_mnist, backbone: resnet18}",
+        "model=linear",
+        *CLIENTS,
+    ),
     rows=methods(drdm=(0.1, 0.1), drfa=(0.1, 0.001), scaffold=0.1, scaffpd=(0.1, 0.1), fedavg=0.1),
     grids=nine_trials((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), (0.01, 0.05, 0.1)),
     smoke=SMOKE,
-    reduced=("data.dataset={name: features, base: fashion_mnist_10k, backbone: efficientnet_lite0, side: 96}",),
+    reduced=(
+        "data.dataset={name: features, base: fashion_mnist_10k, backbone: efficientnet_lite0, "
+        "side: 96}",
+    ),
     reduced_how=(
-        "EfficientNet-Lite0 (two Python packages: `fedorch describe features`) stands in for ResNet18, and the 10,000 "
+        "EfficientNet-Lite0 (two Python packages: `fedorch describe features`) stands in for "
+        "ResNet18, and the 10,000 "
         "embedded images for all 70,000; three seeds."
     ),
-    unavailable="ResNet18's ImageNet weights are torchvision's download; data.dataset.weights names a file of them.",
+    unavailable="ResNet18's ImageNet weights are torchvision's download; data.dataset.weights "
+    "names a file of them.",
 )
 
 
@@ -119,8 +153,12 @@ def measured(axis: str, settings: Settings) -> dict[str, Column]:
     }
 
 
-def cells(axes: tuple[str, ...], printed: Mapping[str, tuple[str, str, str]]) -> dict[tuple[str, str], Published]:
-    """Published numbers: for each method a line of averages, of worst clients and of deviations, as printed."""
+def cells(
+    axes: tuple[str, ...], printed: Mapping[str, tuple[str, str, str]]
+) -> dict[tuple[str, str], Published]:
+    """Published numbers: for each method a line of averages, of worst clients and of deviations, as
+    printed.
+    """
     return {
         (method, f"{axis} {name}"): Published(float(number))
         for method, lines in printed.items()
@@ -144,14 +182,24 @@ def table(
     claimed: tuple[str, ...],
     ends_only: bool = False,
 ) -> Entry:
-    """A table over ``partitions`` (name -> setting), tuned on the first of them by the worst client."""
+    """A table over ``partitions`` (name -> setting), tuned on the first of them by the worst
+    client.
+    """
     axes = tuple(partitions)
-    columns = {k: c for axis, setting in partitions.items() for k, c in measured(axis, (setting,)).items()}
+    columns = {
+        k: c for axis, setting in partitions.items() for k, c in measured(axis, (setting,)).items()
+    }
     first = columns[f"{axes[0]} worst"]
-    some = tuple(f"{axis} {name}" for axis in (axes[0], axes[-1]) for name in MEASURES) if ends_only else ()
+    some = (
+        tuple(f"{axis} {name}" for axis in (axes[0], axes[-1]) for name in MEASURES)
+        if ends_only
+        else ()
+    )
     budgets = {
         "smoke": Budget(
-            task.smoke, columns=tuple(f"{axes[0]} {name}" for name in MEASURES), reduced="Two rounds of six clients."
+            task.smoke,
+            columns=tuple(f"{axes[0]} {name}" for name in MEASURES),
+            reduced="Two rounds of six clients.",
         ),
         "reduced": Budget(task.reduced, FEW_SEEDS, columns=some, reduced=task.reduced_how),
         "full": Budget(seeds=PAPER_SEEDS),
@@ -163,7 +211,9 @@ def table(
     )  # fmt: skip
 
 
-def curves(number: int, title: str, task: Task, setting: str, reduced: Settings, how: str, claims: Claims) -> Entry:
+def curves(
+    number: int, title: str, task: Task, setting: str, reduced: Settings, how: str, claims: Claims
+) -> Entry:
     """Averages, deviations and worst clients over the rounds in one partition."""
     columns = measured("", (setting,))
     budgets = {
@@ -211,11 +261,31 @@ TABLE4 = {
     "FedAvg": ("88.07 88.47 88.46", "79.89 80.35 79.04", "3.91 4.29 5.30"),
 }
 TABLE5 = {
-    "DRDM": ("67.55 65.67 65.15 65.34 66.31", "39.51 44.78 47.65 51.04 51.21", "12.39 9.52 8.70 7.34 7.30"),
-    "DRFA": ("67.43 63.36 63.37 62.82 65.82", "37.41 39.38 45.01 47.88 51.80", "12.88 9.94 8.53 7.74 6.66"),
-    "SCAFFOLD": ("70.58 65.17 64.83 64.99 65.34", "38.01 40.77 47.05 50.00 51.07", "12.35 9.88 8.494 7.59 6.66"),
-    "SCAFF-PD": ("59.41 61.59 60.51 62.28 62.17", "34.44 39.82 42.90 43.70 48.64", "12.92 10.44 8.94 8.01 7.21"),
-    "FedAvg": ("63.07 59.68 58.91 61.51 61.95", "28.43 34.90 39.44 46.06 46.53", "15.26 10.93 9.55 8.02 7.27"),
+    "DRDM": (
+        "67.55 65.67 65.15 65.34 66.31",
+        "39.51 44.78 47.65 51.04 51.21",
+        "12.39 9.52 8.70 7.34 7.30",
+    ),
+    "DRFA": (
+        "67.43 63.36 63.37 62.82 65.82",
+        "37.41 39.38 45.01 47.88 51.80",
+        "12.88 9.94 8.53 7.74 6.66",
+    ),
+    "SCAFFOLD": (
+        "70.58 65.17 64.83 64.99 65.34",
+        "38.01 40.77 47.05 50.00 51.07",
+        "12.35 9.88 8.494 7.59 6.66",
+    ),
+    "SCAFF-PD": (
+        "59.41 61.59 60.51 62.28 62.17",
+        "34.44 39.82 42.90 43.70 48.64",
+        "12.92 10.44 8.94 8.01 7.21",
+    ),
+    "FedAvg": (
+        "63.07 59.68 58.91 61.51 61.95",
+        "28.43 34.90 39.44 46.06 46.53",
+        "15.26 10.93 9.55 8.02 7.27",
+    ),
 }
 TABLE6 = {
     "DRDM": ("67.89 68.85 67.66", "40.60 43.41 40.62", "12.37 11.32 12.77"),
@@ -230,12 +300,56 @@ def tables() -> tuple[Entry, ...]:
     """Tables 1 to 6: three tasks, each over class mixes and over sizes."""
     everything, levels, worst = tuple(MEASURES), ("average", "worst"), ("worst",)
     return (
-        table(1, "KMNIST, CNN: class mixes from skewed to mild, equal sizes", CNN, BY_ALPHA, TABLE1, everything, True),
-        table(2, "KMNIST, CNN: ever more unequal sizes, skewed mixes", CNN, BY_SIGMA, TABLE2, everything, True),
-        table(3, "MNIST, linear: class mixes from skewed to mild, equal sizes", LINEAR, BY_ALPHA, TABLE3, levels),
-        table(4, "MNIST, linear: ever more unequal sizes, skewed mixes", LINEAR, BY_SIGMA, TABLE4, levels),
-        table(5, "Fashion-MNIST, last layer on ResNet18: class mixes", RESNET, BY_ALPHA_WIDE, TABLE5, worst),
-        table(6, "Fashion-MNIST, last layer on ResNet18: unequal sizes", RESNET, BY_SIGMA, TABLE6, worst),
+        table(
+            1,
+            "KMNIST, CNN: class mixes from skewed to mild, equal sizes",
+            CNN,
+            BY_ALPHA,
+            TABLE1,
+            everything,
+            True,
+        ),
+        table(
+            2,
+            "KMNIST, CNN: ever more unequal sizes, skewed mixes",
+            CNN,
+            BY_SIGMA,
+            TABLE2,
+            everything,
+            True,
+        ),
+        table(
+            3,
+            "MNIST, linear: class mixes from skewed to mild, equal sizes",
+            LINEAR,
+            BY_ALPHA,
+            TABLE3,
+            levels,
+        ),
+        table(
+            4,
+            "MNIST, linear: ever more unequal sizes, skewed mixes",
+            LINEAR,
+            BY_SIGMA,
+            TABLE4,
+            levels,
+        ),
+        table(
+            5,
+            "Fashion-MNIST, last layer on ResNet18: class mixes",
+            RESNET,
+            BY_ALPHA_WIDE,
+            TABLE5,
+            worst,
+        ),
+        table(
+            6,
+            "Fashion-MNIST, last layer on ResNet18: unequal sizes",
+            RESNET,
+            BY_SIGMA,
+            TABLE6,
+            worst,
+        ),
     )
 
 
@@ -244,20 +358,57 @@ def training_curves() -> tuple[Entry, ...]:
     fashion: Settings = ("data.dataset=fashion_mnist",)
     how = "Fashion-MNIST stands in for Kuzushiji-MNIST; three seeds."
     best = (ahead(("",), *MEASURES),)
-    last = tuple(Claim(f"{name} ahead of FedAvg", name, ("FedAvg",)) for name in BASELINES if name != "FedAvg")
+    last = tuple(
+        Claim(f"{name} ahead of FedAvg", name, ("FedAvg",))
+        for name in BASELINES
+        if name != "FedAvg"
+    )
     level = (ahead(("",), "average", "worst"),)
     equal, unequal = partition(0.1, 0.0), partition(0.1, 0.3)
     few = LINEAR.reduced_how
     return (
-        curves(1, "KMNIST, CNN, α = 0.1, equal sizes: the course of training", CNN, equal, fashion, how, best + last),
-        curves(2, "KMNIST, CNN, α = 0.1, σ = 0.3: the course of training", CNN, unequal, fashion, how, best),
-        curves(5, "MNIST, linear, α = 0.1, equal sizes: the course of training", LINEAR, equal, (), few, level),
-        curves(6, "MNIST, linear, α = 0.1, σ = 0.3: the course of training", LINEAR, unequal, (), few, level),
+        curves(
+            1,
+            "KMNIST, CNN, α = 0.1, equal sizes: the course of training",
+            CNN,
+            equal,
+            fashion,
+            how,
+            best + last,
+        ),
+        curves(
+            2,
+            "KMNIST, CNN, α = 0.1, σ = 0.3: the course of training",
+            CNN,
+            unequal,
+            fashion,
+            how,
+            best,
+        ),
+        curves(
+            5,
+            "MNIST, linear, α = 0.1, equal sizes: the course of training",
+            LINEAR,
+            equal,
+            (),
+            few,
+            level,
+        ),
+        curves(
+            6,
+            "MNIST, linear, α = 0.1, σ = 0.3: the course of training",
+            LINEAR,
+            unequal,
+            (),
+            few,
+            level,
+        ),
     )
 
 
 LOCAL_STEPS: Settings = (
-    *LINEAR.base, partition(0.1, 0.0), "algorithm={name: drdm, mu: 0.1, gamma: 0.001}", "local.lr=0.1", "rounds=120",
+    *LINEAR.base, partition(0.1, 0.0), "algorithm={name: drdm, mu: 0.1, gamma: 0.001}",
+    "local.lr=0.1", "rounds=120",
     "evaluation.every=1",
 )  # fmt: skip
 """DRDM's runs over τ; the paper names no dataset for them (docs/results/drdm.md: MNIST, linear)."""
@@ -272,7 +423,9 @@ def steps_budgets() -> dict[str, Budget]:
     """Budgets of the figures over τ (a row's local steps stay as they are)."""
     return {
         "smoke": Budget(SMOKE, reduced="Two rounds of six clients, which reach no target."),
-        "reduced": Budget(seeds=FEW_SEEDS, reduced="Three seeds; the paper does not say how many it drew."),
+        "reduced": Budget(
+            seeds=FEW_SEEDS, reduced="Three seeds; the paper does not say how many it drew."
+        ),
         "full": Budget(seeds=PAPER_SEEDS),
     }
 
@@ -280,14 +433,20 @@ def steps_budgets() -> dict[str, Budget]:
 def local_steps() -> tuple[Entry, ...]:
     """Figures 3 and 4: what more local steps a round buy, in rounds, computation and bytes.
 
-    Figure 4 asks which τ reaches 80 % with the least energy; its two parts, local steps and bytes until then, are
-    shown against one another, and ``fedorch energy`` weighs them for a channel.
+    Figure 4 asks which τ reaches 80 % with the least energy; its two parts, local steps and bytes
+    until then, are shown against one another, and ``fedorch energy`` weighs them for a channel.
     """
     worst = "client_accuracy_worst"
-    rounds = {"rounds to 85 %": Column(worst, statistic="rounds_to", target=0.85, better="low", digits=0)}
+    rounds = {
+        "rounds to 85 %": Column(worst, statistic="rounds_to", target=0.85, better="low", digits=0)
+    }
     spent = {
-        "local steps to 80 %": Column(worst, statistic="steps_to", target=0.8, better="low", digits=0),
-        "gigabytes to 80 %": Column(worst, statistic="gigabytes_to", target=0.8, better="low", digits=4),
+        "local steps to 80 %": Column(
+            worst, statistic="steps_to", target=0.8, better="low", digits=0
+        ),
+        "gigabytes to 80 %": Column(
+            worst, statistic="gigabytes_to", target=0.8, better="low", digits=4
+        ),
     }
     printed = {"τ=5": 48, "τ=10": 41, "τ=20": 32, "τ=30": 25}
     names = tuple(printed)
@@ -295,13 +454,16 @@ def local_steps() -> tuple[Entry, ...]:
     steps, gigabytes = spent
     return (
         Entry(
-            "drdm/figure3", "Worst client over the rounds, by local steps", steps_rows(5, 10, 20, 30), rounds,
+            "drdm/figure3", "Worst client over the rounds, by local steps",
+            steps_rows(5, 10, 20, 30), rounds,
             LOCAL_STEPS, steps_budgets(), claims=sooner, figure="curves",
             published={(tau, "rounds to 85 %"): Published(n) for tau, n in printed.items()},
         ),
         Entry(
-            "drdm/figure4", "Local steps and bytes until the worst client has 80 %, by local steps a round",
-            steps_rows(5, 10, 15, 20, 25, 30), spent, LOCAL_STEPS, steps_budgets(), figure="scatter",
+            "drdm/figure4",
+            "Local steps and bytes until the worst client has 80 %, by local steps a round",
+            steps_rows(5, 10, 15, 20, 25, 30), spent, LOCAL_STEPS, steps_budgets(),
+            figure="scatter",
             claims=(
                 Claim("many local steps send less", "τ=30", ("τ=5",), (gigabytes,)),
                 Claim("few local steps compute less", "τ=5", ("τ=30",), (steps,)),
@@ -310,4 +472,9 @@ def local_steps() -> tuple[Entry, ...]:
     )  # fmt: skip
 
 
-ENTRIES: tuple[Entry, ...] = (*tables(), *training_curves()[:2], *local_steps(), *training_curves()[2:])
+ENTRIES: tuple[Entry, ...] = (
+    *tables(),
+    *training_curves()[:2],
+    *local_steps(),
+    *training_curves()[2:],
+)

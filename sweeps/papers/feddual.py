@@ -1,4 +1,6 @@
-"""The tables and figures of FedDUAL (adaptive loss at the clients, Wasserstein barycenters at the server)."""
+"""The tables and figures of FedDUAL (adaptive loss at the clients, Wasserstein barycenters at the
+server).
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,27 @@ SEEDS = (0, 1, 2)
 
 BASE: Settings = (
     "rounds=180", "data.dataset=fashion_mnist", "data.clients=100", "data.scale=unit",
-    "data.partition={name: feddual, alpha: 0.01}", "model=feddual_lenet", "cohort=0.1", "local.epochs=3",
+    "data.partition={name: feddual, alpha: 0.01}", "model=feddual_lenet", "cohort=0.1",
+    "local.epochs=3",
     "local.batch_size=10", "local.optimizer=adam", "local.lr=0.001", "evaluation.clients=false",
 )  # fmt: skip
 SMOKE: Settings = (
-    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3", "local.epochs=1", "rounds=2",
+    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3",
+    "local.epochs=1", "rounds=2",
 )  # fmt: skip
 REDUCED: Settings = ("data.dataset=fashion_mnist_10k", "data.limit=8000", "rounds=60")
 SMOKE_HOW = "Two rounds of six clients on Fashion-MNIST."
-REDUCED_HOW = "The 10,000 embedded images instead of all 70,000 of Fashion-MNIST; 60 rounds instead of 180."
+REDUCED_HOW = (
+    "The 10,000 embedded images instead of all 70,000 of Fashion-MNIST; 60 rounds instead of 180."
+)
 STANDIN_HOW = (
-    "CIFAR with 8,000 training rows and a frozen EfficientNet-Lite0 (two Python packages: `fedorch describe "
+    "CIFAR with 8,000 training rows and a frozen EfficientNet-Lite0 (two Python packages: `fedorch "
+    "describe "
     "features`) for VGG16."
 )
 NO_VGG16 = (
-    "VGG16's ImageNet weights are torchvision's download; where they cannot be had, EfficientNet-Lite0 stands in."
+    "VGG16's ImageNet weights are torchvision's download; where they cannot be had, "
+    "EfficientNet-Lite0 stands in."
 )
 
 FMNIST, CIFAR10, CIFAR100 = "FMNIST", "CIFAR10", "CIFAR100"
@@ -54,14 +62,17 @@ PANELS: dict[str, Settings] = {
 """The paper's datasets: what differs from ``BASE``. It gives no number of rounds for CIFAR-100."""
 STANDINS: dict[str, Settings] = {
     f"{name} stand-in": (
-        f"data.dataset={{name: features, base: {name.lower()}, backbone: efficientnet_lite0, side: 32}}",
+        f"data.dataset={{name: features, base: {name.lower()}, backbone: efficientnet_lite0, side: "
+        f"32}}",
         "model={name: mlp, hidden: [64]}",
     )
     for name in (CIFAR10, CIFAR100)
 }
-"""What the reduced budgets have in place of CIFAR under VGG16: no rounds of their own, so that the budget's hold."""
+"""What the reduced budgets have in place of CIFAR under VGG16: no rounds of their own, so that the
+budget's hold."""
 ACCURACY = Column(statistic="tail", tail=10, scale=100)
-"""Percent, the mean over the last ten rounds; the paper does not say of which round its numbers are."""
+"""Percent, the mean over the last ten rounds; the paper does not say of which round its numbers
+are."""
 
 
 def over(settings: Mapping[str, Settings], column: Column) -> dict[str, Column]:
@@ -87,7 +98,9 @@ def budgets(
 def fmnist_only(*full: str) -> dict[str, Budget]:
     """Budgets of entries whose CIFAR columns are left to the full one; ``full`` are its columns."""
     mine = tuple(name for name in full if FMNIST in name)
-    return budgets(how=f"{REDUCED_HOW} No CIFAR.", smoke_columns=mine, reduced_columns=mine, full_columns=full)
+    return budgets(
+        how=f"{REDUCED_HOW} No CIFAR.", smoke_columns=mine, reduced_columns=mine, full_columns=full
+    )
 
 
 def with_standins() -> dict[str, Budget]:
@@ -101,22 +114,35 @@ def with_standins() -> dict[str, Budget]:
 
 
 def line(row: str, columns: tuple[str, ...], printed: str) -> dict[tuple[str, str], Published]:
-    """A row as printed: ``value`` or ``value±spread``, and ``*`` where the paper has an asterisk."""
+    """A row as printed: ``value`` or ``value±spread``, and ``*`` where the paper has an
+    asterisk."""
     found = {}
     for column, cell in zip(columns, printed.split(), strict=True):
         value, _, spread = cell.partition("±")
-        number = Published(None, note="an asterisk in the paper") if value == "*" else Published(float(value))
+        number = (
+            Published(None, note="an asterisk in the paper")
+            if value == "*"
+            else Published(float(value))
+        )
         found[row, column] = replace(number, spread=float(spread)) if spread else number
     return found
 
 
 def lines(columns: tuple[str, ...], printed: Mapping[str, str]) -> dict[tuple[str, str], Published]:
     """All rows of a table as printed."""
-    return {key: number for row, text in printed.items() for key, number in line(row, columns, text).items()}
+    return {
+        key: number
+        for row, text in printed.items()
+        for key, number in line(row, columns, text).items()
+    }
 
 
-def beside_standins(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[str, str], Published]:
-    """Published CIFAR numbers once more beside their stand-ins, with a note that another network made them."""
+def beside_standins(
+    numbers: Mapping[tuple[str, str], Published],
+) -> dict[tuple[str, str], Published]:
+    """Published CIFAR numbers once more beside their stand-ins, with a note that another network
+    made them.
+    """
     again = {
         (row, f"{column} stand-in"): replace(number, note=number.note or "of VGG16 on all of CIFAR")
         for (row, column), number in numbers.items()
@@ -125,7 +151,9 @@ def beside_standins(numbers: Mapping[tuple[str, str], Published]) -> dict[tuple[
     return {**numbers, **again}
 
 
-def proposed_ahead(rivals: tuple[str, ...] = BASELINES, columns: tuple[str, ...] = ()) -> tuple[Claim, ...]:
+def proposed_ahead(
+    rivals: tuple[str, ...] = BASELINES, columns: tuple[str, ...] = ()
+) -> tuple[Claim, ...]:
     """FedDUAL ahead of its rivals."""
     return (Claim("FedDUAL ahead of all baselines", "Proposed", rivals, columns),)
 
@@ -144,7 +172,8 @@ GRIDS: dict[str, Grid] = {
     "FedPVR": {"local.lr": EIGHT_SGD},
     "Proposed": {"local.lr": EIGHT_ADAM},
 }
-"""Eight trials a method. Values of μ for FedProx and FedNova are the paper's; its learning rates are not legible."""
+"""Eight trials a method. Values of μ for FedProx and FedNova are the paper's; its learning rates
+are not legible."""
 
 
 def accuracy_tables() -> tuple[Entry, ...]:
@@ -174,13 +203,16 @@ def accuracy_tables() -> tuple[Entry, ...]:
     }
     return (
         Entry(
-            "feddual/table1", "Test accuracy of nine methods on three datasets, α = 0.01", METHODS, columns, BASE,
+            "feddual/table1", "Test accuracy of nine methods on three datasets, α = 0.01", METHODS,
+            columns, BASE,
             with_standins(), beside_standins(numbers), proposed_ahead(), unavailable=NO_VGG16,
             tuning=Tuning(GRIDS, columns[FMNIST]),
         ),
         Entry(
-            "feddual/table2", "FedDUAL's two halves, alone and together", HALVES, columns, BASE, with_standins(),
-            beside_standins({**lines(tuple(PANELS), halves), **neither}), HALVES_CLAIMED, unavailable=NO_VGG16,
+            "feddual/table2", "FedDUAL's two halves, alone and together", HALVES, columns, BASE,
+            with_standins(),
+            beside_standins({**lines(tuple(PANELS), halves), **neither}), HALVES_CLAIMED,
+            unavailable=NO_VGG16,
         ),
     )  # fmt: skip
 
@@ -203,7 +235,9 @@ def timed(metric: str, tail: int, scale: float, digits: int = 2) -> Column:
 
 
 def time_tables() -> tuple[Entry, ...]:
-    """Tables 3 to 5: seconds of a client and of the server, hours of a whole run, hours until a target."""
+    """Tables 3 to 5: seconds of a client and of the server, hours of a whole run, hours until a
+    target.
+    """
     return (_client_and_server(), _hours(), _hours_to_target())
 
 
@@ -217,10 +251,13 @@ def _client_and_server() -> Entry:
     }
     servers = tuple(name for name in columns if name.endswith("server"))
     return Entry(
-        "feddual/table3", "Seconds of a client's and of the server's work in a round", rows, columns, BASE,
+        "feddual/table3", "Seconds of a client's and of the server's work in a round", rows,
+        columns, BASE,
         fmnist_only(*columns),
-        lines(tuple(columns), {"FedAvg": "17.71 0.44 2.14 0.05", "Proposed": "27.49 1.94 2.62 1.95"}),
-        (Claim("averaging is the cheaper aggregation", "FedAvg", ("Proposed",), servers),), unavailable=NO_VGG16,
+        lines(tuple(columns),
+              {"FedAvg": "17.71 0.44 2.14 0.05", "Proposed": "27.49 1.94 2.62 1.95"}),
+        (Claim("averaging is the cheaper aggregation", "FedAvg", ("Proposed",), servers),),
+        unavailable=NO_VGG16,
     )  # fmt: skip
 
 
@@ -248,7 +285,8 @@ def _hours() -> Entry:
         *(Claim(f"{name} quicker than FedDUAL", name, ("Proposed",)) for name in BASELINES),
     )
     return Entry(
-        "feddual/table4", "Hours of training for 80 (CIFAR-10) and 180 (Fashion-MNIST) rounds", METHODS, columns,
+        "feddual/table4", "Hours of training for 80 (CIFAR-10) and 180 (Fashion-MNIST) rounds",
+        METHODS, columns,
         BASE, fmnist_only(*columns), lines(tuple(columns), printed), claims, unavailable=NO_VGG16,
     )  # fmt: skip
 
@@ -259,7 +297,9 @@ TARGETS = {CIFAR10: 0.4, FMNIST: 0.7}
 
 def to_target(name: str) -> Column:
     """Rounds until the test accuracy of a dataset's target."""
-    return Column(settings=PANELS[name], statistic="rounds_to", target=TARGETS[name], better="low", digits=0)
+    return Column(
+        settings=PANELS[name], statistic="rounds_to", target=TARGETS[name], better="low", digits=0
+    )
 
 
 def _hours_to_target() -> Entry:
@@ -275,23 +315,31 @@ def _hours_to_target() -> Entry:
         "Proposed": "0.67 1.02",
     }
     columns = {
-        name: replace(to_target(name), statistic="seconds_to", scale=1 / 3600, digits=2, better="low")
+        name: replace(
+            to_target(name), statistic="seconds_to", scale=1 / 3600, digits=2, better="low"
+        )
         for name in TARGETS
     }
     return Entry(
-        "feddual/table5", "Hours to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS, columns, BASE,
+        "feddual/table5", "Hours to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS, columns,
+        BASE,
         fmnist_only(*columns), lines(tuple(columns), hours), proposed_ahead(), unavailable=NO_VGG16,
     )  # fmt: skip
 
 
 def motivation() -> tuple[Entry, ...]:
-    """Figures 1, 2 and 6: landscapes and gradient norms. The surfaces are drawn by ``fedorch landscape``."""
+    """Figures 1, 2 and 6: landscapes and gradient norms. The surfaces are drawn by ``fedorch
+    landscape``.
+    """
     rows: dict[str, Settings] = {
         "IID": ("algorithm=fedavg", "data.partition=iid"),
         "non-IID": ("algorithm=fedavg", "data.partition={name: feddual, alpha: 0.01}"),
     }
     layers = {"conv 1": 0, "conv 2": 3, "dense over channels": 6, "dense 84": 9, "output": 11}
-    norms = {name: Column(f"gradient_norm/{i}", (), "tail", 180, better="low", digits=3) for name, i in layers.items()}
+    norms = {
+        name: Column(f"gradient_norm/{i}", (), "tail", 180, better="low", digits=3)
+        for name, i in layers.items()
+    }
     centre = {
         "test loss": Column("test_loss", better="low", digits=3),
         "test accuracy": ACCURACY,
@@ -306,22 +354,27 @@ def motivation() -> tuple[Entry, ...]:
     head = {
         **plain,
         "smoke": replace(plain["smoke"], settings=(*SMOKE, lenet)),
-        "reduced": replace(plain["reduced"], settings=(*REDUCED, lenet), reduced=f"{REDUCED_HOW} LeNet, not VGG16."),
+        "reduced": replace(
+            plain["reduced"], settings=(*REDUCED, lenet), reduced=f"{REDUCED_HOW} LeNet, not VGG16."
+        ),
     }
     ours = {name: METHODS[name] for name in ("FedAvg", "Proposed")}
     return (
         Entry(
-            "feddual/figure1", "FedAvg's minimum with even and with skewed clients (the centre of the landscapes)",
+            "feddual/figure1",
+            "FedAvg's minimum with even and with skewed clients (the centre of the landscapes)",
             rows, centre, BASE, plain,
         ),
         Entry(
-            "feddual/figure2", "Norms of the gradients by layer, with even and with skewed clients", rows, norms,
+            "feddual/figure2", "Norms of the gradients by layer, with even and with skewed clients",
+            rows, norms,
             (*BASE, "evaluation.gradient_norms=true"), plain, figure="axis",
-            claims=(Claim("skewed clients: larger gradients in the last layers", "IID", ("non-IID",),
-                          ("dense 84", "output")),),
+            claims=(Claim("skewed clients: larger gradients in the last layers", "IID",
+                          ("non-IID",), ("dense 84", "output")),),
         ),
         Entry(
-            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)", ours, centre,
+            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)", ours,
+            centre,
             (*BASE, *vgg16), head, unavailable=NO_VGG16,
         ),
     )  # fmt: skip
@@ -334,19 +387,23 @@ def learning() -> tuple[Entry, ...]:
     halves = {name: settings for name, settings in HALVES.items() if name != "neither"}
     return (
         Entry(
-            "feddual/figure3", "Learning curves of nine methods on three datasets", METHODS, columns, BASE,
+            "feddual/figure3", "Learning curves of nine methods on three datasets", METHODS,
+            columns, BASE,
             fmnist_only(*columns), claims=proposed_ahead(), figure="curves", unavailable=NO_VGG16,
         ),
         Entry(
-            "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS, rounds, BASE,
+            "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS,
+            rounds, BASE,
             fmnist_only(*rounds), claims=proposed_ahead(), unavailable=NO_VGG16,
         ),
         Entry(
-            "feddual/figure7", "Learning curves of FedDUAL's halves", halves, {FMNIST: ACCURACY}, BASE, budgets(),
+            "feddual/figure7", "Learning curves of FedDUAL's halves", halves, {FMNIST: ACCURACY},
+            BASE, budgets(),
             claims=HALVES_CLAIMED[:1], figure="curves",
         ),
         Entry(
-            "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds", METHODS, columns, BASE,
+            "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds", METHODS,
+            columns, BASE,
             fmnist_only(*columns), claims=proposed_ahead(), figure="curves", unavailable=NO_VGG16,
         ),
     )  # fmt: skip
@@ -361,9 +418,12 @@ def iterated(eps: str = "1.0e-4", iterations: int = 150) -> Settings:
     )
 
 
-SCALES = {f"ε={eps}": iterated(eps=eps) for eps in ("1.0e-5", "1.0e-4", "1.0e-3", "1.0e-2", "1.0e-1")}
+SCALES = {
+    f"ε={eps}": iterated(eps=eps) for eps in ("1.0e-5", "1.0e-4", "1.0e-3", "1.0e-2", "1.0e-1")
+}
 COUNTS = {f"{n} iterations": iterated(iterations=n) for n in (50, 100, 150, 200, 300)}
-"""Values around the paper's best ones (ε = 1e-4, 150 iterations); its own axes are not in the text."""
+"""Values around the paper's best ones (ε = 1e-4, 150 iterations); its own axes are not in the
+text."""
 
 
 def ablations() -> tuple[Entry, ...]:
@@ -381,40 +441,55 @@ def ablations() -> tuple[Entry, ...]:
     proposed: dict[str, Settings] = {"Proposed": ()}
     return (
         Entry(
-            "feddual/figure5", "Learning curves by the layers that have barycenters", layers, {FMNIST: ACCURACY}, BASE,
+            "feddual/figure5", "Learning curves by the layers that have barycenters", layers,
+            {FMNIST: ACCURACY}, BASE,
             budgets(), figure="curves",
-            claims=(Claim("the last two layers ahead of all", "last two layers", ("all layers", "first two layers")),),
+            claims=(Claim("the last two layers ahead of all", "last two layers",
+                          ("all layers", "first two layers")),),
         ),
         Entry(
-            "feddual/figure8", "Test accuracy by the barycenter's ε", proposed, over(SCALES, ACCURACY), BASE, short,
+            "feddual/figure8", "Test accuracy by the barycenter's ε", proposed,
+            over(SCALES, ACCURACY), BASE, short,
             figure="axis",
         ),
         Entry(
-            "feddual/figure9", "Learning curves by the barycenter's ε", SCALES, {FMNIST: ACCURACY}, BASE, short,
+            "feddual/figure9", "Learning curves by the barycenter's ε", SCALES, {FMNIST: ACCURACY},
+            BASE, short,
             claims=(Claim("ε = 1e-4 ahead of the others", best, rivals),), figure="curves",
         ),
         Entry(
-            "feddual/figure11", "Test accuracy by the barycenter's iterations", proposed, over(COUNTS, ACCURACY), BASE,
+            "feddual/figure11", "Test accuracy by the barycenter's iterations", proposed,
+            over(COUNTS, ACCURACY), BASE,
             short, figure="axis",
         ),
         Entry(
-            "feddual/figure12", "Learning curves by the barycenter's iterations", COUNTS, {FMNIST: ACCURACY}, BASE,
-            short, claims=(Claim("150 iterations ahead of the others", "150 iterations", counts),), figure="curves",
+            "feddual/figure12", "Learning curves by the barycenter's iterations", COUNTS,
+            {FMNIST: ACCURACY}, BASE,
+            short, claims=(Claim("150 iterations ahead of the others", "150 iterations", counts),),
+            figure="curves",
         ),
     )  # fmt: skip
 
 
 def heterogeneity() -> tuple[Entry, ...]:
-    """Figures 13 and 14: from severe to mild label skew. The values of α other than 0.01 are not in the text."""
-    skews: dict[str, Settings] = {f"α={a}": (f"data.partition.alpha={a}",) for a in (0.01, 0.1, 0.5, 1.0)}
-    short = budgets((*REDUCED, "rounds=40"), REDUCED_HOW.replace("60 rounds", "40 rounds"), ("α=0.01", "α=1.0"))
+    """Figures 13 and 14: from severe to mild label skew. The values of α other than 0.01 are not in
+    the text.
+    """
+    skews: dict[str, Settings] = {
+        f"α={a}": (f"data.partition.alpha={a}",) for a in (0.01, 0.1, 0.5, 1.0)
+    }
+    short = budgets(
+        (*REDUCED, "rounds=40"), REDUCED_HOW.replace("60 rounds", "40 rounds"), ("α=0.01", "α=1.0")
+    )
     return (
         Entry(
-            "feddual/figure13", "Test accuracy of nine methods by label skew", METHODS, over(skews, ACCURACY), BASE,
+            "feddual/figure13", "Test accuracy of nine methods by label skew", METHODS,
+            over(skews, ACCURACY), BASE,
             short, claims=proposed_ahead(), figure="axis",
         ),
         Entry(
-            "feddual/figure14", "Learning curves of nine methods by label skew", METHODS, over(skews, ACCURACY), BASE,
+            "feddual/figure14", "Learning curves of nine methods by label skew", METHODS,
+            over(skews, ACCURACY), BASE,
             short, claims=proposed_ahead(), figure="curves",
         ),
     )  # fmt: skip
@@ -427,7 +502,14 @@ def by_number(entry: Entry) -> tuple[bool, int]:
 
 ENTRIES: tuple[Entry, ...] = tuple(
     sorted(
-        (*accuracy_tables(), *time_tables(), *motivation(), *learning(), *ablations(), *heterogeneity()),
+        (
+            *accuracy_tables(),
+            *time_tables(),
+            *motivation(),
+            *learning(),
+            *ablations(),
+            *heterogeneity(),
+        ),
         key=by_number,
     )
 )

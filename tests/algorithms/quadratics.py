@@ -1,4 +1,6 @@
-"""Clients with quadratic losses f_k(w) = ½ (w − a_k)ᵀ A_k (w − a_k): everything about them is known in closed form."""
+"""Clients with quadratic losses f_k(w) = ½ (w − a_k)ᵀ A_k (w − a_k): everything about them is known
+in closed form.
+"""
 
 from contextlib import contextmanager
 
@@ -18,7 +20,9 @@ from algorithms.parts.server_optimizers import ServerSgd
 
 
 class Quadratics:
-    """A ``Clients`` that shares no code with the trainers: full gradients, plain local SGD, float64."""
+    """A ``Clients`` that shares no code with the trainers: full gradients, plain local SGD,
+    float64.
+    """
 
     def __init__(self, clients=6, d=3, steps=10, lr=0.05, seed=0, spread=2.0, uplink=None):
         rng = np.random.default_rng(seed)
@@ -50,7 +54,11 @@ class Quadratics:
 
     def erm(self, weights=None):
         """argmin Σ p_k f_k."""
-        p = torch.full((self.n,), 1 / self.n, dtype=torch.float64) if weights is None else torch.as_tensor(weights)
+        p = (
+            torch.full((self.n,), 1 / self.n, dtype=torch.float64)
+            if weights is None
+            else torch.as_tensor(weights)
+        )
         left = torch.einsum("k,kij->ij", p, self.curvature)
         right = torch.einsum("k,kij,kj->i", p, self.curvature, self.centre)
         return torch.linalg.solve(left, right)
@@ -68,12 +76,22 @@ class QuadraticTraining:
         self.world, self.cohort, self.rule = world, cohort, rule
         spec = ParamSpec.of({"w": torch.zeros(world.d)})
         fresh = rule.state(received, spec)
-        rows = [world.states.get(int(k), {n: v.double() for n, v in fresh.items()}) for k in cohort.ids]
+        rows = [
+            world.states.get(int(k), {n: v.double() for n, v in fresh.items()}) for k in cohort.ids
+        ]
         state = {n: torch.stack([r[n] for r in rows]) for n in fresh}
         empty = torch.empty(0, dtype=torch.float64)
         ids = torch.from_numpy(cohort.ids)
         self.work = Work(
-            spec, ids, torch.ones(len(ids)), received, state, empty, empty, torch.zeros(len(ids)), world.lr
+            spec,
+            ids,
+            torch.ones(len(ids)),
+            received,
+            state,
+            empty,
+            empty,
+            torch.zeros(len(ids)),
+            world.lr,
         )
         self.work.own = own
         self.work.start = rule.begin(self.work)
@@ -102,7 +120,10 @@ class QuadraticTraining:
 
     def collect(self, weights=None):
         dice, compress = [self.world.dice] * len(self.cohort), self.world.uplink.compress
-        uploads = {n: compress(v, dice) if v.dim() > 1 else v for n, v in self.rule.upload(self.work).items()}
+        uploads = {
+            n: compress(v, dice) if v.dim() > 1 else v
+            for n, v in self.rule.upload(self.work).items()
+        }
         self.rule.sent(self.work, uploads)
         for c, k in enumerate(self.cohort.ids):
             self.world.states[int(k)] = {n: v[c].clone() for n, v in self.work.state.items()}
@@ -121,7 +142,17 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
     server = chosen.defaults.get("server_optimizer", ServerSgd())
     local_steps = world.steps
     parts = Composition(
-        world.n, cohort or world.n, Uniform(), Fixed(), Mean(), server, Sgd(), local_steps, None, world.lr, 32
+        world.n,
+        cohort or world.n,
+        Uniform(),
+        Fixed(),
+        Mean(),
+        server,
+        Sgd(),
+        local_steps,
+        None,
+        world.lr,
+        32,
     )
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
     setting = Setting(0, np.ones(world.n, np.int64), spec, parts, heldout=1000)

@@ -133,14 +133,18 @@ def test_the_malicious_set_is_fixed_by_the_seed():
 
 @pytest.mark.parametrize("on", ["model", "update"])
 def test_models_and_updates(on):
-    """On models, what a malicious client sends plus the start is forged; on updates, the update itself."""
+    """On models, what a malicious client sends plus the start is forged; on updates, the update
+    itself.
+    """
     adversary = Adversary.of(variants(Attack)["same_value"](ids=(1,), target=on), 3, 4)
     cohort, start = np.array([0, 1, 3]), torch.full((D,), 5.0)
     delta = torch.ones(3, D)
     out = adversary.forge((2, 0), cohort, {"delta": delta, "buffers": delta.clone()}, start)
     assert torch.equal(out["delta"][[0, 2]], delta[[0, 2]])
     sent = out["delta"][1] + (start if on == "model" else 0)
-    m = 100 * float(torch.randn((), generator=torch_generator(3, "attack", 2, 0, 1), dtype=torch.float64))
+    m = 100 * float(
+        torch.randn((), generator=torch_generator(3, "attack", 2, 0, 1), dtype=torch.float64)
+    )
     torch.testing.assert_close(sent, torch.full((D,), m))
     assert torch.equal(out["buffers"], delta)
     with_buffers = Adversary.of(variants(Attack)["same_value"](ids=(1,), buffers=True), 3, 4)

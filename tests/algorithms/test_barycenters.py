@@ -1,4 +1,5 @@
-"""Barycenters against closed forms, POT's own solver and invariances; the aggregator around them."""
+"""Barycenters against closed forms, POT's own solver and invariances; the aggregator around
+them."""
 
 import warnings
 
@@ -27,11 +28,15 @@ def even(m):
 
 
 def bary(name, x, weights=None, **options):
-    return variants(Barycenter)[name](**options).tensor(x, even(len(x)) if weights is None else np.asarray(weights))
+    return variants(Barycenter)[name](**options).tensor(
+        x, even(len(x)) if weights is None else np.asarray(weights)
+    )
 
 
 def test_gaussians():
-    """W₂ barycenter of N(μ_k, σ_k²) is N(Σλμ, (Σλσ)²): here with the quantiles of 20,000 evenly spaced levels."""
+    """W₂ barycenter of N(μ_k, σ_k²) is N(Σλμ, (Σλσ)²): here with the quantiles of 20,000 evenly
+    spaced levels.
+    """
     levels = (torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000
     z = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), 1.0).icdf(levels)
     x = torch.stack([1 + 0.5 * z, -2 + 2.0 * z])
@@ -48,7 +53,9 @@ def test_equal_inputs_are_returned(name):
         x = x.view(5, 4, 3)
     found = bary(name, x)
     spread = float(x[0].max() - x[0].min())
-    torch.testing.assert_close(found, x[0], rtol=1e-6, atol=0.05 * spread if name == "sinkhorn" else 1e-9)
+    torch.testing.assert_close(
+        found, x[0], rtol=1e-6, atol=0.05 * spread if name == "sinkhorn" else 1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["linear", "exact", "class_rows"])
@@ -75,7 +82,10 @@ def test_it_minimises_the_transport_cost():
     x, weights = rows(3, 8, seed=3), np.array([0.5, 0.3, 0.2])
 
     def cost(b):
-        return sum(p * ot.wasserstein_1d(b.numpy(), r.numpy(), p=2) for p, r in zip(weights, x, strict=True))
+        return sum(
+            p * ot.wasserstein_1d(b.numpy(), r.numpy(), p=2)
+            for p, r in zip(weights, x, strict=True)
+        )
 
     best = bary("exact", x, weights)
     for seed in range(50):
@@ -86,7 +96,9 @@ def test_it_minimises_the_transport_cost():
 @pytest.mark.parametrize(("shift", "scale"), [(3.0, 1.0), (0.0, 7.0), (-2.0, 0.1)])
 def test_shift_and_scale(name, shift, scale):
     x = rows()
-    torch.testing.assert_close(bary(name, scale * x + shift), scale * bary(name, x) + shift, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(
+        bary(name, scale * x + shift), scale * bary(name, x) + shift, rtol=1e-7, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -111,7 +123,10 @@ def test_the_mean_is_kept_and_the_spread_is_not_shrunk():
 def test_sinkhorn_tends_to_the_exact_one():
     x = rows(3, 300)
     exact = bary("exact", x)
-    errors = [float((bary("sinkhorn", x, reg=reg, bins=256) - exact).abs().mean()) for reg in (3e-2, 3e-3, 3e-4)]
+    errors = [
+        float((bary("sinkhorn", x, reg=reg, bins=256) - exact).abs().mean())
+        for reg in (3e-2, 3e-3, 3e-4)
+    ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.05
 
@@ -121,7 +136,8 @@ def brute_w1(a, b):
 
 
 def test_the_papers_iteration_by_hand():
-    """Two iterations of b ← Σ λ u Δ / Σ λ u with u = exp(−W₁/ε), without logarithms, W₁ from POT."""
+    """Two iterations of b ← Σ λ u Δ / Σ λ u with u = exp(−W₁/ε), without logarithms, W₁ from
+    POT."""
     x, weights, eps = rows(3, 9), np.array([0.2, 0.5, 0.3]), 0.7
     b = torch.from_numpy(weights) @ x
     for _ in range(2):
@@ -158,7 +174,9 @@ def test_other_layers_are_averaged():
     first = next(e for e in SPEC.entries if e.layer == "b").start
     torch.testing.assert_close(combined.vector[:first], x[:, :first].mean(0))
     for e in SPEC.entries[3:]:
-        torch.testing.assert_close(combined.vector[e.start : e.stop], bary("exact", x[:, e.start : e.stop]))
+        torch.testing.assert_close(
+            combined.vector[e.start : e.stop], bary("exact", x[:, e.start : e.stop])
+        )
     assert combined.report["barycenter_collapsed"] == 0
     assert combined.report["barycenter_to_mean"] > 1
 
@@ -187,7 +205,12 @@ def test_identical_updates_are_averaged_bitwise(name):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sorting_by_bits(dtype):
-    draws = torch.randn(50_000, generator=torch.Generator().manual_seed(4), dtype=dtype).mul(1e3).round().div(1e3)
+    draws = (
+        torch.randn(50_000, generator=torch.Generator().manual_seed(4), dtype=dtype)
+        .mul(1e3)
+        .round()
+        .div(1e3)
+    )
     x = torch.cat([draws, torch.tensor([0.0, 1e38, -1e38, 1e-45, -1e-45, 3.0], dtype=dtype)])
     values, order = ascending(x)
     expected, places = x.sort(stable=True)
@@ -202,7 +225,11 @@ def test_a_collapse_is_reported():
     assert combined.report == {"barycenter_collapsed": 2.0, "barycenter_to_mean": 0.0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not aggregate(rows(5, SPEC.size), layers=1, method="unmoved").vector[SPEC.entries[3].start :].any()
+        assert (
+            not aggregate(rows(5, SPEC.size), layers=1, method="unmoved")
+            .vector[SPEC.entries[3].start :]
+            .any()
+        )
 
 
 def test_layers_that_are_not_there():

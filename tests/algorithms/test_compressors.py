@@ -16,7 +16,9 @@ def rows(c=2, d=D, seed=0):
 
 
 def compress(name, x, seed=0, **options):
-    return variants(Compressor)[name](**options).compress(x, [torch_generator(seed, "c", k) for k in range(len(x))])
+    return variants(Compressor)[name](**options).compress(
+        x, [torch_generator(seed, "c", k) for k in range(len(x))]
+    )
 
 
 def test_top_k_keeps_the_largest():
@@ -34,7 +36,9 @@ def test_random_k_is_unbiased_when_scaled():
     assert int((out != 0).sum()) == 100
     kept = out != 0
     assert torch.equal(out[kept], x[kept])
-    mean = torch.stack([compress("random_k", x, seed=s, fraction=0.1, scale=True)[0] for s in range(2000)]).mean(0)
+    mean = torch.stack(
+        [compress("random_k", x, seed=s, fraction=0.1, scale=True)[0] for s in range(2000)]
+    ).mean(0)
     assert float((mean - x[0]).abs().max()) < 6 * 3 * float(x.abs().max()) / 2000**0.5
 
 
@@ -47,7 +51,9 @@ def test_qsgd_is_unbiased_and_within_a_level(bucket):
     assert ((once - x).abs() <= norms / 15 + 1e-6).all()
     grid = once.abs() / norms * 15
     torch.testing.assert_close(grid, grid.round(), atol=1e-4, rtol=0)
-    mean = torch.stack([compress("qsgd", x, seed=s, levels=15, bucket=bucket)[0] for s in range(1500)]).mean(0)
+    mean = torch.stack(
+        [compress("qsgd", x, seed=s, levels=15, bucket=bucket)[0] for s in range(1500)]
+    ).mean(0)
     assert float((mean - x[0]).abs().max()) < 5 * float(norms.max()) / 15 / 1500**0.5
     assert not compress("qsgd", torch.zeros(1, 5)).any()
 

@@ -1,4 +1,6 @@
-"""FDA's monitors and round ends: identities, inequalities, sketch statistics, and round ends on quadratic clients."""
+"""FDA's monitors and round ends: identities, inequalities, sketch statistics, and round ends on
+quadratic clients.
+"""
 
 import numpy as np
 import pytest
@@ -62,7 +64,9 @@ def test_linear_with_xi_along_the_mean_drift_is_exact():
 
 
 def test_long_sums_in_single_precision_lose_nothing():
-    """As many entries as DenseNet201: ‖Δ‖² and ⟨ξ, Δ⟩ to six digits, so that one client's variance is 0."""
+    """As many entries as DenseNet201: ‖Δ‖² and ⟨ξ, Δ⟩ to six digits, so that one client's variance
+    is 0.
+    """
     w = 1e-3 * torch.randn(18_112_138, generator=torch.Generator().manual_seed(0))
     true = float(w.double().square().sum())
     memory = {}
@@ -143,18 +147,30 @@ def test_sketch_statistics(shape):
     if shape == "spiky":
         v[::40] = drifts(1, 50, common=0)[0] * 10
     true = float(v.square().sum())
-    ratios = np.array([float(Sketch(d, 1, m, s).apply(v[None])[0, 0].square().sum()) / true for s in range(300)])
+    ratios = np.array(
+        [float(Sketch(d, 1, m, s).apply(v[None])[0, 0].square().sum()) / true for s in range(300)]
+    )
     assert ratios.mean() == pytest.approx(1, abs=4 * np.sqrt(2 / m / 300))
     assert ratios.std() == pytest.approx(np.sqrt(2 / m), rel=0.25)
 
 
 def test_sketch_fda_bounds_the_variance_as_often_as_it_promises():
-    """Theorem 1's H ≥ Var, which needs M2 ≤ (1 + ε) ‖mean Δ‖²: 8 to 12 % of 5 x 250 sketches break it."""
+    """Theorem 1's H ≥ Var, which needs M2 ≤ (1 + ε) ‖mean Δ‖²: 8 to 12 % of 5 x 250 sketches break
+    it.
+    """
     monitor, broken, errors = AmsSketch(), 0, []
     for s in range(200):
         drift = drifts(4, 400, seed=s)
         work = Work(
-            ParamSpec(()), torch.arange(4), torch.ones(4), {}, {}, drift, torch.zeros_like(drift), torch.zeros(4), 0.1
+            ParamSpec(()),
+            torch.arange(4),
+            torch.ones(4),
+            {},
+            {},
+            drift,
+            torch.zeros_like(drift),
+            torch.zeros(4),
+            0.1,
         )
         h = monitor.estimate(monitor.probe(400, s).answer(work).mean(0))
         broken += h < variance(drift)
@@ -170,7 +186,10 @@ def with_end(name, world, end, cohort=None, **options):
     changed = Composition(**{**vars(parts), "round_end": end})
     setting = Setting(0, plain.setting.samples, plain.setting.spec, changed)
     return type(plain)(
-        plain.options, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
+        plain.options,
+        setting,
+        torch.zeros(world.d, dtype=torch.float64),
+        torch.zeros(0, dtype=torch.float64),
     )
 
 
@@ -214,7 +233,9 @@ def test_questions_at_given_steps():
     world = Quadratics(steps=30, lr=0.02)
     early = with_end("fedavg", world, Fda(theta=0.0, monitor=Exact(), at=(4, 9)))
     assert early.round(1, world)["round_steps"] == 4
-    never = with_end("fedavg", Quadratics(steps=30, lr=0.02), Fda(theta=1e9, monitor=Exact(), at=(4, 9)))
+    never = with_end(
+        "fedavg", Quadratics(steps=30, lr=0.02), Fda(theta=1e9, monitor=Exact(), at=(4, 9))
+    )
     assert never.round(1, never_world := Quadratics(steps=30, lr=0.02))["round_steps"] == 30
     assert never_world.n
     third = with_end("fedavg", Quadratics(steps=30), Fda(theta=0.0, monitor=Exact(), every=7))
@@ -257,19 +278,38 @@ def test_fda_opt_s_threshold_by_hand():
 def test_a_diverged_client_ends_the_round():
     memory = {"theta": torch.tensor(4.0)}
     about = RoundState(0, 1, torch.zeros(3), memory, pass_steps=10, work_steps=10, weights=HALVES)
-    assert FdaOpt(monitor=Naive()).run(Scripted([1.0, float("nan")], float("nan")), about)["round_steps"] == 20
+    assert (
+        FdaOpt(monitor=Naive()).run(Scripted([1.0, float("nan")], float("nan")), about)[
+            "round_steps"
+        ]
+        == 20
+    )
     assert float(memory["theta"]) == 4.0
-    assert Fda(theta=9.0, monitor=Naive()).run(Scripted([1.0, float("nan")], 0.0), about)["round_steps"] == 2
+    assert (
+        Fda(theta=9.0, monitor=Naive()).run(Scripted([1.0, float("nan")], 0.0), about)[
+            "round_steps"
+        ]
+        == 2
+    )
 
 
 def test_the_cap_is_2_tau_plus_8_epochs():
-    about = RoundState(0, 1, torch.zeros(3), {"theta": torch.tensor(1e9)}, pass_steps=7, work_steps=21, weights=HALVES)
+    about = RoundState(
+        0,
+        1,
+        torch.zeros(3),
+        {"theta": torch.tensor(1e9)},
+        pass_steps=7,
+        work_steps=21,
+        weights=HALVES,
+    )
     training = Scripted([0.0] * 99, 0.0)
     assert FdaOpt(monitor=Naive()).run(training, about)["round_steps"] == 2 * 21 + 8 * 7
 
 
 def test_asynchronous_fda_waits_for_nobody():
-    """A straggler four times slower does a quarter of the steps; H uses everybody's latest state."""
+    """A straggler four times slower does a quarter of the steps; H uses everybody's latest
+    state."""
     world = Quadratics(steps=40, lr=0.02)
     end = AsyncFda(theta=0.05, monitor=Exact(), jitter=0.0, stragglers=0.4, slowdown=4.0)
     alg = with_end("fedavg", world, end)

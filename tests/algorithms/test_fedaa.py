@@ -19,11 +19,25 @@ from tests.algorithms.quadratics import Quadratics
 def fedaa(world, cohort=None, **options):
     cohort = cohort or world.n
     parts = Composition(
-        world.n, cohort, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), world.steps, None, world.lr, 32
+        world.n,
+        cohort,
+        Uniform(),
+        Fixed(),
+        Mean(),
+        ServerSgd(),
+        Sgd(),
+        world.steps,
+        None,
+        world.lr,
+        32,
     )
-    setting = Setting(0, np.arange(1, world.n + 1), ParamSpec.of({"w": torch.zeros(world.d)}), parts, 1000)
+    setting = Setting(
+        0, np.arange(1, world.n + 1), ParamSpec.of({"w": torch.zeros(world.d)}), parts, 1000
+    )
     chosen = variants(AlgorithmOptions)["fedaa"](**options)
-    return Algorithm.registry["fedaa"](chosen, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0))
+    return Algorithm.registry["fedaa"](
+        chosen, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0)
+    )
 
 
 def local_models(world, w):
@@ -45,7 +59,11 @@ class Recorder:
 
     def act(self, situation):
         self.acted.append(situation)
-        self.tried = [situation.accuracy(one) for one in np.eye(len(situation.samples))] if situation.round else []
+        self.tried = (
+            [situation.accuracy(one) for one in np.eye(len(situation.samples))]
+            if situation.round
+            else []
+        )
         p = np.arange(len(situation.samples), 0, -1.0)
         return p / p.sum()
 
@@ -75,14 +93,20 @@ def test_two_rounds_by_hand(reward):
         near = sums.argsort()[:4]
         state = (sums[near] / sums[near].max()).tolist()
         sent.append((*state, accuracy[-1]))
-        given = accuracy[-1] - (accuracy[-2] if t > 1 else 0.0) if reward == "change" else accuracy[-1]
+        given = (
+            accuracy[-1] - (accuracy[-2] if t > 1 else 0.0) if reward == "change" else accuracy[-1]
+        )
         assert alg.agent.observed[t - 1][0] == pytest.approx(given)
         np.testing.assert_allclose(alg.agent.observed[t - 1][1], sent[-1], rtol=1e-6)
         w = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64) @ models[near]
         torch.testing.assert_close(alg.w, w)
         accuracy.append(1 / (1 + float(world.losses(w).mean())))
-        assert report["reward"] == pytest.approx(accuracy[-1] - accuracy[-2] if reward == "change" else accuracy[-1])
-        assert dict(zip(alg.influence.clients, alg.influence.weights, strict=True))[int(near[0])] == pytest.approx(0.4)
+        assert report["reward"] == pytest.approx(
+            accuracy[-1] - accuracy[-2] if reward == "change" else accuracy[-1]
+        )
+        assert dict(zip(alg.influence.clients, alg.influence.weights, strict=True))[
+            int(near[0])
+        ] == pytest.approx(0.4)
     tried = alg.agent.tried
     for situation, state in zip(alg.agent.acted, sent, strict=True):
         np.testing.assert_allclose(situation.state, state, rtol=1e-6)
@@ -146,7 +170,9 @@ def test_rules():
 def test_greedy_finds_the_best_on_its_line():
     for wanted in (0.0, 2.0, 16.0):
         target = falling(situation().distances, wanted)
-        found = weigh("greedy", situation(accuracy=lambda p, target=target: -float(np.abs(p - target).sum())))
+        found = weigh(
+            "greedy", situation(accuracy=lambda p, target=target: -float(np.abs(p - target).sum()))
+        )
         np.testing.assert_allclose(found, target)
 
 
@@ -155,7 +181,9 @@ def test_needs_held_out_rows():
     parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), 1, None, 0.1, 32)
     setting = Setting(0, np.ones(6), ParamSpec.of({"w": torch.zeros(world.d)}), parts)
     with pytest.raises(ValueError, match="held out at the server"):
-        Algorithm.registry["fedaa"](variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0))
+        Algorithm.registry["fedaa"](
+            variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0)
+        )
 
 
 def test_when_nobody_sends_anything_finite_the_model_stays():

@@ -4,15 +4,27 @@ import pytest
 import torch
 
 from algorithms.parts.optimizers import AdaGrad, Adam, AdamW, Sgd, Yogi
-from algorithms.parts.server_optimizers import ServerAdaGrad, ServerAdam, ServerAdamW, ServerSgd, ServerYogi
+from algorithms.parts.server_optimizers import (
+    ServerAdaGrad,
+    ServerAdam,
+    ServerAdamW,
+    ServerSgd,
+    ServerYogi,
+)
 
 CASES = [
     (Sgd(), lambda p: torch.optim.SGD(p, lr=0.1)),
     (Sgd(momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-    (Sgd(momentum=0.9, nesterov=True), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True)),
+    (
+        Sgd(momentum=0.9, nesterov=True),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    ),
     (Sgd(weight_decay=0.3), lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.3)),
     (Adam(), lambda p: torch.optim.Adam(p, lr=0.1)),
-    (Adam(weight_decay=0.2, beta1=0.7), lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.2, betas=(0.7, 0.999))),
+    (
+        Adam(weight_decay=0.2, beta1=0.7),
+        lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.2, betas=(0.7, 0.999)),
+    ),
     (AdamW(weight_decay=0.2), lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.2)),
     (AdaGrad(), lambda p: torch.optim.Adagrad(p, lr=0.1)),
     (AdaGrad(initial=0.5), lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.5)),
@@ -78,7 +90,9 @@ def test_fedadagrad_and_fedyogi_formulas():
 def test_fedadamw_decays_the_model():
     w = torch.ones(2, dtype=torch.float64)
     opt = ServerAdamW(lr=0.1, weight_decay=0.5)
-    torch.testing.assert_close(opt.step(opt.start(w), w, torch.zeros(2, dtype=torch.float64)), 0.95 * w)
+    torch.testing.assert_close(
+        opt.step(opt.start(w), w, torch.zeros(2, dtype=torch.float64)), 0.95 * w
+    )
 
 
 def test_pytorch_adam_at_the_server():

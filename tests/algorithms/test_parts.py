@@ -41,7 +41,9 @@ def test_cohorts_are_distinct_sorted_and_repeatable(sampler):
         assert len(set(ids)) == 5
         assert list(ids) == sorted(ids)
         assert np.array_equal(ids, sampler.sample(draw(t), 5))
-    assert not all(np.array_equal(sampler.sample(draw(t), 5), sampler.sample(draw(1), 5)) for t in range(2, 8))
+    assert not all(
+        np.array_equal(sampler.sample(draw(t), 5), sampler.sample(draw(1), 5)) for t in range(2, 8)
+    )
 
 
 def test_cyclic_serves_everybody_before_anybody_twice():
@@ -52,7 +54,8 @@ def test_cyclic_serves_everybody_before_anybody_twice():
 def test_weighted_sampling_follows_the_weights():
     samples = np.array([1.0, 2.0, 7.0])
     hits = np.bincount(
-        [Weighted(replace=True).sample(draw(t, samples=samples), 1)[0] for t in range(3000)], minlength=3
+        [Weighted(replace=True).sample(draw(t, samples=samples), 1)[0] for t in range(3000)],
+        minlength=3,
     )
     np.testing.assert_allclose(hits / 3000, samples / 10, atol=0.03)
 

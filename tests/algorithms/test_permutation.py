@@ -17,7 +17,10 @@ OPTIONS = {
 @pytest.mark.parametrize("name", sorted(set(Algorithm.registry) - {"server_only"}))
 def test_client_numbers_do_not_matter(name):
     steps = 1 if name in ("afl", "drdsgd", "synchronous") else 5
-    a, b = Quadratics(steps=steps, lr=0.01, spread=1.0), Quadratics(steps=steps, lr=0.01, spread=1.0)
+    a, b = (
+        Quadratics(steps=steps, lr=0.01, spread=1.0),
+        Quadratics(steps=steps, lr=0.01, spread=1.0),
+    )
     b.curvature, b.centre = b.curvature[ORDER], b.centre[ORDER]
     options = OPTIONS.get(name, {})
     if name in ("drfa", "drdm"):

@@ -63,7 +63,9 @@ def test_lp_proj(p, turns):
             for steps in turns:
                 for _ in range(steps):
                     g = world.curvature[k] @ (theta[k] - world.centre[k])
-                    theta[k] -= world.lr * (g + 1.5 * projection.T @ shrink(projection @ theta[k] - omega))
+                    theta[k] -= world.lr * (
+                        g + 1.5 * projection.T @ shrink(projection @ theta[k] - omega)
+                    )
                 omega = omega - world.lr * 1.5 * shrink(omega - projection @ theta[k])
             ends.append(omega)
         server = 0.2 * server + 0.8 * torch.stack(ends).mean(0)

@@ -42,14 +42,20 @@ def test_scallion_without_compression_is_scaffold(cohort):
     torch.testing.assert_close(scallion.control, scaffold.control)
 
 
-ONE_RANDOM_ENTRY = RandomK(fraction=1 / 3, scale=True, error_feedback=False)  # unbiased, of relative variance 2
+ONE_RANDOM_ENTRY = RandomK(
+    fraction=1 / 3, scale=True, error_feedback=False
+)  # unbiased, of relative variance 2
 THE_LARGEST_ENTRY = TopK(fraction=1 / 3, error_feedback=False)
 
 
 @pytest.mark.parametrize("cohort", [3, 6])
 @pytest.mark.parametrize(
     ("uplink", "options"),
-    [(ONE_RANDOM_ENTRY, {"scale": 0.3}), (THE_LARGEST_ENTRY, {}), (THE_LARGEST_ENTRY, {"momentum": 0.3})],
+    [
+        (ONE_RANDOM_ENTRY, {"scale": 0.3}),
+        (THE_LARGEST_ENTRY, {}),
+        (THE_LARGEST_ENTRY, {"momentum": 0.3}),
+    ],
 )
 def test_scallion_reaches_the_optimum_through_compressed_uploads(uplink, options, cohort):
     """One entry of three is sent; FedAvg and SCAFFOLD stop far away."""
@@ -77,7 +83,9 @@ def test_synchronous_reaches_the_optimum():
 
 def test_fedprox_with_a_heavy_term_moves_less():
     start = torch.zeros(3, dtype=torch.float64)
-    moved = [float((run("fedprox", Quadratics(), 1, mu=mu).w - start).norm()) for mu in (0.0, 1.0, 10.0)]
+    moved = [
+        float((run("fedprox", Quadratics(), 1, mu=mu).w - start).norm()) for mu in (0.0, 1.0, 10.0)
+    ]
     assert moved[0] > moved[1] > moved[2] > 0
 
 

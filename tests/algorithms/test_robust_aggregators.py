@@ -1,4 +1,6 @@
-"""Robust aggregators against brute-force definitions, and at the number of attackers that each promises to bear."""
+"""Robust aggregators against brute-force definitions, and at the number of attackers that each
+promises to bear.
+"""
 
 import itertools
 
@@ -37,14 +39,18 @@ def combine(name, x, reference=None, memory=None, **options):
 def test_median():
     for m in (5, 6):
         x = rows(m)
-        torch.testing.assert_close(combine("median", x).vector, torch.from_numpy(np.median(x.numpy(), 0)))
+        torch.testing.assert_close(
+            combine("median", x).vector, torch.from_numpy(np.median(x.numpy(), 0))
+        )
 
 
 @pytest.mark.parametrize("f", [0, 1, 3])
 def test_trimmed_mean(f):
     x = rows()
     expected = np.stack([np.mean(sorted(column)[f : len(column) - f]) for column in x.numpy().T])
-    torch.testing.assert_close(combine("trimmed_mean", x, byzantine=f / 11).vector, torch.from_numpy(expected))
+    torch.testing.assert_close(
+        combine("trimmed_mean", x, byzantine=f / 11).vector, torch.from_numpy(expected)
+    )
 
 
 def brute_krum(x, f):
@@ -77,7 +83,9 @@ def test_bulyan():
     while len(picked) < 11 - 2 * f:
         scores = brute_krum(x[left], f) if len(left) - f - 2 > 0 else None
         if scores is None:  # as few as this: the nearest other decides
-            scores = [min(float((x[i] - x[j]).square().sum()) for j in left if j != i) for i in left]
+            scores = [
+                min(float((x[i] - x[j]).square().sum()) for j in left if j != i) for i in left
+            ]
         picked.append(left.pop(int(np.argmin(scores))))
     chosen = x[sorted(picked)].numpy()
     expected = []
@@ -85,13 +93,17 @@ def test_bulyan():
         middle = np.median(column)
         near = sorted(column, key=lambda v: abs(v - middle))[: len(chosen) - 2 * f]
         expected.append(np.mean(near))
-    torch.testing.assert_close(combine("bulyan", x, byzantine=f / 11).vector, torch.tensor(expected))
+    torch.testing.assert_close(
+        combine("bulyan", x, byzantine=f / 11).vector, torch.tensor(expected)
+    )
 
 
 def test_geometric_median_is_the_minimum():
     x = rows(7, 3)
     found = combine("geometric_median", x, iterations=2000, tolerance=1e-14)
-    best = minimize(lambda z: np.linalg.norm(x.numpy() - z, axis=1).sum(), x.mean(0).numpy(), tol=1e-12)
+    best = minimize(
+        lambda z: np.linalg.norm(x.numpy() - z, axis=1).sum(), x.mean(0).numpy(), tol=1e-12
+    )
     np.testing.assert_allclose(found.vector.numpy(), best.x, atol=1e-5)
     torch.testing.assert_close(found.weights @ x, found.vector)
     weighted = variants(Aggregator)["geometric_median"](by_samples=True, iterations=500)
@@ -128,7 +140,9 @@ def test_norm_clipping():
     expected = sum(row * min(1.0, 2.0 / float(row.norm())) for row in x) / 11
     torch.testing.assert_close(combine("norm_clipping", x, radius=2.0).vector, expected)
     middle = float(np.median([float(r.norm()) for r in x]))
-    torch.testing.assert_close(combine("norm_clipping", x).vector, combine("norm_clipping", x, radius=middle).vector)
+    torch.testing.assert_close(
+        combine("norm_clipping", x).vector, combine("norm_clipping", x, radius=middle).vector
+    )
 
 
 def test_centered_clipping_remembers_its_centre():
@@ -138,12 +152,16 @@ def test_centered_clipping_remembers_its_centre():
         v = v + sum((row - v) * min(1.0, 0.5 / float((row - v).norm())) for row in x) / 11
         found = combine("centered_clipping", x, memory=memory, radius=0.5)
         torch.testing.assert_close(found.vector, v)
-    torch.testing.assert_close(combine("centered_clipping", x, radius=0.5, iterations=3, start="zero").vector, v)
+    torch.testing.assert_close(
+        combine("centered_clipping", x, radius=0.5, iterations=3, start="zero").vector, v
+    )
 
 
 @pytest.mark.parametrize("name", COUNTING)
 def test_the_boundary(name):
-    """With the smallest cohort for f attackers, the result is near the benign updates whatever the attackers send."""
+    """With the smallest cohort for f attackers, the result is near the benign updates whatever the
+    attackers send.
+    """
     f = 2
     m = variants(Aggregator)[name](byzantine=0.2).least(f)
     part = variants(Aggregator)[name](byzantine=f / m)
@@ -165,7 +183,11 @@ def test_just_below_half(name):
     benign = rows(6) * 0.1 + 1
     for lie in (1e20, -1e20):
         lies = torch.full((5, 6), lie, dtype=torch.float64)
-        found = combine(name, torch.cat([benign, lies]), **({"iterations": 500} if name == "geometric_median" else {}))
+        found = combine(
+            name,
+            torch.cat([benign, lies]),
+            **({"iterations": 500} if name == "geometric_median" else {}),
+        )
         assert float((found.vector - benign.mean(0)).norm()) < 2.0
 
 
@@ -184,12 +206,15 @@ def test_permutation_identity_and_dropped_rows(name):
     assert found.vector.isfinite().all()
     if found.weights is not None:
         assert found.weights[4] == 0
-        torch.testing.assert_close(found.weights[found.weights != 0] @ x[found.weights != 0], found.vector)
+        torch.testing.assert_close(
+            found.weights[found.weights != 0] @ x[found.weights != 0], found.vector
+        )
     assert not combine(name, torch.full((3, 6), torch.nan, dtype=torch.float64), root).vector.any()
 
 
 def test_distances_are_exact_for_large_common_parts():
-    """Rows of 100·1 plus tiny differences: the squared-norm formula in float32 would return noise."""
+    """Rows of 100·1 plus tiny differences: the squared-norm formula in float32 would return
+    noise."""
     base = torch.full((4, 5000), 100.0)
     base[1, 0] += 2**-10
     base[2, :3] += 2**-9
@@ -199,7 +224,8 @@ def test_distances_are_exact_for_large_common_parts():
         assert float(table[i, j]) == pytest.approx(exact, rel=1e-6, abs=0)
     wide = rows(5, 1000).float() * 1e30
     torch.testing.assert_close(
-        pairwise(wide), torch.cdist(wide.double(), wide.double(), compute_mode="donot_use_mm_for_euclid_dist")
+        pairwise(wide),
+        torch.cdist(wide.double(), wide.double(), compute_mode="donot_use_mm_for_euclid_dist"),
     )
     torch.testing.assert_close(norms(wide, wide[0]), pairwise(wide)[0])
 
@@ -232,13 +258,21 @@ def test_huge_finite_lies_wherever_they_stand(name):
             ),
         )
         assert found.vector.isfinite().all()
-        if name not in ("norm_clipping", "centered_clipping"):  # these bound a liar's pull, they do not remove it
+        if name not in (
+            "norm_clipping",
+            "centered_clipping",
+        ):  # these bound a liar's pull, they do not remove it
             assert float((found.vector - x.mean(0)).norm()) < 1.5
 
 
 def test_a_scaled_update_counts_by_its_share_and_not_by_its_factor():
-    """FLTrust and norm clipping multiply short and long rows differently; everybody still counts alike."""
-    x = torch.ones(5, 4, dtype=torch.float64) * torch.tensor([1e-6, 1.0, 1.0, 1.0, 1e3], dtype=torch.float64)[:, None]
+    """FLTrust and norm clipping multiply short and long rows differently; everybody still counts
+    alike.
+    """
+    x = (
+        torch.ones(5, 4, dtype=torch.float64)
+        * torch.tensor([1e-6, 1.0, 1.0, 1.0, 1e3], dtype=torch.float64)[:, None]
+    )
     for name in ("fltrust", "norm_clipping"):
         found = combine(name, x, reference=torch.ones(4, dtype=torch.float64))
         torch.testing.assert_close(found.shares, torch.full((5,), 0.2, dtype=torch.float64))
@@ -249,4 +283,6 @@ def test_a_scaled_update_counts_by_its_share_and_not_by_its_factor():
 def test_a_cohort_of_one_or_two(name):
     for m in (1, 2):
         x = rows(m)
-        torch.testing.assert_close(combine(name, x, byzantine=0.0).vector, x.mean(0), atol=2.0, rtol=0)
+        torch.testing.assert_close(
+            combine(name, x, byzantine=0.0).vector, x.mean(0), atol=2.0, rtol=0
+        )

@@ -1,4 +1,6 @@
-"""Distributionally robust and drift-corrected methods on quadratics, against independently computed optima."""
+"""Distributionally robust and drift-corrected methods on quadratics, against independently computed
+optima.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ def minimax(world):
 
 
 def test_the_reference_optimum_is_one():
-    """At the minimax point some mixture of the active gradients vanishes, and ERM's worst loss is higher."""
+    """At the minimax point some mixture of the active gradients vanishes, and ERM's worst loss is
+    higher.
+    """
     world = Quadratics()
     w = minimax(world)
     losses = world.losses(w)
@@ -72,7 +76,10 @@ def test_the_published_control_variate_is_the_mean_of_the_local_gradients():
     drdm = algorithm("drdm", world, 4, mu=0.3)
     for t in range(1, 30):
         drdm.round(t, world)
-        stored = [world.states.get(k, {"gradient": torch.zeros(world.d)})["gradient"] for k in range(world.n)]
+        stored = [
+            world.states.get(k, {"gradient": torch.zeros(world.d)})["gradient"]
+            for k in range(world.n)
+        ]
         torch.testing.assert_close(drdm.control, torch.stack([s.double() for s in stored]).mean(0))
 
 
@@ -142,7 +149,10 @@ def regularised(world, rho):
 
     return torch.from_numpy(
         minimize(
-            value, np.zeros(world.d), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20000}
+            value,
+            np.zeros(world.d),
+            method="Nelder-Mead",
+            options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20000},
         ).x
     )
 
@@ -171,7 +181,11 @@ def test_scaffpd_dual_step_is_the_argmin():
     def objective(lam):
         return 0.7 / 6 * np.sum((3 * lam - 1) ** 2) - s @ lam + np.sum((lam - before) ** 2) / 0.8
 
-    grid = [np.array([a, b, 1 - a - b]) for a in np.linspace(0, 1, 201) for b in np.linspace(0, 1 - a, 201)]
+    grid = [
+        np.array([a, b, 1 - a - b])
+        for a in np.linspace(0, 1, 201)
+        for b in np.linspace(0, 1 - a, 201)
+    ]
     assert objective(alg.dual) <= min(map(objective, grid)) + 1e-9
 
 
@@ -203,7 +217,9 @@ def test_qfedavg_first_round_by_hand():
 
 
 def test_fednova_with_equal_steps_is_fedavg():
-    torch.testing.assert_close(run("fednova", Quadratics(), 10).w, run("fedavg", Quadratics(), 10).w)
+    torch.testing.assert_close(
+        run("fednova", Quadratics(), 10).w, run("fedavg", Quadratics(), 10).w
+    )
 
 
 def test_drdsgd_on_a_complete_graph_minimises_the_log_sum_exp():
@@ -224,7 +240,9 @@ def test_plain_decentralised_sgd_nears_the_erm_optimum_on_a_ring():
     assert gap(world, alg.w) < 0.05
 
 
-@pytest.mark.parametrize("graph", [Ring(), Grid(), ErdosRenyi(p=0.4), Complete()], ids=lambda g: g.name)
+@pytest.mark.parametrize(
+    "graph", [Ring(), Grid(), ErdosRenyi(p=0.4), Complete()], ids=lambda g: g.name
+)
 @pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_mixing_matrices(graph, n):
     edges, w = graph.adjacency(n, 0), graph.mixing(n, 0)
@@ -246,14 +264,21 @@ def test_graph_shapes():
 def test_clusters_are_found_and_end_at_their_own_optima():
     world = Quadratics(clients=6, steps=10, lr=0.1)
     world.curvature = torch.eye(world.d, dtype=torch.float64).expand(6, -1, -1).clone()
-    left, right = torch.full((world.d,), -3.0, dtype=torch.float64), torch.full((world.d,), 3.0, dtype=torch.float64)
-    noise = 0.01 * torch.randn(6, world.d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    left, right = (
+        torch.full((world.d,), -3.0, dtype=torch.float64),
+        torch.full((world.d,), 3.0, dtype=torch.float64),
+    )
+    noise = 0.01 * torch.randn(
+        6, world.d, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     world.centre = torch.stack([left, right, left, right, right, left]) + noise
     alg = run("clustered", world, 60, eps1=0.1, eps2=0.5)
     assert len({alg.cluster[k] for k in (0, 2, 5)}) == len({alg.cluster[k] for k in (1, 3, 4)}) == 1
     assert alg.cluster[0] != alg.cluster[1]
     for members in ([0, 2, 5], [1, 3, 4]):
-        torch.testing.assert_close(alg.personal_models()[members[0]], world.centre[members].mean(0), atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            alg.personal_models()[members[0]], world.centre[members].mean(0), atol=1e-3, rtol=0
+        )
 
 
 def test_bipartition_by_brute_force():
@@ -274,7 +299,11 @@ def test_bipartition_by_brute_force():
 
 def test_ties_split_into_two_halves():
     alg = algorithm("clustered", Quadratics(), eps1=1e9, eps2=1e-9)
-    for rows in (torch.eye(3), torch.zeros(2, 3) + 1e-3, torch.cat([torch.eye(2), torch.zeros(1, 2)])):
+    for rows in (
+        torch.eye(3),
+        torch.zeros(2, 3) + 1e-3,
+        torch.cat([torch.eye(2), torch.zeros(1, 2)]),
+    ):
         half = alg.split(rows)
         assert 0 < half.sum() < len(rows)
 
@@ -300,9 +329,13 @@ def test_the_dual_estimate_is_unbiased():
     world = Quadratics()
     drfa = algorithm("drfa", world, 3, gamma=1e-9)
     w = torch.ones(world.d, dtype=torch.float64)
-    steps = [(drfa.dual_update(t, world, w) - drfa.dual) / (1e-9 * world.steps) for t in range(1, 4000)]
+    steps = [
+        (drfa.dual_update(t, world, w) - drfa.dual) / (1e-9 * world.steps) for t in range(1, 4000)
+    ]
     centred = world.losses(w) - world.losses(w).mean()
-    np.testing.assert_allclose(np.mean(steps, 0), centred.numpy(), atol=0.12 * float(centred.abs().max()))
+    np.testing.assert_allclose(
+        np.mean(steps, 0), centred.numpy(), atol=0.12 * float(centred.abs().max())
+    )
 
 
 @pytest.mark.parametrize("name", ["drfa", "drdm"])
@@ -311,8 +344,9 @@ def test_gamma_zero_leaves_lambda_alone(name):
 
 
 def test_drdm_without_regulariser_has_drfas_clients():
-    """μ → 0: g stays 0 and local training is plain SGD, so the mean local model is DRFA's; the published server step
-    still adds −c/μ, which does not vanish with μ."""
+    """μ → 0: g stays 0 and local training is plain SGD, so the mean local model is DRFA's; the
+    published server step still adds −c/μ, which does not vanish with μ.
+    """
     world = Quadratics()
     drdm, drfa = (
         algorithm(n, Quadratics(), 6, gamma=0.0, **o)

@@ -24,7 +24,14 @@ def test_against_the_box():
 
 def test_attackers_are_left_out_and_what_is_not_finite_comes_last():
     benign = torch.randn(6, 10, generator=torch.Generator().manual_seed(1)) * 0.1
-    x = torch.cat([torch.full((1, 10), torch.nan), benign, torch.full((2, 10), 100.0), torch.full((1, 10), torch.inf)])
+    x = torch.cat(
+        [
+            torch.full((1, 10), torch.nan),
+            benign,
+            torch.full((2, 10), 100.0),
+            torch.full((1, 10), torch.inf),
+        ]
+    )
     assert sorted(nearest(x, 6).rows.tolist()) == [1, 2, 3, 4, 5, 6]
     order = nearest(x, 10)
     assert set(order.rows[6:8].tolist()) == {7, 8}

@@ -1,7 +1,8 @@
 """Ray clusters of several nodes on this machine, each in a network namespace of its own.
 
-The namespace has a loopback device only, so nothing of it can be reached from outside it or meet another cluster's
-ports, and its processes are known: those that the kernel lists for it are ended with it, and no others.
+The namespace has a loopback device only, so nothing of it can be reached from outside it or meet
+another cluster's ports, and its processes are known: those that the kernel lists for it are ended
+with it, and no others.
 """
 
 import contextlib
@@ -24,7 +25,10 @@ _numbers = itertools.count()
 namespaces = pytest.mark.skipif(
     os.geteuid() != 0
     or shutil.which("ip") is None
-    or subprocess.run(["ip", "netns", "add", f"fedorch-try-{os.getpid()}"], capture_output=True).returncode != 0,
+    or subprocess.run(
+        ["ip", "netns", "add", f"fedorch-try-{os.getpid()}"], capture_output=True
+    ).returncode
+    != 0,
     reason="needs root and iproute2 to make network namespaces",
 )
 subprocess.run(["ip", "netns", "del", f"fedorch-try-{os.getpid()}"], capture_output=True)
@@ -36,7 +40,12 @@ class Nodes:
     address = "127.0.0.1"
 
     def __init__(
-        self, folder: Path, dashboard: bool = False, token: bool = False, head: tuple = (), **environment: str
+        self,
+        folder: Path,
+        dashboard: bool = False,
+        token: bool = False,
+        head: tuple = (),
+        **environment: str,
     ):
         self.folder, self.dashboard = folder, dashboard
         self.space = f"fedorch-{os.getpid()}-{next(_numbers)}"
@@ -93,26 +102,40 @@ class Nodes:
 
     def fedorch(self, *words, **options) -> subprocess.CompletedProcess:
         return subprocess.run(
-            self._command(*words), env=self.environment, capture_output=True, text=True, timeout=240, **options
+            self._command(*words),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            **options,
         )
 
     def background(self, *words) -> subprocess.Popen:
         return subprocess.Popen(
-            self._command(*words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self._command(*words),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def python(self, code: str) -> str:
         """Run code inside, with Ray connected; what it prints."""
         head = f"import ray; ray.init('{self.head}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
         command = inside(self.space, sys.executable, "-c", head + code)
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def fetch(self, url: str) -> str:
         code = f"import urllib.request; print(urllib.request.urlopen({url!r}, timeout=20).read().decode())"
         done = subprocess.run(
-            inside(self.space, sys.executable, "-c", code), capture_output=True, text=True, timeout=60
+            inside(self.space, sys.executable, "-c", code),
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -121,7 +144,8 @@ class Nodes:
         return [p for p in self.pids() if _read(p, "comm") == "raylet"]
 
     def named(self, start: str | tuple[str, ...]) -> list[int]:
-        """Processes whose command line begins so (or so); Ray titles its workers by what they run."""
+        """Processes whose command line begins so (or so); Ray titles its workers by what they
+        run."""
         return [p for p in self.pids() if _read(p, "cmdline").startswith(start)]
 
     def pids(self) -> list[int]:
@@ -145,7 +169,9 @@ class Nodes:
         self._do(*inside(self.space, "ray", *words))
 
     def _do(self, *command) -> None:
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _children(self, pid: int) -> list[int]:
@@ -158,7 +184,8 @@ class Nodes:
 
 
 class Cabled(Nodes):
-    """A cluster with one worker in a second namespace, at the other end of a cable that can be cut."""
+    """A cluster with one worker in a second namespace, at the other end of a cable that can be
+    cut."""
 
     address, far_address = "10.77.0.1", "10.77.0.2"
 
@@ -172,7 +199,11 @@ class Cabled(Nodes):
     def add_far(self, cpus: int) -> None:
         """Add the worker at the other end."""
         self._far(
-            "ray", "start", f"--address={self.head}", f"--node-ip-address={self.far_address}", f"--num-cpus={cpus}"
+            "ray",
+            "start",
+            f"--address={self.head}",
+            f"--node-ip-address={self.far_address}",
+            f"--num-cpus={cpus}",
         )
 
     def fedorch_far(self, *words) -> None:
@@ -180,7 +211,9 @@ class Cabled(Nodes):
         self._far(sys.executable, "-m", "sweeps.cli", *words)
 
     def _far(self, *words) -> None:
-        """Run a command there, with a temporary folder of its own: it tells Ray which node it is on."""
+        """Run a command there, with a temporary folder of its own: it tells Ray which node it is
+        on.
+        """
         own = 'mkdir -p $0-far && mount --bind $0-far $0 && exec "$@"'
         self._do(*inside(self.far, "sh", "-c", own, self.temporary, *words))
 
@@ -216,7 +249,9 @@ def cable(ends: dict[str, str]) -> None:
 
 
 def clean() -> dict[str, str]:
-    """This process's environment with this interpreter's commands, and without what was set for Ray."""
+    """This process's environment with this interpreter's commands, and without what was set for
+    Ray.
+    """
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -255,7 +290,9 @@ def _read(pid: int, what: str) -> str:
 
 
 def until(condition, seconds: float, process: subprocess.Popen | None = None):
-    """Wait for a condition and return its value; fails when time is up, or when ``process`` ends before."""
+    """Wait for a condition and return its value; fails when time is up, or when ``process`` ends
+    before.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

@@ -1,6 +1,8 @@
-"""A cluster that scales itself: an empty one grows for a sweep on fractional GPUs, and shrinks again.
+"""A cluster that scales itself: an empty one grows for a sweep on fractional GPUs, and shrinks
+again.
 
-Its workers are Ray's fake nodes: real raylets on this machine, started and ended by Ray's own autoscaler.
+Its workers are Ray's fake nodes: real raylets on this machine, started and ended by Ray's own
+autoscaler.
 """
 
 import json
@@ -68,12 +70,18 @@ def nodes(tmp_path):
 def test_a_sweep_scales_an_empty_cluster(nodes, tmp_path):
     assert len(nodes.raylets()) == 1
     (tmp_path / "sweep.yaml").write_text(SWEEP)
-    too_much = nodes.fedorch("sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--set", "resources.gpus_per_actor=2")
+    too_much = nodes.fedorch(
+        "sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--set", "resources.gpus_per_actor=2"
+    )
     assert too_much.returncode == 2
     assert "a trial needs 4 GPU, and the whole cluster has 2" in too_much.stderr
-    process = nodes.background("sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--out", tmp_path / "out")
+    process = nodes.background(
+        "sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--out", tmp_path / "out"
+    )
     most = until(lambda: len(nodes.raylets()) == 3 and 3, 120, process)
-    until(lambda: "scaled " in nodes.fedorch("top", "--once", "--address", HEAD).stdout, 150, process)
+    until(
+        lambda: "scaled " in nodes.fedorch("top", "--once", "--address", HEAD).stdout, 150, process
+    )
     text, _ = process.communicate(timeout=200)
     assert process.returncode == 0, text
     assert most == 3

@@ -1,4 +1,6 @@
-"""Ray's dashboard in a real browser: the page of actors tells the experiment, the roles and the clients."""
+"""Ray's dashboard in a real browser: the page of actors tells the experiment, the roles and the
+clients.
+"""
 
 import shutil
 import subprocess
@@ -27,7 +29,12 @@ def test_the_page_of_actors(tmp_path):
         page = drawn(nodes, f"{DASHBOARD}/#/actors", tmp_path / "profile")
     finally:
         nodes.close()
-    for text in ("fedorch shown server", "fedorch shown clients #0", "fedorch shown clients #1", "ALIVE"):
+    for text in (
+        "fedorch shown server",
+        "fedorch shown clients #0",
+        "fedorch shown clients #1",
+        "ALIVE",
+    ):
         assert text in page
 
 

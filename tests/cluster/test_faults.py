@@ -1,10 +1,12 @@
-"""Faults on a cluster of several nodes: the run goes on, or is continued, with the bits of the undisturbed one."""
+"""Faults on a cluster of several nodes: the run goes on, or is continued, with the bits of the
+undisturbed one.
+"""
 
 import pytest
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
 from tests.cluster.nodes import HEAD, Cabled, Nodes, end, namespaces, pids, result, sets, until
 from tests.conftest import finish
 
@@ -68,7 +70,9 @@ def test_the_server_dies(nodes, undisturbed, tmp_path):
 
 @pytest.mark.slow
 def test_the_server_dies_together_with_a_node(nodes, tmp_path):
-    """The next one goes on with the client actors that have room; the others come back with another node."""
+    """The next one goes on with the client actors that have room; the others come back with another
+    node.
+    """
     many, out = [*RUN, "rounds=300"], tmp_path / "run"
     process = nodes.background(*words(out, run=many))
     until(lambda: rounds_done(out) >= 6, 120, process)
@@ -102,7 +106,9 @@ def test_the_driver_dies_and_only_one_may_go_on(nodes, undisturbed, tmp_path):
 
 @pytest.fixture
 def cabled(tmp_path):
-    """Two nodes at the ends of a cable. After its cut rounds are slow here (docs/reliability.md says why)."""
+    """Two nodes at the ends of a cable. After its cut rounds are slow here (docs/reliability.md
+    says why).
+    """
     made = Cabled(tmp_path)
     try:
         made.start()
@@ -129,7 +135,9 @@ def test_a_node_is_cut_off(cabled, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_servers_node_is_cut_off(cabled, tmp_path):
-    """Another server goes on with as many actors as have room, once the first one's end has freed the folder."""
+    """Another server goes on with as many actors as have room, once the first one's end has freed
+    the folder.
+    """
     many, out = [*RUN, "rounds=150"], tmp_path / "run"
     cabled.fedorch_far(*words(out, cabled.head, many), "--detach")
     until(lambda: rounds_done(out) >= 4, 120)

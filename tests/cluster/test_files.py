@@ -1,4 +1,6 @@
-"""The cluster files, against Ray's own schema and preparation; what they promise about access; the monitoring files."""
+"""The cluster files, against Ray's own schema and preparation; what they promise about access; the
+monitoring files.
+"""
 
 import json
 from pathlib import Path
@@ -55,8 +57,15 @@ def test_the_cloud_cluster():
 
 @pytest.mark.parametrize("name", ["head", "gpu-spot", "gpu-ondemand"])
 def test_the_cloud_knows_every_field_of_a_node(name):
-    """Ray passes node_config on unread; the cloud's own description of the call finds a misspelt field."""
-    shape = botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances").input_shape
+    """Ray passes node_config on unread; the cloud's own description of the call finds a misspelt
+    field.
+    """
+    shape = (
+        botocore.session.get_session()
+        .get_service_model("ec2")
+        .operation_model("RunInstances")
+        .input_shape
+    )
     node = read("cluster.yaml")["available_node_types"][name]["node_config"]
     asked = {**node, "MinCount": 1, "MaxCount": 1}
     assert not botocore.validate.ParamValidator().validate(asked, shape).has_errors()
@@ -98,7 +107,17 @@ def test_a_line_of_top():
     note = Note("mnist", "", "ab", "/x", rounds=100, round=40, seconds=2.0, accuracy=[0.1, 0.5, 0.9], bytes=3e6,
                 client_actors=4, working=3, replaced=1, gpus=0.5, updated=1000.0)  # fmt: skip
     cells = line(note, "ALIVE", 1001.0)
-    assert cells == ["mnist", "40/100", "2:00", "▁▅█", "0.9000", "3/4 (1 replaced)", "0.5", "3.0", "running"]
+    assert cells == [
+        "mnist",
+        "40/100",
+        "2:00",
+        "▁▅█",
+        "0.9000",
+        "3/4 (1 replaced)",
+        "0.5",
+        "3.0",
+        "running",
+    ]
     assert line(note, "ALIVE", 1100.0)[-1] == "silent for 100 s"
     assert line(note, "RESTARTING", 1001.0)[-1] == "restarting"
     assert sparkline([]) == ""

@@ -1,4 +1,5 @@
-"""A cluster with a dashboard and a token: jobs, metrics, ``fedorch top``, and what listens where."""
+"""A cluster with a dashboard and a token: jobs, metrics, ``fedorch top``, and what listens
+where."""
 
 import json
 import re
@@ -34,9 +35,19 @@ def nodes(tmp_path_factory):
 
 def test_a_job_from_a_file(nodes, tmp_path):
     out = tmp_path / "run"
-    (tmp_path / "small.yaml").write_text("{data: {limit: 400, clients: 6}, model: linear, cohort: 4, rounds: 3}")
+    (tmp_path / "small.yaml").write_text(
+        "{data: {limit: 400, clients: 6}, model: linear, cohort: 4, rounds: 3}"
+    )
     done = nodes.fedorch(
-        "submit", "--id", "first", "run", tmp_path / "small.yaml", "--set", "local.steps=3", "--out", out
+        "submit",
+        "--id",
+        "first",
+        "run",
+        tmp_path / "small.yaml",
+        "--set",
+        "local.steps=3",
+        "--out",
+        out,
     )
     assert done.returncode == 0, done.stderr
     assert "submitted first" in done.stdout
@@ -91,7 +102,9 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     )
     assert "fedorch watched server on the head" in actors
     assert "fedorch watched clients #2" in actors
-    until(lambda: nodes.named("ray::fedorch watched clients #"), 30)  # at work: the title names round and clients
+    until(
+        lambda: nodes.named("ray::fedorch watched clients #"), 30
+    )  # at work: the title names round and clients
 
     def scraped():
         lines = [
@@ -99,9 +112,13 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
             for port in metrics_ports(nodes)
             for line in nodes.fetch(f"http://127.0.0.1:{port}/metrics").splitlines()
         ]
-        return {n: [x for x in lines if x.startswith(f"ray_{n}{{")] for n in (s.name for s in SIGNALS)}
+        return {
+            n: [x for x in lines if x.startswith(f"ray_{n}{{")] for n in (s.name for s in SIGNALS)
+        }
 
-    time.sleep(12)  # longer than the two report intervals after which Ray forgets a gauge that is not set again
+    time.sleep(
+        12
+    )  # longer than the two report intervals after which Ray forgets a gauge that is not set again
     found = scraped()
     for name in (
         "fedorch_round",
@@ -129,7 +146,9 @@ def metrics_ports(nodes):
 
 
 def test_nothing_but_loopback_is_listened_on(nodes):
-    """The namespace has no other device; what matters is that Ray was given no address but loopback's to bind."""
+    """The namespace has no other device; what matters is that Ray was given no address but
+    loopback's to bind.
+    """
     assert DASHBOARD.startswith("http://127.0.0.1")
     ports = nodes.python("import ray; print([n['NodeManagerAddress'] for n in ray.nodes()])")
     assert set(json.loads(ports.replace("'", '"'))) == {"127.0.0.1"}

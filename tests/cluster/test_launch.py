@@ -1,7 +1,8 @@
-"""`ray up deploy/onpremise.yaml`, really: two machines that are reached by ssh, as Linux namespaces of this one.
+"""`ray up deploy/onpremise.yaml`, really: two machines that are reached by ssh, as Linux namespaces
+of this one.
 
-Each has a network, processes, a home folder and Ray's temporary folders of its own; what it installs is this test's own
-environment instead of packages from an index.
+Each has a network, processes, a home folder and Ray's temporary folders of its own; what it
+installs is this test's own environment instead of packages from an index.
 """
 
 import json
@@ -26,7 +27,8 @@ pytestmark = [
         reason="needs an ssh server and rsync",
     ),
     pytest.mark.skipif(
-        Path(sys.prefix).is_relative_to(HOME), reason="the machines' home folders hide this environment"
+        Path(sys.prefix).is_relative_to(HOME),
+        reason="the machines' home folders hide this environment",
     ),
 ]
 HEAD, WORKER = "10.78.0.10", "10.78.0.11"
@@ -65,7 +67,18 @@ class Machine:
         )
         self.log = (self.keys / f"{self.name}.log").open("w")
         self.process = subprocess.Popen(
-            inside(self.space, "unshare", "--pid", "--fork", "--kill-child", "--mount", "--uts", "sh", "-c", begin),
+            inside(
+                self.space,
+                "unshare",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount",
+                "--uts",
+                "sh",
+                "-c",
+                begin,
+            ),
             stdout=self.log,
             stderr=self.log,
         )
@@ -81,11 +94,15 @@ class Machine:
 @pytest.fixture
 def machines(tmp_path):
     for name in ("host", "key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True
+        )
     head, worker = Machine("head", tmp_path), Machine("worker", tmp_path)
     cable({head.space: HEAD, worker.space: WORKER})
     for machine, other in ((head, WORKER), (worker, HEAD)):
-        ip("-n", machine.space, "route", "add", "default", "via", other)  # Ray asks for the way out to know its address
+        ip(
+            "-n", machine.space, "route", "add", "default", "via", other
+        )  # Ray asks for the way out to know its address
         machine.start()
     yield head, worker
     worker.close()
@@ -107,7 +124,9 @@ def config(tmp_path):
 def test_a_sweep_on_machines_that_were_reached_by_ssh(machines, config, tmp_path):
     head, _ = machines
     (tmp_path / "laptop" / ".ray").mkdir(parents=True)
-    (tmp_path / "laptop" / ".ray" / "auth_token").write_text("a-token-of-this-test-alone-0123456789abcdef")
+    (tmp_path / "laptop" / ".ray" / "auth_token").write_text(
+        "a-token-of-this-test-alone-0123456789abcdef"
+    )
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     environment = {
         **clean(),
@@ -118,13 +137,17 @@ def test_a_sweep_on_machines_that_were_reached_by_ssh(machines, config, tmp_path
 
     def ray(*words):
         command = inside(head.space, "ray", *words)
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=400
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def there(command):
         return ray(
-            "exec", config, f"export RAY_AUTH_MODE=token; cd ~/fedorch && ~/venv/bin/python -m sweeps.cli {command}"
+            "exec",
+            config,
+            f"export RAY_AUTH_MODE=token; cd ~/fedorch && ~/venv/bin/python -m sweeps.cli {command}",
         )
 
     ray("up", "--yes", "--no-config-cache", config)

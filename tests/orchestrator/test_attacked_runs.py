@@ -1,4 +1,6 @@
-"""Attacks, defences and FedAA in whole runs: who is hurt, who is measured, and that no bit depends on where it ran."""
+"""Attacks, defences and FedAA in whole runs: who is hurt, who is measured, and that no bit depends
+on where it ran.
+"""
 
 import json
 
@@ -11,11 +13,11 @@ from algorithms.algorithm import Cohort
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule
 from orchestrator.config import build, load
-from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.run_folder import RunFolder
-from orchestrator.server import ray_plane
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, drive
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import ray_plane
 from tests.conftest import finish, small
 
 # not a linear model: its logits do not mind a same-value attack
@@ -32,26 +34,46 @@ TEN = [
 
 
 def ten(*settings):
-    return small(*settings, *[s for s in TEN if s.split("=")[0] not in {x.split("=")[0] for x in settings}])
+    return small(
+        *settings, *[s for s in TEN if s.split("=")[0] not in {x.split("=")[0] for x in settings}]
+    )
 
 
-@pytest.mark.parametrize("attack", ["same_value", "sign_flip", "gaussian", "{name: ipm, epsilon: 100}"])
+@pytest.mark.parametrize(
+    "attack", ["same_value", "sign_flip", "gaussian", "{name: ipm, epsilon: 100}"]
+)
 def test_fedavg_breaks_and_the_defences_hold(attack):
     clean = finish(ten()).records[-1]["test_accuracy"]
     broken = finish(ten(f"attack={attack}", "non_finite=keep")).records[-1]["test_accuracy"]
     assert broken < clean - 0.15
     for aggregator in ("median", "multi_krum", "geometric_median"):
-        held = finish(ten(f"attack={attack}", f"aggregator={aggregator}")).records[-1]["test_accuracy"]
+        held = finish(ten(f"attack={attack}", f"aggregator={aggregator}")).records[-1][
+            "test_accuracy"
+        ]
         assert held > clean - 0.08, aggregator
 
 
 def test_every_attack_composes_with_every_kind_of_upload():
-    attacks = ["same_value", "sign_flip", "scale", "gaussian", "ipm", "alie", "min_max", "min_sum", "label_flip"]
+    attacks = [
+        "same_value",
+        "sign_flip",
+        "scale",
+        "gaussian",
+        "ipm",
+        "alie",
+        "min_max",
+        "min_sum",
+        "label_flip",
+    ]
     algorithms = ["fedavg", "scaffold", "drdm", "ditto", "lp_proj", "drdsgd", "qfedavg", "fedadam"]
     for i, attack in enumerate(attacks):
         name = algorithms[i % len(algorithms)]
         honest = finish(small(f"algorithm={name}", "rounds=2", "cohort=1.0"))
-        hurt = finish(small(f"algorithm={name}", "rounds=2", "cohort=1.0", f"attack={attack}", "non_finite=keep"))
+        hurt = finish(
+            small(
+                f"algorithm={name}", "rounds=2", "cohort=1.0", f"attack={attack}", "non_finite=keep"
+            )
+        )
         assert honest.state_sha256() != hurt.state_sha256(), (attack, name)
 
 
@@ -68,7 +90,9 @@ def test_the_share_of_the_malicious_is_recorded():
     mean = finish(ten("attack={name: alie, ids: [1, 7]}", "rounds=1")).records[-1]
     assert mean["malicious_weight"] == pytest.approx(0.2)
     assert mean["effective_clients"] == pytest.approx(10)
-    krum = finish(ten("attack={name: same_value, ids: [1, 7]}", "aggregator=multi_krum", "rounds=1")).records[-1]
+    krum = finish(
+        ten("attack={name: same_value, ids: [1, 7]}", "aggregator=multi_krum", "rounds=1")
+    ).records[-1]
     assert krum["malicious_weight"] == 0
     assert krum["effective_clients"] == pytest.approx(8)
 
@@ -79,7 +103,9 @@ def test_an_attack_by_nobody_changes_nothing():
 
 
 def test_weighted_sums_with_attackers_are_those_of_the_rows():
-    """FedAvg under attack equals the mean over honest updates and forged rows, put together by hand."""
+    """FedAvg under attack equals the mean over honest updates and forged rows, put together by
+    hand.
+    """
     config = ten("attack={name: gaussian, ids: [3], tau: 0.5, target: update}", "rounds=1")
     e = Experiment(config)
     start = e.algorithm.w.clone()
@@ -88,7 +114,9 @@ def test_weighted_sums_with_attackers_are_those_of_the_rows():
     moved = honest.algorithm.w - start
     noise = 0.5 * torch.randn(len(start), generator=torch_generator(2, "attack", 1, 0, 3))
     third = solo_update(3)
-    torch.testing.assert_close(e.algorithm.w - start, moved + (noise - third) / 10, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(
+        e.algorithm.w - start, moved + (noise - third) / 10, atol=1e-6, rtol=1e-4
+    )
 
 
 def solo_update(k):
@@ -121,9 +149,17 @@ def test_label_flipping_trains_on_mirrored_labels():
         ["attack=gaussian", "aggregator=krum"],
         ["attack=min_max", "algorithm=scaffold"],
         ["attack=label_flip", "algorithm=ditto"],
-        ["aggregator=fltrust", "data.heldout.per_class=20", "resources={clients_per_actor: 5}", "local.block=1"],
+        [
+            "aggregator=fltrust",
+            "data.heldout.per_class=20",
+            "resources={clients_per_actor: 5}",
+            "local.block=1",
+        ],
         ["algorithm=server_only"],
-        ["algorithm={name: fedaa, select: 0.5, agent: {name: ddpg, hidden: [16, 16]}}", "attack=same_value"],
+        [
+            "algorithm={name: fedaa, select: 0.5, agent: {name: ddpg, hidden: [16, 16]}}",
+            "attack=same_value",
+        ],
     ],
     ids=lambda s: s[0],
 )
@@ -135,7 +171,10 @@ def test_ray_gives_the_same_bits(settings):
     there.close()
     here = finish(config)
     assert there.state_sha256() == here.state_sha256()
-    own = [{k: v for k, v in r.items() if not k.startswith("seconds")} for r in (there.records[-1], here.records[-1])]
+    own = [
+        {k: v for k, v in r.items() if not k.startswith("seconds")}
+        for r in (there.records[-1], here.records[-1])
+    ]
     assert own[0] == own[1]
 
 
@@ -146,7 +185,9 @@ AGENTS = ["{name: ddpg, hidden: [16, 16]}", "{name: ddpg, preset: authors, hidde
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_fedaa_resumes_bitwise(agent, tmp_path):
-    """Through the checkpoint on disk, with each agent; also from a checkpoint between two PPO updates."""
+    """Through the checkpoint on disk, with each agent; also from a checkpoint between two PPO
+    updates.
+    """
     settings = [
         f"algorithm={{name: fedaa, select: 0.5, agent: {agent}}}",
         "attack=same_value",
@@ -167,7 +208,12 @@ def test_fedaa_resumes_bitwise(agent, tmp_path):
 
 
 def test_fedaa_never_takes_the_attackers_it_can_leave_out():
-    e = finish(ten("algorithm={name: fedaa, select: 0.7, agent: uniform}", "attack={name: same_value, fraction: 0.3}"))
+    e = finish(
+        ten(
+            "algorithm={name: fedaa, select: 0.7, agent: uniform}",
+            "attack={name: same_value, fraction: 0.3}",
+        )
+    )
     assert all(r["malicious_selected"] == 0 for r in e.records)
     over = finish(
         ten(
@@ -198,15 +244,26 @@ def test_per_class_rewards_and_an_unfair_held_out_set():
     )
     assert len(e.data.heldout_rows) == 62
     record = e.records[-1]
-    assert {k for k in record if k.startswith("heldout_class_")} == {f"heldout_class_{c}" for c in (0, 1, 4)}
-    parts = 30 * record["heldout_class_0"] + 30 * record["heldout_class_1"] + 2 * record["heldout_class_4"]
+    assert {k for k in record if k.startswith("heldout_class_")} == {
+        f"heldout_class_{c}" for c in (0, 1, 4)
+    }
+    parts = (
+        30 * record["heldout_class_0"]
+        + 30 * record["heldout_class_1"]
+        + 2 * record["heldout_class_4"]
+    )
     assert record["reward"] == pytest.approx(parts / 62)
     assert record["reward"] == pytest.approx(record["heldout_accuracy"])
 
 
 def test_presets_fill_in_what_is_left_open():
     c = load(None, ["algorithm={name: fedaa, preset: authors}"])
-    assert (c.local.drop_last, c.local.clip, c.buffers, c.local.epochs) == (True, 60.0, "exclude", 20)
+    assert (c.local.drop_last, c.local.clip, c.buffers, c.local.epochs) == (
+        True,
+        60.0,
+        "exclude",
+        20,
+    )
     assert (c.algorithm.agent.preset, c.algorithm.agent.noise, c.algorithm.agent.train_noise) == (
         "authors",
         "hidden",
@@ -214,7 +271,11 @@ def test_presets_fill_in_what_is_left_open():
     )
     c = load(None, ["algorithm=fedaa", "local.steps=3", "algorithm.agent=td3"])
     assert (c.local.steps, c.local.epochs, c.cohort) == (3, None, 1.0)
-    assert (c.algorithm.agent.name, c.algorithm.agent.soft_period, c.data.heldout.per_class) == ("td3", 2, 100)
+    assert (c.algorithm.agent.name, c.algorithm.agent.soft_period, c.data.heldout.per_class) == (
+        "td3",
+        2,
+        100,
+    )
     again = json.loads(c.model_dump_json())
     assert build(again) == c
 
@@ -227,7 +288,10 @@ def test_presets_fill_in_what_is_left_open():
         (["aggregator=fltrust"], "held out at the server"),
         (["algorithm=fedaa", "aggregator=median"], "leave aggregator at mean"),
         (["attack={name: ipm, ids: [99]}"], "numbered 0 to"),
-        (["algorithm={name: fedaa, agent: {name: ddpg, policy: /nowhere}}"], "no policy in /nowhere"),
+        (
+            ["algorithm={name: fedaa, agent: {name: ddpg, policy: /nowhere}}"],
+            "no policy in /nowhere",
+        ),
         (["algorithm={name: fedaa, layers: zzz}"], "no tensor matches"),
         (["attack={name: ipm, target: model}"], "attack.target"),
         (["algorithm=scaffold", "aggregator=median"], "averages uniformly"),
@@ -248,7 +312,9 @@ def test_training_metrics_are_those_of_honest_clients():
 
 
 def test_statistics_of_a_diverged_client_are_left_out():
-    """Batch-norm buffers under a coordinate-wise aggregator: the median over the clients that sent numbers."""
+    """Batch-norm buffers under a coordinate-wise aggregator: the median over the clients that sent
+    numbers.
+    """
     from algorithms.algorithm import Updates
 
     alg = finish(ten("aggregator=median", "rounds=1")).algorithm
@@ -269,7 +335,13 @@ def test_batch_norm_models_under_attack(aggregator):
         "rounds=2",
         "data.heldout.per_class=2",
     ]
-    e = finish(small(*settings, f"aggregator={{name: {aggregator}}}", "attack={name: gaussian, buffers: true}"))
+    e = finish(
+        small(
+            *settings,
+            f"aggregator={{name: {aggregator}}}",
+            "attack={name: gaussian, buffers: true}",
+        )
+    )
     assert e.algorithm.buffers.isfinite().all()
     assert e.algorithm.buffers.abs().max() < 50
     assert e.algorithm.w.isfinite().all()
@@ -285,7 +357,16 @@ def test_the_readme_of_fedaa_compares_like_with_like():
     ]
     assert (
         len(
-            {(c.cohort_size, c.local.epochs, c.local.batch_size, c.local.lr, c.data.heldout.per_class) for c in configs}
+            {
+                (
+                    c.cohort_size,
+                    c.local.epochs,
+                    c.local.batch_size,
+                    c.local.lr,
+                    c.data.heldout.per_class,
+                )
+                for c in configs
+            }
         )
         == 1
     )
@@ -293,4 +374,8 @@ def test_the_readme_of_fedaa_compares_like_with_like():
 
 def test_a_partial_agent_keeps_the_preset():
     c = load(None, ["algorithm={name: fedaa, preset: authors}", "algorithm.agent.hidden=[64, 64]"])
-    assert (c.algorithm.agent.name, c.algorithm.agent.preset, c.algorithm.agent.hidden) == ("ddpg", "authors", (64, 64))
+    assert (c.algorithm.agent.name, c.algorithm.agent.preset, c.algorithm.agent.hidden) == (
+        "ddpg",
+        "authors",
+        (64, 64),
+    )

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator import checkpoint
 from orchestrator.errors import UserError
+from orchestrator.results import checkpoint
 
 STATE = {
-    "algorithm": {"w": torch.arange(4.0), "optimizer": {"m": torch.ones(2, dtype=torch.float64)}, "n": 3},
+    "algorithm": {
+        "w": torch.arange(4.0),
+        "optimizer": {"m": torch.ones(2, dtype=torch.float64)},
+        "n": 3,
+    },
     "clients": {7: {"control": torch.zeros(2)}},
     "ledger": {"up": np.array([1, 2**40])},
     "records": [{"round": 1, "loss": 0.1, "nothing": float("nan")}],

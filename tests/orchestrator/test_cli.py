@@ -18,19 +18,32 @@ import yaml
 from safetensors.torch import load_file
 
 from algorithms.part import variants
-from orchestrator import cli, terminal
-from orchestrator.catalogue import KINDS
+from orchestrator import terminal
+from orchestrator.cli import app as cli
+from orchestrator.cli.catalogue import KINDS
 
-QUICK = ["--set", "data.limit=400", "--set", "model=linear", "--set", "rounds=4", "--set", "local.steps=2"]
+QUICK = [
+    "--set",
+    "data.limit=400",
+    "--set",
+    "model=linear",
+    "--set",
+    "rounds=4",
+    "--set",
+    "local.steps=2",
+]
 
 
 def fedorch(*words, cwd=None, **env):
-    command = [sys.executable, "-m", "orchestrator.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, timeout=240)
+    command = [sys.executable, "-m", "orchestrator.cli.app", *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **env}, timeout=240
+    )
 
 
 def here(*words):
-    """The command in this process: (exit code, all output) — for what needs no process of its own."""
+    """The command in this process: (exit code, all output) — for what needs no process of its
+    own."""
     buffers = [io.StringIO(), io.StringIO()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal.console, "_file", buffers[0])
@@ -84,7 +97,10 @@ def test_the_report_is_self_contained(finished):
 
 def test_in_process_gives_the_same_weights(finished, tmp_path):
     fedorch("run", *QUICK, "--out", tmp_path / "b", "--in-process")
-    shas = [json.loads((p / "result.json").read_text())["weights_sha256"] for p in (finished[0], tmp_path / "b")]
+    shas = [
+        json.loads((p / "result.json").read_text())["weights_sha256"]
+        for p in (finished[0], tmp_path / "b")
+    ]
     assert shas[0] == shas[1]
 
 
@@ -102,7 +118,10 @@ def test_an_occupied_folder_is_refused(finished):
         (["--set", "algorithm=fedprx"], "did you mean 'fedprox'?"),
         (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
         (["--set", "data.dataset=kmnist"], "KMNIST/raw"),
-        (["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"], "needs images"),
+        (
+            ["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"],
+            "needs images",
+        ),
         (["--resume", "nowhere"], "give no config"),
     ],
 )
@@ -126,16 +145,27 @@ def test_mistakes_write_nothing(tmp_path, words, message):
 
 def test_mistakes_inside_the_server_actor_get_a_sentence(tmp_path):
     process = fedorch(
-        "run", *QUICK, "--set", "data.clients=500", "--set", "resources.actors=77", "--out", tmp_path / "x"
+        "run",
+        *QUICK,
+        "--set",
+        "data.clients=500",
+        "--set",
+        "resources.actors=77",
+        "--out",
+        tmp_path / "x",
     )
     assert process.returncode == 2
     assert "cannot share 400" in process.stderr.replace("\n", " ")
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("plane", [pytest.param("--in-process", marks=pytest.mark.slow), "--num-cpus=2"])
+@pytest.mark.parametrize(
+    "plane", [pytest.param("--in-process", marks=pytest.mark.slow), "--num-cpus=2"]
+)
 def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
-    """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same bits."""
+    """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same
+    bits.
+    """
     long = [
         "--set",
         "data.limit=400",
@@ -154,8 +184,19 @@ def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
     ]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert fedorch("run", *long, "--out", whole, "--in-process").returncode == 0
-    command = [sys.executable, "-m", "orchestrator.cli", "run", *long, "--out", str(broken), plane]
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.cli.app",
+        "run",
+        *long,
+        "--out",
+        str(broken),
+        plane,
+    ]
+    process = subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     for _ in range(1200):
         if len(list(broken.glob("checkpoints/round-*"))) >= 2:
             break
@@ -207,7 +248,7 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
     command = [
         sys.executable,
         "-m",
-        "orchestrator.cli",
+        "orchestrator.cli.app",
         "run",
         *QUICK,
         "--set",
@@ -254,7 +295,20 @@ def test_data_show(tmp_path):
 
 def test_compare(finished, tmp_path):
     out = tmp_path / "b"
-    assert here("run", *QUICK, "--set", "algorithm=fedprox", "--set", "name=prox", "--out", out, "--in-process")[0] == 0
+    assert (
+        here(
+            "run",
+            *QUICK,
+            "--set",
+            "algorithm=fedprox",
+            "--set",
+            "name=prox",
+            "--out",
+            out,
+            "--in-process",
+        )[0]
+        == 0
+    )
     code, text = here("compare", finished[0], out, "--plot", tmp_path / "c.png")
     assert code == 0
     assert "quickstart" in text
@@ -267,9 +321,20 @@ def test_compare(finished, tmp_path):
 def test_runs_in_folders_of_one_name_and_elsewhere_are_told_apart(finished, tmp_path):
     places = []
     for parent in ("a", "b"):
-        shutil.copytree(finished[0], tmp_path / parent / "run", ignore=shutil.ignore_patterns(".lock"))
+        shutil.copytree(
+            finished[0], tmp_path / parent / "run", ignore=shutil.ignore_patterns(".lock")
+        )
         places.append((tmp_path / parent / "run").as_uri())
-    code, text = here("compare", *places, "--plot", tmp_path / "c.png", "--target", "<= 2.0", "--metric", "test_loss")
+    code, text = here(
+        "compare",
+        *places,
+        "--plot",
+        tmp_path / "c.png",
+        "--target",
+        "<= 2.0",
+        "--metric",
+        "test_loss",
+    )
     assert code == 0, text
     assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == set(places)
     assert "rounds to <= 2" in text

@@ -12,7 +12,10 @@ MISTAKES = [
     (["foo=1"], "config: foo: there is no such key"),
     (["local.lrr=1"], "did you mean 'lr'?"),
     (["algorithm=fedprx"], "there is no 'fedprx'; did you mean 'fedprox'?"),
-    (["algorithm.name=fedprox", "algorithm.mu=-1"], "algorithm.mu: must be greater than or equal to 0"),
+    (
+        ["algorithm.name=fedprox", "algorithm.mu=-1"],
+        "algorithm.mu: must be greater than or equal to 0",
+    ),
     (["algorithm=fedprox", "algorithm.mue=1"], "did you mean 'mu'?"),
     (["data.partition.alfa=1"], "did you mean 'alpha'?"),
     (["data.partition.alpha=x"], "data.partition.alpha: must be a valid number"),
@@ -29,14 +32,20 @@ MISTAKES = [
     (["resources.actors=1", "resources.clients_per_actor=1"], "either actors or clients_per_actor"),
     (["name=a/b"], "name: "),
     (["name='[/x]'"], "name: "),
-    (["algorithm=drfa", "local.steps=5", "non_finite=drop"], "cannot go on without a dropped client"),
+    (
+        ["algorithm=drfa", "local.steps=5", "non_finite=drop"],
+        "cannot go on without a dropped client",
+    ),
     (["algorithm=drfa"], "set local.steps"),
     (["algorithm={name: drfa, replace: false}", "local.steps=5"], "needs algorithm.floor above 0"),
     (["algorithm=drdm", "local.steps=5", "server_optimizer=adam"], "has its own server step"),
     (["algorithm=afl", "aggregator=weighted_mean"], "averages in its own way"),
     (["algorithm=clustered", "cohort=3"], "needs all 30 clients"),
     (["algorithm={name: drdsgd, graph: rng}"], "did you mean 'ring'?"),
-    (["algorithm={name: fednova, mu: 1}", "local.optimizer={name: sgd, momentum: 0.9}"], "momentum or a proximal term"),
+    (
+        ["algorithm={name: fednova, mu: 1}", "local.optimizer={name: sgd, momentum: 0.9}"],
+        "momentum or a proximal term",
+    ),
     (["seed=-1"], "seed: "),
     (["data=3"], "data: "),
     (["model.name="], "model: "),
@@ -45,7 +54,9 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), MISTAKES, ids=lambda v: v[0] if isinstance(v, list) else "")
+@pytest.mark.parametrize(
+    ("changes", "message"), MISTAKES, ids=lambda v: v[0] if isinstance(v, list) else ""
+)
 def test_mistakes(changes, message):
     with pytest.raises(UserError) as caught:
         load(None, changes)
@@ -97,7 +108,10 @@ def test_an_algorithms_defaults_give_way_to_the_user():
     assert load(None, ["algorithm=fedavgm"]).server_optimizer.momentum == 0.9
     mine = load(None, ["algorithm=fedavgm", "server_optimizer.lr=0.5"]).server_optimizer
     assert (mine.lr, mine.momentum) == (0.5, 0.9)
-    assert load(None, ["algorithm=fedavgm", "server_optimizer.momentum=0.5"]).server_optimizer.momentum == 0.5
+    assert (
+        load(None, ["algorithm=fedavgm", "server_optimizer.momentum=0.5"]).server_optimizer.momentum
+        == 0.5
+    )
     assert load(None, ["algorithm=synchronous"]).cohort_size == 30
 
 
@@ -110,8 +124,15 @@ def test_cohort_as_number_and_as_fraction():
 
 KEYS = st.sampled_from([*Config.model_fields, "nonsense", "name"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["iid", "fedavg"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["iid", "fedavg"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 

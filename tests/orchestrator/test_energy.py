@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from orchestrator.config import load
+from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
-from orchestrator.ledger import Energy
 from tests.conftest import finish, small
 from tests.orchestrator.test_cli import here
 
@@ -18,12 +18,20 @@ def test_shannon_rate():
 
 
 def test_joules_by_hand():
-    """Client 0: 10 steps of 2 mJ and 1 MB at 1 Mb/s and 0.5 W = 0.02 + 4 J; client 1 spends half on both."""
-    model = Energy(step_joules=(0.002, 0.001), transmit_watts=(0.5, 0.25), bandwidth_hz=1e6, snr_db=0.0)
-    np.testing.assert_allclose(model.joules(np.array([10, 10]), np.array([1_000_000, 1_000_000])), [4.02, 2.01])
+    """Client 0: 10 steps of 2 mJ and 1 MB at 1 Mb/s and 0.5 W = 0.02 + 4 J; client 1 spends half on
+    both.
+    """
+    model = Energy(
+        step_joules=(0.002, 0.001), transmit_watts=(0.5, 0.25), bandwidth_hz=1e6, snr_db=0.0
+    )
+    np.testing.assert_allclose(
+        model.joules(np.array([10, 10]), np.array([1_000_000, 1_000_000])), [4.02, 2.01]
+    )
 
 
-@pytest.mark.parametrize("bad", [{"bandwidth_hz": 0}, {"step_joules": -1.0}, {"transmit_watts": (0.1, -1)}])
+@pytest.mark.parametrize(
+    "bad", [{"bandwidth_hz": 0}, {"step_joules": -1.0}, {"transmit_watts": (0.1, -1)}]
+)
 def test_impossible_values(bad):
     with pytest.raises(ValidationError, match="must be positive"):
         Energy(**bad)
@@ -35,7 +43,9 @@ def test_lists_must_fit_the_clients():
 
 
 def test_an_experiment_spends_what_its_ledger_says():
-    experiment = finish(small("energy={snr_db: 0, bandwidth_hz: 1000000, step_joules: 0.01, transmit_watts: 1.0}"))
+    experiment = finish(
+        small("energy={snr_db: 0, bandwidth_hz: 1000000, step_joules: 0.01, transmit_watts: 1.0}")
+    )
     rows = experiment.client_rows[-1]
     assert rows["steps"].sum() == 3 * 4 * 3
     np.testing.assert_allclose(rows["joules"], 0.01 * rows["steps"] + 8e-6 * rows["bytes_up"])
@@ -62,7 +72,16 @@ def test_best_local_steps_by_channel(tmp_path):
         assert here("run", *words, "--in-process", "--out", out)[0] == 0
         runs.append(out)
     code, text = here(
-        "energy", *runs, "--target", 0.55, "--snr", "0,20", "--bandwidth", "1e3,1e9", "--plot", tmp_path / "map.png"
+        "energy",
+        *runs,
+        "--target",
+        0.55,
+        "--snr",
+        "0,20",
+        "--bandwidth",
+        "1e3,1e9",
+        "--plot",
+        tmp_path / "map.png",
     )
     assert code == 0, text
     table = pd.read_csv(tmp_path / "map.csv")

@@ -7,11 +7,11 @@ import torch
 from algorithms.algorithm import Algorithm
 from algorithms.draws import generator
 from orchestrator.clients.federation import RoundLog
-from orchestrator.drive import begin, drive
 from orchestrator.errors import Diverged, UserError
-from orchestrator.experiment import Experiment
-from orchestrator.metrics import over_clients
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, drive
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import over_clients
 from orchestrator.training.block import Block
 from tests.conftest import finish, resumed, small
 
@@ -27,7 +27,9 @@ def test_same_seed_same_bits(name):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_resumed_is_undisturbed(name, tmp_path):
-    kept = [] if name == "ditto" else ["local.optimizer_state=keep"]  # ditto's two models would share it
+    kept = (
+        [] if name == "ditto" else ["local.optimizer_state=keep"]
+    )  # ditto's two models would share it
     config = small(f"algorithm={name}", *kept)
     whole = finish(config)
     second = resumed(config, tmp_path, 1)
@@ -38,7 +40,9 @@ def test_resumed_is_undisturbed(name, tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_server_state_names_everything_that_changes(name):
-    """Attributes outside ``server_state`` stay as they were (but for the account of the last aggregate)."""
+    """Attributes outside ``server_state`` stay as they were (but for the account of the last
+    aggregate).
+    """
     experiment = Experiment(small(f"algorithm={name}"))
     known = {*experiment.algorithm.server_state, "influence", "notes"}
     fixed = {k: id(v) for k, v in vars(experiment.algorithm).items() if k not in known}
@@ -61,15 +65,27 @@ def test_blocks_change_nothing_but_rounding():
 
 
 def test_synchronous_sgd_is_large_batch_sgd():
-    """One local SGD step of every client on batches of equal size, averaged = one step on the union."""
-    config = small("algorithm=synchronous", "rounds=1", "model=linear", "local.batch_size=16", "data.partition=iid")
+    """One local SGD step of every client on batches of equal size, averaged = one step on the
+    union.
+    """
+    config = small(
+        "algorithm=synchronous",
+        "rounds=1",
+        "model=linear",
+        "local.batch_size=16",
+        "data.partition=iid",
+    )
     experiment = finish(config)
     net = experiment.net
     w = net.initial.clone()
     net.bind(w, net.initial_buffers)
-    rows = np.concatenate([generator(0, "batches", 1, k).permutation(experiment.data.train[k])[:16] for k in range(6)])
+    rows = np.concatenate(
+        [generator(0, "batches", 1, k).permutation(experiment.data.train[k])[:16] for k in range(6)]
+    )
     x = (torch.tensor(experiment.data.samples.x[rows]).float() / 255 - 0.2860) / 0.3530
-    loss = torch.nn.functional.cross_entropy(net.module(x), torch.tensor(experiment.data.samples.y[rows]))
+    loss = torch.nn.functional.cross_entropy(
+        net.module(x), torch.tensor(experiment.data.samples.y[rows])
+    )
     want = w - 0.1 * net.gradient(loss, torch.empty_like(w))
     torch.testing.assert_close(experiment.algorithm.w, want, rtol=1e-4, atol=1e-6)
 
@@ -82,7 +98,8 @@ def test_sample_weighted_mean():
 
 
 @pytest.mark.parametrize(
-    ("name", "down", "up"), [("fedavg", 1, 1), ("fedadam", 1, 1), ("scaffold", 2, 2), ("local", 0, 0)]
+    ("name", "down", "up"),
+    [("fedavg", 1, 1), ("fedadam", 1, 1), ("scaffold", 2, 2), ("local", 0, 0)],
 )
 def test_bytes(name, down, up):
     record = Experiment(small(f"algorithm={name}")).step()
@@ -93,10 +110,21 @@ def test_bytes(name, down, up):
 
 @pytest.mark.parametrize(("policy", "extra"), [("aggregate", 1664), ("local", 0), ("exclude", 0)])
 def test_batch_norm_policies(policy, extra):
-    config = small("model=fedaa_resnet", f"buffers={policy}", "rounds=2", "local.steps=1", "data.limit=60", "cohort=6")
+    config = small(
+        "model=fedaa_resnet",
+        f"buffers={policy}",
+        "rounds=2",
+        "local.steps=1",
+        "data.limit=60",
+        "cohort=6",
+    )
     experiment = finish(config)
     d, start = experiment.net.spec.size, experiment.net.initial_buffers
-    assert experiment.records[0]["bytes_up"] == experiment.records[0]["bytes_down"] == 4 * (d + extra) * 6
+    assert (
+        experiment.records[0]["bytes_up"]
+        == experiment.records[0]["bytes_down"]
+        == 4 * (d + extra) * 6
+    )
     assert torch.equal(experiment.algorithm.buffers, start) == (policy == "exclude")
     assert ("buffers" in experiment.federation.states.get(0, {})) == (policy != "aggregate")
 
@@ -164,12 +192,16 @@ def test_client_accuracies_are_those_of_the_model():
 
 
 def test_local_training_transmits_nothing_even_with_batch_norm():
-    record = Experiment(small("algorithm=local", "model=fedaa_resnet", "local.steps=1", "data.limit=60")).step()
+    record = Experiment(
+        small("algorithm=local", "model=fedaa_resnet", "local.steps=1", "data.limit=60")
+    ).step()
     assert record["bytes_up"] == record["bytes_down"] == 0
 
 
 def test_a_client_without_a_batch_sends_no_control_variate():
-    config = small("algorithm=scaffold", "local.drop_last=true", "local.batch_size=1000", "rounds=2")
+    config = small(
+        "algorithm=scaffold", "local.drop_last=true", "local.batch_size=1000", "rounds=2"
+    )
     experiment = finish(config)
     assert experiment.algorithm.control.abs().max() == 0
     assert all(s["control"].abs().max() == 0 for s in experiment.federation.states.values())
@@ -179,7 +211,9 @@ def test_two_sessions_of_the_same_clients_are_one_rounds_work():
     ditto = finish(small("algorithm={name: ditto, personal_steps: 5}", "rounds=2"))
     assert [r["steps_total"] for r in ditto.records] == [3 + 5, 2 * (3 + 5)]
     alone = finish(small("rounds=1", "algorithm=fedavg")).records[0]
-    both = finish(small("rounds=1", "algorithm={name: ditto, personal_steps: 3, strength: 0}")).records[0]
+    both = finish(
+        small("rounds=1", "algorithm={name: ditto, personal_steps: 3, strength: 0}")
+    ).records[0]
     assert both["train_loss"] == pytest.approx(alone["train_loss"], rel=0.3)
 
 
@@ -189,7 +223,10 @@ def test_sessions_that_overlap_count_a_client_once():
         ([0, 1, 2], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0]),
         ([0, 2, 5], [6.0, 0.0, 1.0], [3.0, 0.0, 7.0]),
     ):
-        log.add(np.array(ids), {"steps": np.array(steps), "train_loss": np.array(loss), "update_norm": np.array(loss)})
+        log.add(
+            np.array(ids),
+            {"steps": np.array(steps), "train_loss": np.array(loss), "update_norm": np.array(loss)},
+        )
     assert log.cohort.tolist() == [0, 1, 2, 5]
     assert log.diagnostics["steps"].tolist() == [8, 2, 2, 1]
     assert log.diagnostics["train_loss"].tolist() == [2.5, 2, 3, 7]

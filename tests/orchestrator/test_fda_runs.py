@@ -10,14 +10,14 @@ from rich.console import Console
 
 from algorithms.fda import threshold
 from algorithms.parts.compressors import TopK
+from orchestrator.analysis.wallclock import communication_seconds, show_wallclock
 from orchestrator.clients.session import Session
-from orchestrator.drive import begin, drive
+from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.goal import Goal, up_to
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, drive
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.block import Ask, Block
-from orchestrator.wallclock import communication_seconds, show_wallclock
 from tests.conftest import finish, finish_on_ray, resumed, small
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
@@ -31,7 +31,12 @@ def run(*settings):
 
 @pytest.mark.parametrize(
     ("monitor", "state"),
-    [("linear", 8), ("sketch", 5004), ("naive", 4), ("{name: sketch, rows: 3, columns: 500}", 6004)],
+    [
+        ("linear", 8),
+        ("sketch", 5004),
+        ("naive", 4),
+        ("{name: sketch, rows: 3, columns: 500}", 6004),
+    ],
 )
 def test_bytes_are_the_published_formula(monitor, state):
     """rounds · 4 d K · 2 + state · steps · K, to the byte."""
@@ -53,7 +58,10 @@ def test_a_zero_threshold_is_synchronous_training_bitwise():
 @pytest.mark.parametrize("name", ["fedavg", "fedadam", "scaffold", "fedprox", "feddyn"])
 def test_an_infinite_threshold_is_the_algorithm_itself_bitwise(name, work):
     settings = [f"algorithm={name}", "data.limit=384", *work]  # equal clients: FDA is in lock step
-    assert run(*settings, "round_end={name: fda, theta: 1e30}").weights_sha256() == run(*settings).weights_sha256()
+    assert (
+        run(*settings, "round_end={name: fda, theta: 1e30}").weights_sha256()
+        == run(*settings).weights_sha256()
+    )
 
 
 CASES = [
@@ -67,7 +75,11 @@ CASES = [
         "compression.downlink=qsgd",
     ],
     ["compression.uplink={name: random_k, fraction: 0.2}", "algorithm=scaffold", "cohort=4"],
-    ["compression.uplink=qsgd", "algorithm={name: scallion, scale: 0.5, momentum: 0.5}", "cohort=4"],
+    [
+        "compression.uplink=qsgd",
+        "algorithm={name: scallion, scale: 0.5, momentum: 0.5}",
+        "cohort=4",
+    ],
     ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=average"],
 ]
 
@@ -76,7 +88,9 @@ CASES = [
 @pytest.mark.parametrize("settings", CASES, ids=lambda c: c[0])
 def test_planes_and_restarts_agree(settings, tmp_path):
     here = run(*settings)
-    config = here.config.model_copy(update={"resources": here.config.resources.model_copy(update={"actors": 2})})
+    config = here.config.model_copy(
+        update={"resources": here.config.resources.model_copy(update={"actors": 2})}
+    )
     assert finish_on_ray(config).state_sha256() == here.state_sha256()
     assert resumed(config, tmp_path, 1).state_sha256() == here.state_sha256()
 
@@ -90,30 +104,45 @@ def test_compressed_bytes_reach_the_ledger():
 
 
 def test_a_client_that_missed_a_broadcast_is_sent_the_whole_model():
-    """One of six clients a round, in turn: each must learn the model, and only then a change of it."""
-    turns = ["sampler=cyclic", "cohort=1", "rounds=7", "compression.downlink={name: top_k, fraction: 0.01}"]
+    """One of six clients a round, in turn: each must learn the model, and only then a change of
+    it."""
+    turns = [
+        "sampler=cyclic",
+        "cohort=1",
+        "rounds=7",
+        "compression.downlink={name: top_k, fraction: 0.01}",
+    ]
     assert [r["bytes_down"] for r in run(*turns).records] == [4 * D] * 7
     often = ["cohort=1.0", "rounds=3", "compression.downlink={name: top_k, fraction: 0.01}"]
     assert [r["bytes_down"] for r in run(*often).records] == [4 * D * K, 8 * 78 * K, 8 * 78 * K]
 
 
 def test_a_direction_that_some_cannot_know_is_sent():
-    """LinearFDA's ξ is the last step of the model; with a part of the clients it is one more vector, but not at first."""
+    """LinearFDA's ξ is the last step of the model; with a part of the clients it is one more
+    vector, but not at first.
+    """
     end = "round_end={name: fda, theta: 1.0, monitor: linear}"
-    assert [r["bytes_down"] for r in run(end, "cohort=4", "rounds=2").records] == [4 * D * 4, 2 * 4 * D * 4]
+    assert [r["bytes_down"] for r in run(end, "cohort=4", "rounds=2").records] == [
+        4 * D * 4,
+        2 * 4 * D * 4,
+    ]
     assert run(end, "rounds=2").records[1]["bytes_down"] == 4 * D * K
     seeded = "round_end={name: fda, theta: 1.0, monitor: {name: linear, direction: random}}"
     assert run(seeded, "cohort=4", "rounds=2").records[1]["bytes_down"] == 4 * D * 4
 
 
 def test_the_server_is_no_client_to_a_monitor(monkeypatch):
-    """FLTrust's server trains beside five of six clients: ξ is sent to the five, and H is theirs alone."""
+    """FLTrust's server trains beside five of six clients: ξ is sent to the five, and H is theirs
+    alone.
+    """
     trust = ["aggregator=fltrust", "data.heldout={per_class: 10}", "cohort=5", "rounds=2"]
     e = run("round_end={name: fda, theta: 1e9, monitor: linear}", *trust)
     assert [r["bytes_down"] for r in e.records] == [4 * D * 5, 2 * 4 * D * 5]
     assert {r["bytes_questions"] for r in e.records} == {8 * 5 * 6}
     collected, collect = [], Session.collect
-    monkeypatch.setattr(Session, "collect", lambda self, w=None: collected.append(collect(self, w)) or collected[-1])
+    monkeypatch.setattr(
+        Session, "collect", lambda self, w=None: collected.append(collect(self, w)) or collected[-1]
+    )
     last = run("round_end={name: fda, theta: 1e9, monitor: naive}", *trust).records[-1]
     clients = collected[-1].clients < K
     assert clients.sum() == 5 == len(clients) - 1
@@ -124,7 +153,11 @@ def test_the_server_is_no_client_to_a_monitor(monkeypatch):
 def test_only_clients_that_have_something_to_say_are_asked(monkeypatch):
     asked = []
     answer = Block.run
-    monkeypatch.setattr(Block, "run", lambda self, c: (isinstance(c, Ask) and asked.append(self), answer(self, c))[1])
+    monkeypatch.setattr(
+        Block,
+        "run",
+        lambda self, c: (isinstance(c, Ask) and asked.append(self), answer(self, c))[1],
+    )
     e = run("round_end={name: fda_async, theta: 0.5, stragglers: 0.5}", "local.block=1", "rounds=2")
     messages = sum(r["bytes_up"] for r in e.records) - 2 * 4 * D * K
     assert len(asked) == messages / 8
@@ -132,9 +165,17 @@ def test_only_clients_that_have_something_to_say_are_asked(monkeypatch):
 
 def test_private_entries_take_no_room_in_a_compressed_message():
     """FedBN's batch norm stays at home; what is sent of the rest is what is counted."""
-    resnet = ["data.limit=120", "data.clients=3", "model={name: fedaa_resnet}", "local.batch_size=8", "local.block=1"]
+    resnet = [
+        "data.limit=120",
+        "data.clients=3",
+        "model={name: fedaa_resnet}",
+        "local.batch_size=8",
+        "local.block=1",
+    ]
     top = "compression={uplink: {name: top_k, fraction: 0.01}, downlink: {name: top_k, fraction: 0.01}}"
-    e = Experiment(small(*resnet, "algorithm=fedbn", "cohort=1.0", "local.steps=1", top, "rounds=2"))
+    e = Experiment(
+        small(*resnet, "algorithm=fedbn", "cohort=1.0", "local.steps=1", top, "rounds=2")
+    )
     private = e.algorithm.rule().private
     assert private > 0
     sent = []
@@ -142,7 +183,9 @@ def test_private_entries_take_no_room_in_a_compressed_message():
     e.step()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            TopK, "compress", lambda self, rows, draws: sent.append(rows.shape[1]) or original(self, rows, draws)
+            TopK,
+            "compress",
+            lambda self, rows, draws: sent.append(rows.shape[1]) or original(self, rows, draws),
         )
         e.step()
     assert set(sent) == {e.net.spec.size - private}
@@ -151,14 +194,20 @@ def test_private_entries_take_no_room_in_a_compressed_message():
 
 def test_error_feedback_sends_later_what_it_left_out():
     """Sent and kept add up to the whole, message after message."""
-    e = Experiment(small("compression.uplink={name: top_k, fraction: 0.02}", "rounds=4", "cohort=1.0"))
+    e = Experiment(
+        small("compression.uplink={name: top_k, fraction: 0.02}", "rounds=4", "cohort=1.0")
+    )
     whole = Experiment(small("rounds=4", "cohort=1.0"))
     e.step()
     whole.step()
     left = torch.stack([e.federation.states[k]["error/delta"] for k in range(6)])
     moved = e.algorithm.w - whole.algorithm.w
     torch.testing.assert_close(-left.mean(0), moved, atol=1e-6, rtol=1e-4)
-    without = Experiment(small("compression.uplink={name: top_k, fraction: 0.02, error_feedback: false}", "cohort=1.0"))
+    without = Experiment(
+        small(
+            "compression.uplink={name: top_k, fraction: 0.02, error_feedback: false}", "cohort=1.0"
+        )
+    )
     without.step()
     assert not without.federation.states
 
@@ -166,7 +215,10 @@ def test_error_feedback_sends_later_what_it_left_out():
 def test_compressed_training_still_learns():
     plain = run("rounds=12").records[-1]["test_accuracy"]
     for how in ("{name: top_k, fraction: 0.05}", "qsgd", "bf16"):
-        assert run("rounds=12", f"compression.uplink={how}").records[-1]["test_accuracy"] > plain - 0.12
+        assert (
+            run("rounds=12", f"compression.uplink={how}").records[-1]["test_accuracy"]
+            > plain - 0.12
+        )
 
 
 def test_averaged_optimiser_state_is_the_mean_of_the_clients():
@@ -174,8 +226,12 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
     average = run(*settings, "local.optimizer_state=average")
     kept = run(*settings, "local.optimizer_state=keep")
     for name in ("first", "second"):
-        mean = torch.stack([kept.federation.states[k][f"optimizer/{name}"] for k in range(K)]).mean(0)
-        torch.testing.assert_close(average.federation.optimizer[f"optimizer/{name}"], mean, atol=1e-8, rtol=1e-4)
+        mean = torch.stack([kept.federation.states[k][f"optimizer/{name}"] for k in range(K)]).mean(
+            0
+        )
+        torch.testing.assert_close(
+            average.federation.optimizer[f"optimizer/{name}"], mean, atol=1e-8, rtol=1e-4
+        )
     sent = 3 * 4 * D + 8
     assert average.records[0]["bytes_up"] == sent * K
     assert average.weights_sha256() == kept.weights_sha256()
@@ -188,14 +244,23 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
         (["algorithm=local", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=drfa", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=clustered", "compression.downlink=bf16", "cohort=1.0"], "different models"),
-        (["algorithm=scallion", "compression.uplink=top_k"], "set compression.uplink.error_feedback to false"),
+        (
+            ["algorithm=scallion", "compression.uplink=top_k"],
+            "set compression.uplink.error_feedback to false",
+        ),
         (["round_end={name: fda, theta: -1}"], "round_end.theta"),
         (["round_end={name: fda, at: [0, 3]}"], "round_end.at"),
         (["round_end={name: fda, at: [3], every: 2}"], "give at or every"),
-        (["algorithm=synchronous", "local.steps=1", "cohort=1.0", "round_end=fda"], "leave round_end at fixed"),
+        (
+            ["algorithm=synchronous", "local.steps=1", "cohort=1.0", "round_end=fda"],
+            "leave round_end at fixed",
+        ),
         (["compression.uplink={name: random_k, scale: true}"], "loses more than it sends"),
         (["compression.downlink={name: qsgd, bucket: null}"], "loses more than it sends"),
-        (["compression.downlink={name: random_k, scale: true, error_feedback: false}"], "loses more than it sends"),
+        (
+            ["compression.downlink={name: random_k, scale: true, error_feedback: false}"],
+            "loses more than it sends",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(settings, message):
@@ -237,12 +302,16 @@ def test_suggested_thresholds():
         theta = small(f"round_end={{name: fda, theta: {text}}}").round_end.theta
         assert threshold(theta, D) == record["theta"]
     for wrong in ("fast", "-1", "-1 d", "1.2.3d", ".nan"):
-        with pytest.raises(UserError, match=r"round_end.theta: must be a number from 0 on, one with a d"):
+        with pytest.raises(
+            UserError, match=r"round_end.theta: must be a number from 0 on, one with a d"
+        ):
             small(f"round_end={{name: fda, theta: {wrong}}}")
 
 
 def test_wallclock_by_hand(tmp_path):
-    """The thesis' formula for LeNet-5, K = 5: 2.5 GB over a shared 0.5 Gbit/s channel take 4/5 · 20/0.5 s."""
+    """The thesis' formula for LeNet-5, K = 5: 2.5 GB over a shared 0.5 Gbit/s channel take 4/5 ·
+    20/0.5 s.
+    """
     assert communication_seconds(2.5e9, 5, "shared", 0.5) == pytest.approx(32.0)
     assert communication_seconds(2.5e9, 5, "hypercube", 100.0) == pytest.approx(20 * 2 / 5 / 100)
     for arguments in ((1.0, 5, "pigeon", 1.0), (1.0, 5, "shared", 0.0)):
@@ -256,7 +325,7 @@ def test_wallclock_by_hand(tmp_path):
 
 def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
     page = Console(file=StringIO(), width=200)
-    monkeypatch.setattr("orchestrator.wallclock.console", page)
+    monkeypatch.setattr("orchestrator.analysis.wallclock.console", page)
     folder = RunFolder.new(tmp_path / "run")
     e = Experiment(small("rounds=2", *ALL))
     begin(e, folder, False)

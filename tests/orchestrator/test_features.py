@@ -16,7 +16,13 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDORCH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     x = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), np.uint8)
-    np.savez(tmp_path / "cifar10.npz", x_train=x[:7], y_train=np.arange(7), x_test=x[7:], y_test=np.arange(3))
+    np.savez(
+        tmp_path / "cifar10.npz",
+        x_train=x[:7],
+        y_train=np.arange(7),
+        x_test=x[7:],
+        y_test=np.arange(3),
+    )
     torch.manual_seed(0)
     network = torchvision.models.resnet18(weights=None)
     torch.save(network.state_dict(), tmp_path / "resnet18.pth")
@@ -29,7 +35,9 @@ def test_features_are_the_backbones(world):
     samples = dataset.load(Request(0, 1))
     network.fc = torch.nn.Identity()
     images = torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255
-    mean, std = (torch.tensor(v).view(3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+    mean, std = (
+        torch.tensor(v).view(3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    )
     with torch.no_grad():
         want = network((images - mean) / std)
     torch.testing.assert_close(torch.from_numpy(samples.x.copy()), want, rtol=1e-3, atol=1e-4)

@@ -10,11 +10,18 @@ from algorithms.feddual import DualRule, kl_gradient
 from algorithms.local import LocalRule, Work
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.engines import Contrast, Sequential, Vectorized
 from tests.conftest import finish, resumed, small
 
-LENET = ["model=feddual_lenet", "local.steps=null", "local.epochs=2", "local.lr=0.05", "data.limit=200", "rounds=2"]
+LENET = [
+    "model=feddual_lenet",
+    "local.steps=null",
+    "local.epochs=2",
+    "local.lr=0.05",
+    "data.limit=200",
+    "rounds=2",
+]
 RESNET = ["model=fedaa_resnet", "data.limit=60", "data.clients=3", "cohort=3", "rounds=2", "local.steps=2",
           "local.batch_size=8"]  # fmt: skip
 
@@ -28,7 +35,9 @@ def test_the_gradient_of_kl_is_the_finite_difference():
         return float((p * (p.log() - torch.softmax(q[0], 0).log())).sum())
 
     step = 1e-6 * torch.eye(7, dtype=torch.float64)
-    expected = torch.tensor([(kl(w[0] + e) - kl(w[0] - e)) / 2e-6 for e in step], dtype=torch.float64)
+    expected = torch.tensor(
+        [(kl(w[0] + e) - kl(w[0] - e)) / 2e-6 for e in step], dtype=torch.float64
+    )
     torch.testing.assert_close(kl_gradient(w, q)[0], expected, rtol=1e-6, atol=1e-9)
     assert not kl_gradient(q, q).abs().max() > 1e-15
 
@@ -46,10 +55,18 @@ def test_with_the_linear_barycenter_and_plain_loss_it_is_fedavg_bitwise():
 
 
 def test_the_published_code_is_a_head_that_stays():
-    """Half the loss and a collapsed barycenter: under SGD, FedAvg at half the rate whose head never moves."""
+    """Half the loss and a collapsed barycenter: under SGD, FedAvg at half the rate whose head never
+    moves.
+    """
     with pytest.warns(RuntimeWarning, match="barycenter_collapsed"):
-        authors = lenet_run("algorithm={name: feddual, reading: authors}", "aggregator.layers=1", "local.lr=0.1")
-    frozen = lenet_run("algorithm=fedavg", "aggregator={name: barycenter, method: unmoved, layers: 1}", "local.lr=0.05")
+        authors = lenet_run(
+            "algorithm={name: feddual, reading: authors}", "aggregator.layers=1", "local.lr=0.1"
+        )
+    frozen = lenet_run(
+        "algorithm=fedavg",
+        "aggregator={name: barycenter, method: unmoved, layers: 1}",
+        "local.lr=0.05",
+    )
     torch.testing.assert_close(authors.algorithm.w, frozen.algorithm.w, rtol=1e-4, atol=1e-6)
     assert [r["barycenter_collapsed"] for r in authors.records] == [2.0, 2.0]
     head = authors.net.spec.chosen(1)
@@ -70,7 +87,13 @@ class Recording(DualRule):
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorized"])
 def test_beta_follows_the_accuracy_on_the_clients_own_data(execution):
-    config = small(*LENET, "algorithm=feddual", f"local.execution={execution}", "local.epochs=3", "local.lr=0.2")
+    config = small(
+        *LENET,
+        "algorithm=feddual",
+        f"local.execution={execution}",
+        "local.epochs=3",
+        "local.lr=0.2",
+    )
     experiment = Experiment(config)
     algorithm = experiment.algorithm
     experiment.federation.begin_round(1, False)
@@ -81,7 +104,9 @@ def test_beta_follows_the_accuracy_on_the_clients_own_data(execution):
     models = []  # the same training, stopped after each epoch
     for epochs in range(3):
         experiment.federation.begin_round(1, False)
-        with experiment.federation.train(cohort, DualRule(True, 1.0, True), algorithm.broadcast()) as training:
+        with experiment.federation.train(
+            cohort, DualRule(True, 1.0, True), algorithm.broadcast()
+        ) as training:
             steps = epochs * -(-int(experiment.data.train.sizes[0]) // 32)
             if steps:
                 training.advance(steps)
@@ -90,15 +115,24 @@ def test_beta_follows_the_accuracy_on_the_clients_own_data(execution):
     assert len(set(-(-experiment.data.train.sizes[cohort.ids] // 32))) == 1
     for c, k in enumerate(cohort.ids):
         rows = experiment.data.train[k]
-        x = torch.from_numpy(samples.x[rows]).float().sub(experiment.data.shift[0]).mul(experiment.data.scale[0])
+        x = (
+            torch.from_numpy(samples.x[rows])
+            .float()
+            .sub(experiment.data.shift[0])
+            .mul(experiment.data.scale[0])
+        )
         first = None
         for epoch in range(3):
             net = copy.deepcopy(experiment.net)
             net.bind(models[epoch][c].clone(), algorithm.buffers)
-            accuracy = float((net.module.eval()(x).argmax(1) == torch.from_numpy(samples.y[rows])).float().mean())
+            accuracy = float(
+                (net.module.eval()(x).argmax(1) == torch.from_numpy(samples.y[rows])).float().mean()
+            )
             first = accuracy if first is None else first
             assert float(seen[c, 2 * epoch]) == pytest.approx(accuracy, abs=1e-6)
-            assert float(seen[c, 2 * epoch + 1]) == pytest.approx(float(torch.sigmoid(torch.tensor(accuracy - first))))
+            assert float(seen[c, 2 * epoch + 1]) == pytest.approx(
+                float(torch.sigmoid(torch.tensor(accuracy - first)))
+            )
 
 
 def test_the_summed_gradient_is_that_of_all_local_data():
@@ -120,7 +154,9 @@ def test_the_summed_gradient_is_that_of_all_local_data():
     net.bind((algorithm.w + updates.rows("delta")[1]).clone(), algorithm.buffers)
     x = torch.from_numpy(experiment.data.samples.x[rows]).float().sub(experiment.data.shift[0])
     loss = F.cross_entropy(
-        net.module(x.mul(experiment.data.scale[0])), torch.from_numpy(experiment.data.samples.y[rows]), reduction="sum"
+        net.module(x.mul(experiment.data.scale[0])),
+        torch.from_numpy(experiment.data.samples.y[rows]),
+        reduction="sum",
     )
     expected = net.gradient(loss, torch.empty_like(algorithm.w))
     torch.testing.assert_close(updates.rows("gradient")[1], expected, rtol=1e-3, atol=1e-4)
@@ -128,12 +164,16 @@ def test_the_summed_gradient_is_that_of_all_local_data():
 
 @pytest.mark.parametrize("engine", [Sequential, Vectorized])
 def test_moons_gradient_is_that_of_its_loss(engine):
-    """ℓ_con written out with softmax, its gradient by autograd through a plain copy of the network."""
+    """ℓ_con written out with softmax, its gradient by autograd through a plain copy of the
+    network."""
     experiment = Experiment(small(*LENET, "algorithm={name: moon, mu: 2.0, temperature: 0.3}"))
     net, rule = experiment.net, experiment.algorithm.rule()
     generator = torch.Generator().manual_seed(0)
     models = [net.initial + 0.1 * torch.randn(net.spec.size, generator=generator) for _ in range(3)]
-    x, y = torch.randn(5, 1, 28, 28, generator=generator), torch.randint(10, (5,), generator=generator)
+    x, y = (
+        torch.randn(5, 1, 28, 28, generator=generator),
+        torch.randint(10, (5,), generator=generator),
+    )
 
     def features(w):
         module = copy.deepcopy(net.module)
@@ -144,7 +184,10 @@ def test_moons_gradient_is_that_of_its_loss(engine):
 
     module, z, logits = features(models[0])
     (_, near, _), (_, far, _) = features(models[1]), features(models[2])
-    similar = torch.stack([F.cosine_similarity(z, near.detach()), F.cosine_similarity(z, far.detach())]) / 0.3
+    similar = (
+        torch.stack([F.cosine_similarity(z, near.detach()), F.cosine_similarity(z, far.detach())])
+        / 0.3
+    )
     loss = F.cross_entropy(logits, y) - 2.0 * torch.log_softmax(similar, 0)[0].mean()
     grads = torch.autograd.grad(loss, list(module.parameters()))
     expected = net.spec.write([g.detach() for g in grads], torch.empty(net.spec.size))
@@ -160,7 +203,9 @@ def test_moons_gradient_is_that_of_its_loss(engine):
 
 def test_moon_leaves_statistics_of_batch_norm_alone():
     """The reference models' passes do not touch the local statistics: μ → 0 gives FedAvg's."""
-    fedavg, moon = (finish(small(*RESNET, f"algorithm={a}")) for a in ("fedavg", "{name: moon, mu: 1e-30}"))
+    fedavg, moon = (
+        finish(small(*RESNET, f"algorithm={a}")) for a in ("fedavg", "{name: moon, mu: 1e-30}")
+    )
     torch.testing.assert_close(moon.algorithm.buffers, fedavg.algorithm.buffers)
 
 
@@ -187,7 +232,11 @@ def test_fedbn_keeps_batch_norm_with_the_clients(tmp_path):
     states = experiment.federation.states
     assert all(len(s["kept"]) == kept for s in states.values())
     assert not torch.equal(states[0]["kept"], states[1]["kept"])
-    assert experiment.records[0]["bytes_up"] == 3 * 4 * (spec.size - kept) == experiment.records[0]["bytes_down"]
+    assert (
+        experiment.records[0]["bytes_up"]
+        == 3 * 4 * (spec.size - kept)
+        == experiment.records[0]["bytes_down"]
+    )
     own = torch.stack([s["kept"] for s in states.values()]).mean(0)
     server = torch.cat([experiment.algorithm.w[e.start : e.stop] for e in normalising])
     torch.testing.assert_close(server, own, rtol=1e-4, atol=1e-6)
@@ -196,7 +245,9 @@ def test_fedbn_keeps_batch_norm_with_the_clients(tmp_path):
 
 
 def test_a_fedbn_clients_next_round_starts_from_its_own_batch_norm():
-    """A client that trains alone on plain averaging of itself: FedBN of one client is FedAvg of one client."""
+    """A client that trains alone on plain averaging of itself: FedBN of one client is FedAvg of one
+    client.
+    """
     alone = ["data.clients=1", "cohort=1", *RESNET[:2], *RESNET[4:], "buffers=local"]
     fedbn, fedavg = (finish(small(*alone, f"algorithm={a}")) for a in ("fedbn", "fedavg"))
     torch.testing.assert_close(fedbn.algorithm.w, fedavg.algorithm.w, rtol=1e-5, atol=1e-6)
@@ -230,23 +281,32 @@ def test_too_few_layers_are_refused_before_the_first_round():
 
 
 def test_readings_choose_the_barycenter():
-    chosen = {r: load(None, [f"algorithm={{name: feddual, reading: {r}}}"]) for r in ("ot", "paper_eq", "authors")}
+    chosen = {
+        r: load(None, [f"algorithm={{name: feddual, reading: {r}}}"])
+        for r in ("ot", "paper_eq", "authors")
+    }
     assert {r: c.aggregator.method.name for r, c in chosen.items()} == {
         "ot": "exact", "paper_eq": "iterated", "authors": "authors"
     }  # fmt: skip
-    assert (chosen["authors"].algorithm.signal, chosen["authors"].algorithm.beta) == ("gradient", "half")
+    assert (chosen["authors"].algorithm.signal, chosen["authors"].algorithm.beta) == (
+        "gradient",
+        "half",
+    )
     with pytest.raises(UserError, match="sends summed gradients only to a barycenter"):
         load(None, ["algorithm={name: feddual, signal: gradient}", "aggregator=mean"])
 
 
 def test_gradient_norms_per_layer():
-    """One client, one step: the recorded norm is that of the mini-batch gradient, which SGD shows."""
+    """One client, one step: the recorded norm is that of the mini-batch gradient, which SGD
+    shows."""
     one = finish(small("model=mlp", "data.clients=1", "cohort=1", "rounds=1", "local.steps=1", "local.lr=0.5",
                        "evaluation.gradient_norms=true"))  # fmt: skip
     step = (one.net.initial - one.algorithm.w) / 0.5
     for layer in one.net.spec.layers:
         parts = [step[e.start : e.stop] for e in one.net.spec.entries if e.layer == layer]
-        assert one.records[0][f"gradient_norm/{layer}"] == pytest.approx(float(torch.cat(parts).norm()), rel=1e-4)
+        assert one.records[0][f"gradient_norm/{layer}"] == pytest.approx(
+            float(torch.cat(parts).norm()), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize(("model", "shape", "size"), [("feddual_lenet", (1, 28, 28), 164_116)])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import jobs
+from orchestrator.cluster import jobs
 from orchestrator.errors import UserError
 
 

@@ -1,4 +1,6 @@
-"""Landscapes and sharpness against networks whose Hessian is known, and the commands that draw them."""
+"""Landscapes and sharpness against networks whose Hessian is known, and the commands that draw
+them.
+"""
 
 import numpy as np
 import pandas as pd
@@ -7,12 +9,12 @@ import torch
 from typer.testing import CliRunner
 
 from algorithms.flat import ParamSpec
-from orchestrator.cli import app
-from orchestrator.drive import begin, drive
-from orchestrator.experiment import Experiment
-from orchestrator.landscape import directions, grid
-from orchestrator.run_folder import RunFolder
-from orchestrator.sharpness import hessian_product, largest_eigenvalue, rise
+from orchestrator.analysis.landscape import directions, grid
+from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
+from orchestrator.cli.app import app
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, drive
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.evaluation import mean_loss, summed_gradient
 from tests.conftest import small
 
@@ -26,7 +28,10 @@ def folders(tmp_path_factory):
             f"name=alpha{alpha:g}", "model=feddual_lenet", "rounds=2", "evaluation.gradient_norms=true",
             f"data.partition={{name: pfnm, alpha: {alpha}}}",
         )  # fmt: skip
-        experiment, folder = Experiment(config), RunFolder(tmp_path_factory.mktemp("runs") / f"alpha{alpha:g}")
+        experiment, folder = (
+            Experiment(config),
+            RunFolder(tmp_path_factory.mktemp("runs") / f"alpha{alpha:g}"),
+        )
         begin(experiment, folder, False)
         drive(experiment, folder)
         made.append(folder.path)
@@ -37,26 +42,41 @@ def folders(tmp_path_factory):
 def judged():
     """A linear model whose Hessian is small enough to be written out."""
     experiment = Experiment(small("model=linear", "data.limit=60"))
-    return experiment.world, experiment.net, experiment.net.initial, experiment.net.initial_buffers, np.arange(40)
+    return (
+        experiment.world,
+        experiment.net,
+        experiment.net.initial,
+        experiment.net.initial_buffers,
+        np.arange(40),
+    )
 
 
 def test_hessian_products_are_finite_differences_of_gradients(judged):
     world, net, w, buffers, rows = judged
     v = torch.randn(w.shape, generator=torch.Generator().manual_seed(1))
     step = 1e-3
-    ends = [summed_gradient(world, net, w + s * v, buffers, rows) / len(rows) for s in (step, -step)]
-    torch.testing.assert_close(hessian_product(*judged, v), (ends[0] - ends[1]) / (2 * step), rtol=2e-2, atol=2e-3)
+    ends = [
+        summed_gradient(world, net, w + s * v, buffers, rows) / len(rows) for s in (step, -step)
+    ]
+    torch.testing.assert_close(
+        hessian_product(*judged, v), (ends[0] - ends[1]) / (2 * step), rtol=2e-2, atol=2e-3
+    )
 
 
 def test_the_largest_eigenvalue_is_that_of_the_written_out_hessian(judged):
-    """Softmax regression: the Hessian is mean_i (diag(p) − p pᵀ) ⊗ x xᵀ, here through its [n·C, n·C] Gram matrix."""
+    """Softmax regression: the Hessian is mean_i (diag(p) − p pᵀ) ⊗ x xᵀ, here through its [n·C,
+    n·C] Gram matrix.
+    """
     world, net, w, buffers, rows = judged
     x, _ = world.batch(rows)
     net.bind(w, buffers)
     p = torch.softmax(net.module(x), 1).double().detach()
     inputs = torch.cat([x.flatten(1), torch.ones(len(x), 1)], 1).double()
     roots = [torch.diag(q.sqrt()) - torch.outer(q, q.sqrt()) for q in p]  # B Bᵀ = diag(p) − p pᵀ
-    factors = torch.cat([torch.kron(r, i[:, None]) for r, i in zip(roots, inputs, strict=True)], 1) / len(rows) ** 0.5
+    factors = (
+        torch.cat([torch.kron(r, i[:, None]) for r, i in zip(roots, inputs, strict=True)], 1)
+        / len(rows) ** 0.5
+    )
     expected = float(torch.linalg.eigvalsh(factors.T @ factors).max())
     assert largest_eigenvalue(*judged, seed=0) == pytest.approx(expected, rel=0.02)
 
@@ -69,13 +89,21 @@ def test_the_rise_is_the_gradients_length_for_a_small_radius(judged):
 
 
 def test_directions_are_filter_normalised():
-    spec = ParamSpec.of({"c.weight": torch.zeros(4, 3, 5, 5), "c.bias": torch.zeros(4), "d.weight": torch.zeros(2, 6)})
+    spec = ParamSpec.of(
+        {
+            "c.weight": torch.zeros(4, 3, 5, 5),
+            "c.bias": torch.zeros(4),
+            "d.weight": torch.zeros(2, 6),
+        }
+    )
     w = torch.randn(spec.size, generator=torch.Generator().manual_seed(0))
     both = directions(spec, w, 2, seed=3)
     own = spec.views(w)
     for direction in both:
         view = spec.views(direction)
-        torch.testing.assert_close(view["c.weight"].flatten(1).norm(dim=1), own["c.weight"].flatten(1).norm(dim=1))
+        torch.testing.assert_close(
+            view["c.weight"].flatten(1).norm(dim=1), own["c.weight"].flatten(1).norm(dim=1)
+        )
         torch.testing.assert_close(view["d.weight"].norm(dim=1), own["d.weight"].norm(dim=1))
         assert not view["c.bias"].any()
     assert not torch.equal(both[0], both[1])
@@ -93,7 +121,18 @@ def test_the_command_draws_the_runs_side_by_side(folders, tmp_path, dims):
     plot = tmp_path / "around.png"
     result = CliRunner().invoke(
         app,
-        ["landscape", *map(str, folders), "--dims", str(dims), "--points", "3", "--rows", "50", "--plot", str(plot)],
+        [
+            "landscape",
+            *map(str, folders),
+            "--dims",
+            str(dims),
+            "--points",
+            "3",
+            "--rows",
+            "50",
+            "--plot",
+            str(plot),
+        ],
     )
     assert result.exit_code == 0, result.output
     data = pd.read_csv(plot.with_suffix(".csv"))
@@ -106,16 +145,26 @@ def test_the_command_draws_the_runs_side_by_side(folders, tmp_path, dims):
 
     w = experiment.net.spec.flatten(load_file(folders[0] / "model.safetensors"))
     everything = np.unique(experiment.data.train.rows)
-    whole = mean_loss(experiment.world, experiment.net, w, experiment.net.initial_buffers, everything)
+    whole = mean_loss(
+        experiment.world, experiment.net, w, experiment.net.initial_buffers, everything
+    )
     assert float(centre["loss"].iloc[0]) == pytest.approx(whole, rel=0.5)
     assert data["loss"].max() > centre["loss"].min()
 
 
 def test_bad_requests(folders, tmp_path):
+    from orchestrator.analysis.landscape import show_landscape
     from orchestrator.errors import UserError
-    from orchestrator.landscape import show_landscape
 
-    options = {"dims": 1, "points": 3, "radius": 1.0, "on": "train", "rows": 10, "rho": 0.05, "seed": 0}
+    options = {
+        "dims": 1,
+        "points": 3,
+        "radius": 1.0,
+        "on": "train",
+        "rows": 10,
+        "rho": 0.05,
+        "seed": 0,
+    }
     with pytest.raises(UserError, match="--dims is 1 or 2"):
         show_landscape([RunFolder(folders[0])], tmp_path / "x.png", **{**options, "dims": 3})
     (tmp_path / "config.yaml").write_text(RunFolder(folders[0]).config().dump())
@@ -132,8 +181,18 @@ def test_compare_counts_rounds_to_a_target_and_draws_layers(folders, tmp_path):
     assert result.exit_code == 0, result.output
     (line,) = [row for row in result.output.splitlines() if "rounds to" in row]
     assert line.split("│")[2].strip() == "1"
-    assert CliRunner().invoke(app, [*command, "--metric", "gradient_norm/", "--target", "1e9"]).exit_code == 1
-    assert CliRunner().invoke(app, [*command[:3], "--metric", "gradient_norm/", "--plot", str(plot)]).exit_code == 0
+    assert (
+        CliRunner()
+        .invoke(app, [*command, "--metric", "gradient_norm/", "--target", "1e9"])
+        .exit_code
+        == 1
+    )
+    assert (
+        CliRunner()
+        .invoke(app, [*command[:3], "--metric", "gradient_norm/", "--plot", str(plot)])
+        .exit_code
+        == 0
+    )
     assert set(pd.read_csv(plot.with_suffix(".csv"))) == {
         "round",
         "run",

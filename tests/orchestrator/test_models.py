@@ -24,7 +24,9 @@ COUNTS = [
 def test_counts_and_outputs(name, options, shape, classes, count):
     net = Net.of(variants(Model)[name](**options), shape, classes, 0)
     assert net.spec.size == count
-    x = torch.zeros(2, *shape, dtype=torch.long if len(shape) == 1 and name == "fasttext" else torch.float)
+    x = torch.zeros(
+        2, *shape, dtype=torch.long if len(shape) == 1 and name == "fasttext" else torch.float
+    )
     assert net.module(x).shape == (2, classes)
 
 
@@ -44,7 +46,9 @@ def test_the_thesis_lenet_is_glorot_initialised():
     assert w["7.bias"].abs().max() == 0
 
 
-@pytest.mark.parametrize(("name", "shape"), [("lenet5", (60,)), ("fasttext", GREY), ("lenet5", (1, 8, 8))])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("lenet5", (60,)), ("fasttext", GREY), ("lenet5", (1, 8, 8))]
+)
 def test_models_refuse_shapes_that_they_cannot_take(name, shape):
     with pytest.raises(ValueError, match="needs"):
         variants(Model)[name]().build(shape, 10)

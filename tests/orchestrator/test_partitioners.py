@@ -75,7 +75,9 @@ def test_zipf_repeats_a_row_only_when_its_class_is_used_up():
     p = pool(1000, 5)
     parts = make("zipf", alpha=0.2).split(p)
     for c in range(5):
-        uses = np.bincount(np.concatenate([x[p.labels[x] == c] for x in parts]).astype(int), minlength=1000)
+        uses = np.bincount(
+            np.concatenate([x[p.labels[x] == c] for x in parts]).astype(int), minlength=1000
+        )
         uses = uses[p.labels == c]
         assert uses.max() - uses.min() <= 1
 

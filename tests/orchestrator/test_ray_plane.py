@@ -11,11 +11,12 @@ import torch
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from algorithms.local import LocalRule
-from orchestrator.clients import pool, reservation
+from orchestrator.clients import pool
 from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
+from orchestrator.cluster import reservation
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.server import NAMESPACE, answer, halt, launch, ray_plane
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.server import NAMESPACE, answer, halt, launch, ray_plane
 from tests.conftest import finish, finish_on_ray, small
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -27,7 +28,12 @@ def on_ray(config):
 
 @pytest.mark.parametrize(
     "actors",
-    ["resources.actors=1", "resources.actors=2", "resources.actors=5", "resources.clients_per_actor=1"],
+    [
+        "resources.actors=1",
+        "resources.actors=2",
+        "resources.actors=5",
+        "resources.clients_per_actor=1",
+    ],
 )
 def test_bits_do_not_depend_on_the_actors(actors):
     fixed = ["local.block=1", "algorithm=scaffold", "local.execution=sequential"]
@@ -79,7 +85,9 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
     for _ in range(100):
         if not plane.booting:
             break
-        experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+        experiment.federation.per_sample(
+            experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
+        )
         time.sleep(0.1)
     kill(plane.places[0])
     kill(plane.places[1])
@@ -107,7 +115,9 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     while not experiment.finished:
         experiment.step()
         while plane.booting and plane.available:
-            experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+            experiment.federation.per_sample(
+                experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
+            )
         said += " ".join(plane.events())
     assert "client actor 0 cannot be started" in said
     assert "the run goes on without it" in said
@@ -115,12 +125,15 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     assert experiment.state_sha256() == finish(config).state_sha256()
     kill(plane.places[1])
     with pytest.raises(UserError, match="client actor 1 cannot be started"):
-        experiment.federation.per_sample(experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10))
+        experiment.federation.per_sample(
+            experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
+        )
     experiment.close()
 
 
 def test_a_block_lost_in_mid_session_is_replayed():
-    """Advance, lose every actor with the models on it, go on: the updates are the undisturbed ones."""
+    """Advance, lose every actor with the models on it, go on: the updates are the undisturbed
+    ones."""
     config = small("resources.actors=2", "local.steps=6")
 
     def session(experiment, disturb):
@@ -155,7 +168,9 @@ class AlwaysDies(LocalRule):
 def test_a_client_that_always_kills_its_actor_ends_the_run():
     experiment = on_ray(small("resources.actors=1"))
     experiment.algorithm.rule = AlwaysDies
-    with pytest.raises(UserError, match=r"client actor 0 died while training clients 0, 1 in round 1, 4 times"):
+    with pytest.raises(
+        UserError, match=r"client actor 0 died while training clients 0, 1 in round 1, 4 times"
+    ):
         experiment.step()
     experiment.close()
 
@@ -184,7 +199,13 @@ def test_more_than_the_cluster_has(wish):
 
 
 def test_shares_of_a_gpu_lie_within_one():
-    assert [reservation.places("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [4, 2, 3, 0, 0]
+    assert [reservation.places("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
+        4,
+        2,
+        3,
+        0,
+        0,
+    ]
     assert [reservation.places("GPU", 3, 2), reservation.places("CPU", 2, 0.4)] == [1, 5]
     experiment = on_ray(small("resources={gpus_per_actor: 0.4, cpus_per_actor: 0.5}"))
     assert experiment.federation.plane.actors == 4
@@ -246,7 +267,9 @@ class HangsOnce(LocalRule):
 
 
 def hanging(tmp_path, once, *settings):
-    config = small("cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=10", *settings)
+    config = small(
+        "cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=10", *settings
+    )
     experiment = on_ray(config)
     experiment.algorithm.rule = lambda: HangsOnce(str(tmp_path / "marker"), once)
     return config, experiment
@@ -284,7 +307,9 @@ def test_a_client_that_always_hangs_can_be_left_out(tmp_path):
 
 
 def test_too_few_clients_are_left(tmp_path):
-    _, experiment = hanging(tmp_path, False, "resources.on_timeout=drop", "resources.minimum_cohort=6", "rounds=1")
+    _, experiment = hanging(
+        tmp_path, False, "resources.on_timeout=drop", "resources.minimum_cohort=6", "rounds=1"
+    )
     with pytest.raises(UserError, match="5 clients are left without 3"):
         experiment.step()
     experiment.close()

@@ -61,7 +61,9 @@ def test_idx_layouts(folder, name, root, train, test, classes, end, opener):
     assert np.array_equal(samples.x[0, 0], first.T if name == "emnist" else first)
 
 
-@pytest.mark.parametrize(("name", "side"), [("cifar10", 32), ("cifar100", 32), ("tiny_imagenet", 64)])
+@pytest.mark.parametrize(
+    ("name", "side"), [("cifar10", 32), ("cifar100", 32), ("tiny_imagenet", 64)]
+)
 def test_colour_npz(folder, name, side):
     x, y = RNG.integers(0, 256, (9, side, side, 3), np.uint8), np.arange(9)
     np.savez(folder / f"{name}.npz", x_train=x[:6], y_train=y[:6], x_test=x[6:], y_test=y[6:])
@@ -97,7 +99,10 @@ def test_femnist_writers(folder):
 
 def test_ag_news_csv(folder):
     (folder / "ag_news").mkdir()
-    for split, rows in (("train", [(2, "Stocks, rise"), (0, "War")]), ("test", [(3, "War and chips")])):
+    for split, rows in (
+        ("train", [(2, "Stocks, rise"), (0, "War")]),
+        ("test", [(3, "War and chips")]),
+    ):
         with (folder / "ag_news" / f"{split}.csv").open("w", newline="") as f:
             csv.writer(f).writerows([("label", "text"), *rows])
     samples = load("ag_news", length=4)
@@ -182,7 +187,9 @@ def test_unreadable_files_get_a_sentence(folder, content):
 
 
 def test_pickled_arrays_are_never_loaded(folder):
-    np.savez(folder / "cifar10.npz", x_train=np.array([{}], object), y_train=[0], x_test=[0], y_test=[0])
+    np.savez(
+        folder / "cifar10.npz", x_train=np.array([{}], object), y_train=[0], x_test=[0], y_test=[0]
+    )
     with pytest.raises(UserError, match="cannot read"):
         load("cifar10")
 

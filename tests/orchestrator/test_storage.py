@@ -1,15 +1,16 @@
-"""Results at a URI: the same folder there, a run that continues on another machine, and mistakes."""
+"""Results at a URI: the same folder there, a run that continues on another machine, and
+mistakes."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from orchestrator.drive import begin, drive
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.run_folder import RunFolder
-from orchestrator.storage import Mirror
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import Mirror
+from orchestrator.rounds.drive import begin, drive
+from orchestrator.rounds.experiment import Experiment
 from tests.conftest import finish, small
 
 
@@ -32,7 +33,11 @@ def run(config, place, resuming=False, rounds=None):
 
 
 def names(folder):
-    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and "tfevents" not in p.name}
+    return {
+        str(p.relative_to(folder))
+        for p in folder.rglob("*")
+        if p.is_file() and "tfevents" not in p.name
+    }
 
 
 def test_the_same_folder_there(tmp_path, machine):
@@ -40,7 +45,9 @@ def test_the_same_folder_there(tmp_path, machine):
     run(config, tmp_path / "here")
     run(config, (tmp_path / "there").as_uri())
     assert names(tmp_path / "there") == names(tmp_path / "here") - {".lock"}
-    here, there = (json.loads((tmp_path / n / "result.json").read_text()) for n in ("here", "there"))
+    here, there = (
+        json.loads((tmp_path / n / "result.json").read_text()) for n in ("here", "there")
+    )
     assert here["state_sha256"] == there["state_sha256"]
     assert [p.name for p in (tmp_path / "there" / "checkpoints").iterdir()] == ["round-000003"]
 
@@ -54,7 +61,10 @@ def test_a_failure_is_told_there(tmp_path, machine):
 
 
 def test_continued_on_another_machine(tmp_path, machine):
-    config, place = small("rounds=5", "checkpoint.every=1", "algorithm=scaffold"), (tmp_path / "there").as_uri()
+    config, place = (
+        small("rounds=5", "checkpoint.every=1", "algorithm=scaffold"),
+        (tmp_path / "there").as_uri(),
+    )
     assert run(config, place, rounds=2)["status"] == "stopped"
     machine("second")
     again = run(config, place, resuming=True)

@@ -6,20 +6,24 @@ import torch
 import torch.nn.functional as F
 
 from algorithms.local import LocalRule
+from algorithms.local_config import LocalConfig
 from orchestrator.data import FederatedData
 from orchestrator.data.federated import DataConfig
 from orchestrator.models.images import DrdmCnn, FedAAResNet, LeNet5, Linear, Mlp
 from orchestrator.training.batches import Batches
 from orchestrator.training.block import Advance, Block, BlockSpec, Collect, engines
-from orchestrator.training.local_config import LocalConfig
 from orchestrator.training.world import World
 from tests.conftest import small
 
-DATA = FederatedData.build(DataConfig(clients=4, limit=330, partition={"name": "zipf", "alpha": 1.0, "sigma": 0.8}), 0)
+DATA = FederatedData.build(
+    DataConfig(clients=4, limit=330, partition={"name": "zipf", "alpha": 1.0, "sigma": 0.8}), 0
+)
 
 
 def world(model, **local):
-    return World(DATA, model, LocalConfig(**{"batch_size": 16, "lr": 0.1, **local}), "aggregate", 0, 1)
+    return World(
+        DATA, model, LocalConfig(**{"batch_size": 16, "lr": 0.1, **local}), "aggregate", 0, 1
+    )
 
 
 def train(w, ids, vectorized, t=1, rule=None, states=None):
@@ -28,7 +32,10 @@ def train(w, ids, vectorized, t=1, rule=None, states=None):
     net = e[False].net
     received = {"w": net.initial, "buffers": net.initial_buffers}
     block = Block(
-        w, e[vectorized], BlockSpec(np.array(ids), rule or LocalRule(), states or {}, {}, t, 0, vectorized), received
+        w,
+        e[vectorized],
+        BlockSpec(np.array(ids), rule or LocalRule(), states or {}, {}, t, 0, vectorized),
+        received,
     )
     block.run(Advance(None))
     collected = block.run(Collect(None, False))
@@ -50,7 +57,9 @@ def by_hand(w, k, make_optimizer, clip=None, t=1):
         if clip:
             torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
         optimizer.step()
-    deltas = {n: p.detach() - b for (n, p), b in zip(module.named_parameters(), before, strict=True)}
+    deltas = {
+        n: p.detach() - b for (n, p), b in zip(module.named_parameters(), before, strict=True)
+    }
     return net.spec.flatten(deltas), net.buffer_spec.flatten(net.buffers)
 
 
@@ -63,7 +72,9 @@ OPTIMIZERS = [
 
 
 @pytest.mark.parametrize("vectorized", [False, True])
-@pytest.mark.parametrize(("local", "optimizer"), OPTIMIZERS, ids=["sgd", "nesterov", "adam", "adamw"])
+@pytest.mark.parametrize(
+    ("local", "optimizer"), OPTIMIZERS, ids=["sgd", "nesterov", "adam", "adamw"]
+)
 def test_local_training_is_what_pytorch_does(local, optimizer, vectorized):
     w = world(Mlp(hidden=(20,)), epochs=2, **local)
     deltas, _ = train(w, [0, 1, 2, 3], vectorized)
@@ -88,8 +99,12 @@ def test_batch_norm_statistics_are_trained_and_sent():
     torch.testing.assert_close(collected.vectors["buffers"][0], buffers, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [Linear(), Mlp(hidden=(30,)), LeNet5(), DrdmCnn()], ids=lambda m: m.name)
-@pytest.mark.parametrize("work", [{"steps": 3}, {"epochs": 1}, {"epochs": 1, "drop_last": True}], ids=str)
+@pytest.mark.parametrize(
+    "model", [Linear(), Mlp(hidden=(30,)), LeNet5(), DrdmCnn()], ids=lambda m: m.name
+)
+@pytest.mark.parametrize(
+    "work", [{"steps": 3}, {"epochs": 1}, {"epochs": 1, "drop_last": True}], ids=str
+)
 def test_vectorised_equals_sequential(model, work):
     w = world(model, **work)
     one, a = train(w, [0, 1, 2, 3], False)
@@ -102,7 +117,9 @@ def test_vectorised_equals_sequential(model, work):
 def test_the_planned_work_is_done_by_everyone():
     w = world(Linear(), epochs=2)
     _, collected = train(w, [0, 1, 2, 3], True)
-    assert collected.diagnostics["steps"].tolist() == [2 * -(-len(DATA.train[k]) // 16) for k in range(4)]
+    assert collected.diagnostics["steps"].tolist() == [
+        2 * -(-len(DATA.train[k]) // 16) for k in range(4)
+    ]
     _, fewer = train(world(Linear(), epochs=2, drop_last=True), [0, 1, 2, 3], True)
     assert fewer.diagnostics["steps"].tolist() == [2 * (len(DATA.train[k]) // 16) for k in range(4)]
 
@@ -142,7 +159,9 @@ def test_dropout_is_keyed_by_client_and_round():
         name: str = "test_dropout"
 
         def build(self, shape, classes):
-            return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(784, classes))
+            return torch.nn.Sequential(
+                torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(784, classes)
+            )
 
     w = world(DropoutNet(), steps=3)
     torch.manual_seed(0)
@@ -156,7 +175,13 @@ def test_dropout_is_keyed_by_client_and_round():
 
 def test_kept_optimizer_state_goes_on():
     """Two rounds of 3 steps with kept Adam state, on fixed batches, are 6 steps of Adam."""
-    local = {"steps": 3, "optimizer": "adam", "lr": 0.01, "optimizer_state": "keep", "batch_size": 1000}
+    local = {
+        "steps": 3,
+        "optimizer": "adam",
+        "lr": 0.01,
+        "optimizer_state": "keep",
+        "batch_size": 1000,
+    }
     w = world(Linear(), **local)
     first, collected = train(w, [0], False)
     assert set(collected.states[0]) == {"optimizer/first", "optimizer/second", "optimizer/t"}
@@ -168,9 +193,12 @@ def test_kept_optimizer_state_goes_on():
 
 def test_execution_rules():
     from orchestrator.errors import UserError
-    from orchestrator.experiment import Experiment
+    from orchestrator.rounds.experiment import Experiment
 
     assert Experiment(small()).config.local.execution == "vectorized"
-    assert Experiment(small("model=drdm_cnn", "local.block=null")).config.local.execution == "sequential"
+    assert (
+        Experiment(small("model=drdm_cnn", "local.block=null")).config.local.execution
+        == "sequential"
+    )
     with pytest.raises(UserError, match="batch-norm"):
         Experiment(small("model=fedaa_resnet", "local.execution=vectorized"))

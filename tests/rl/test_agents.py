@@ -91,7 +91,10 @@ def plain_networks(module):
 
     def layers(net):
         return [
-            (m.weight.detach().clone().double().requires_grad_(), m.bias.detach().clone().double().requires_grad_())
+            (
+                m.weight.detach().clone().double().requires_grad_(),
+                m.bias.detach().clone().double().requires_grad_(),
+            )
             for m in net.modules()
             if isinstance(m, torch.nn.Linear)
         ]
@@ -126,7 +129,9 @@ def value(net, s, a, join):
     ids=["ddpg", "td3"],
 )
 def test_updates_agree_with_equations_1_to_3(weigher):
-    """Two updates (four for TD3's delayed actor) from fixed weights and batches, in float64 plain torch with Adam."""
+    """Two updates (four for TD3's delayed actor) from fixed weights and batches, in float64 plain
+    torch with Adam.
+    """
     agent = weigher.start(4, 4, seed=1)
     module, config = agent.module, agent.config
     nets = plain_networks(module)
@@ -136,7 +141,9 @@ def test_updates_agree_with_equations_1_to_3(weigher):
 
     critic_params = [p for q in nets["critics"] for p in flat(q)]
     adam_q = torch.optim.Adam(critic_params, lr=config.critic_lr, weight_decay=config.weight_decay)
-    adam_pi = torch.optim.Adam(flat(nets["actor"]), lr=config.actor_lr, weight_decay=config.weight_decay)
+    adam_pi = torch.optim.Adam(
+        flat(nets["actor"]), lr=config.actor_lr, weight_decay=config.weight_decay
+    )
     rng = np.random.default_rng(0)
     join = config.join
     for update in range(1, 5 if config.policy_delay > 1 else 3):
@@ -144,13 +151,20 @@ def test_updates_agree_with_equations_1_to_3(weigher):
         def draw(*shape):
             return rng.random(shape).astype(np.float32)
 
-        batch = {"obs": draw(6, 4), "new_obs": draw(6, 4), "rewards": draw(6), "terminateds": rng.random(6) < 0.3}
+        batch = {
+            "obs": draw(6, 4),
+            "new_obs": draw(6, 4),
+            "rewards": draw(6),
+            "terminateds": rng.random(6) < 0.3,
+        }
         batch["actions"] = draw(6, 4) / 4
         agent.learner.update(
             batch=MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(batch)}, 6),
             timesteps={"num_env_steps_sampled_lifetime": update},
         )
-        s, s2, r, a = (torch.from_numpy(batch[n]).double() for n in ("obs", "new_obs", "rewards", "actions"))
+        s, s2, r, a = (
+            torch.from_numpy(batch[n]).double() for n in ("obs", "new_obs", "rewards", "actions")
+        )
         with torch.no_grad():
             a2 = policy(nets["target_actor"], s2)
             q2 = torch.stack([value(q, s2, a2, join) for q in nets["target_critics"]]).min(0).values
@@ -161,7 +175,9 @@ def test_updates_agree_with_equations_1_to_3(weigher):
         adam_q.step()
         if update % config.policy_delay == 0:
             gain = value(nets["critics"][0], s, policy(nets["actor"], s), join).mean()
-            for p, g in zip(flat(nets["actor"]), torch.autograd.grad(-gain, flat(nets["actor"])), strict=True):
+            for p, g in zip(
+                flat(nets["actor"]), torch.autograd.grad(-gain, flat(nets["actor"])), strict=True
+            ):
                 p.grad = g
             adam_pi.step()
         if update % config.target_network_update_freq == 0:
@@ -184,18 +200,27 @@ def test_updates_agree_with_equations_1_to_3(weigher):
 
 
 def test_hidden_noise_is_fedaa_s():
-    """With noise on the hidden activations the head still ends on the simplex, and training without noise is another thing."""
+    """With noise on the hidden activations the head still ends on the simplex, and training without
+    noise is another thing.
+    """
     agent = Ddpg(preset="authors", hidden=(8, 8)).start(3, 3, 0)
     state = np.ones(3, np.float32)
     actions = {
-        tuple(agent.module.forward_exploration({"obs": torch.ones(1, 3)}, t=0)["actions"][0].tolist()) for _ in range(5)
+        tuple(
+            agent.module.forward_exploration({"obs": torch.ones(1, 3)}, t=0)["actions"][0].tolist()
+        )
+        for _ in range(5)
     }
     assert len(actions) == 5
     assert np.array_equal(agent.choose(state, explore=False), agent.choose(state, explore=False))
 
 
 def test_noise_schedule_and_warm_up():
-    module = Ddpg(sigma=1.0, sigma_end=0.2, sigma_rounds=10, warmup=2, noise="none", hidden=(4,)).start(3, 3, 0).module
+    module = (
+        Ddpg(sigma=1.0, sigma_end=0.2, sigma_rounds=10, warmup=2, noise="none", hidden=(4,))
+        .start(3, 3, 0)
+        .module
+    )
     assert [round(module.sigma(t), 2) for t in (0, 5, 10, 99)] == [1.0, 0.6, 0.2, 0.2]
 
     def act(t):
@@ -206,10 +231,14 @@ def test_noise_schedule_and_warm_up():
 
 
 @pytest.mark.parametrize(
-    ("weigher", "rounds"), [(Td3(preset="robust"), 260), (Ddpg(preset="robust"), 420)], ids=["td3", "ddpg"]
+    ("weigher", "rounds"),
+    [(Td3(preset="robust"), 260), (Ddpg(preset="robust"), 420)],
+    ids=["td3", "ddpg"],
 )
 def test_learns_which_slots_to_trust(weigher, rounds):
-    """Up to 3 of 10 simulated clients send noise; uniform weights earn 23.7 an episode, exp(−12 d) 40.5."""
+    """Up to 3 of 10 simulated clients send noise; uniform weights earn 23.7 an episode, exp(−12 d)
+    40.5.
+    """
     agent, env = weigher.start(10, 10, 0), AggregationEnv()
     state, _ = env.reset(seed=0)
     for _ in range(rounds):
@@ -234,7 +263,9 @@ def test_a_saved_policy_moves(tmp_path):
     a_options = Td3(preset="robust", hidden=(8, 8))
     a = a_options.start(5, 5, 0)
     walk(a, 4)
-    save_policy(tmp_path / "p", module_weights(a.learner), {"agent": a_options.model_dump(mode="json")})
+    save_policy(
+        tmp_path / "p", module_weights(a.learner), {"agent": a_options.model_dump(mode="json")}
+    )
     b = Td3(preset="robust", hidden=(8, 8), policy=tmp_path / "p").start(5, 5, 9)
     state = np.linspace(0, 1, 5, dtype=np.float32)
     assert np.array_equal(a.choose(state, explore=False), b.choose(state, explore=False))

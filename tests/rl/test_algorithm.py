@@ -29,7 +29,9 @@ def test_train_and_checkpoint(name, tmp_path):
     assert len(algo.local_replay_buffer) == 20
     actor = learner.module[DEFAULT_MODULE_ID].actor
     on_runner = algo.env_runner.module.actor
-    assert all(torch.equal(a, b) for a, b in zip(actor.parameters(), on_runner.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(actor.parameters(), on_runner.parameters(), strict=True)
+    )
     path = algo.save_to_path(str(tmp_path / "c"))
     before = module_weights(learner)
     for _ in range(3):
@@ -85,7 +87,9 @@ def mean_return(algo):
         state, _ = env.reset(seed=1000 + seed)
         for _ in range(200):
             with torch.no_grad():
-                action = module.forward_inference({"obs": torch.from_numpy(state)[None]})["actions"][0].numpy()
+                action = module.forward_inference({"obs": torch.from_numpy(state)[None]})[
+                    "actions"
+                ][0].numpy()
             state, reward, *_ = env.step(2 * action)
             total += reward
     return total / 10

@@ -1,4 +1,6 @@
-"""Sweeps and runs whose results are in storage: a folder at a URI, and a bucket of an S3 server on this machine."""
+"""Sweeps and runs whose results are in storage: a folder at a URI, and a bucket of an S3 server on
+this machine.
+"""
 
 import json
 
@@ -7,7 +9,7 @@ import pytest
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder
 from sweeps import commands
 from sweeps.home import Home, looked_at
 from sweeps.plan import Sweep
@@ -17,20 +19,35 @@ from tests.conftest import finish
 from tests.orchestrator.test_storage import run
 
 pytestmark = pytest.mark.usefixtures("ray_session")
-SMALL = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "cohort=4", "local.steps=3"]
-PLAN = Sweep.model_validate({"set": SMALL, "axes": {"local.lr": [0.02, 0.1]}, "at_once": 1, "loggers": []})
+SMALL = [
+    "data.limit=400",
+    "data.clients=6",
+    "model=linear",
+    "rounds=3",
+    "cohort=4",
+    "local.steps=3",
+]
+PLAN = Sweep.model_validate(
+    {"set": SMALL, "axes": {"local.lr": [0.02, 0.1]}, "at_once": 1, "loggers": []}
+)
 
 
 @pytest.fixture(scope="module")
 def bucket():
     """URI options of a server with an empty bucket."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(
+        ip_address="127.0.0.1", port=0, verbose=False
+    )
     server.start()
     host, port = server.get_host_and_port()
     from pyarrow import fs
 
     files = fs.S3FileSystem(
-        access_key="k", secret_key="s", endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True
+        access_key="k",
+        secret_key="s",
+        endpoint_override=f"{host}:{port}",
+        scheme="http",
+        allow_bucket_creation=True,
     )
     files.create_dir("bucket")
     yield f"?endpoint_override={host}%3A{port}&scheme=http&region=us-east-1"
@@ -44,7 +61,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["folder", "bucket"])
 def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
-    place = f"s3://k:s@bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
+    place = (
+        f"s3://k:s@bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
+    )
     run_sweep(PLAN, Home(tmp_path / "here"), False)
     run_sweep(PLAN, Home(place), False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))

@@ -27,7 +27,8 @@ def numbered(kind, numbers):
 INDEX = {  # what a reader finds in the papers; drawings of methods and lists of datasets are left out
     "drdm": numbered("table", range(1, 7)) | numbered("figure", range(1, 7)),
     "feddual": numbered("table", range(1, 6)) | numbered("figure", range(1, 15)),
-    "fedaa": numbered("table", [n for n in range(1, 13) if n != 5]) | numbered("figure", range(1, 6)),
+    "fedaa": numbered("table", [n for n in range(1, 13) if n != 5])
+    | numbered("figure", range(1, 6)),
     "fda": {"table3.2", "table4.2", "table4.4"}
     | numbered("figure3.", range(3, 18))
     | numbered("figureA.", range(1, 12))
@@ -71,18 +72,38 @@ def test_an_entry_agrees_with_itself(name):
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_its_trials_are_configs(name):
-    """All of smoke and of the first stage; of the larger budgets every row and every column once."""
+    """All of smoke and of the first stage; of the larger budgets every row and every column
+    once."""
     one = ENTRIES[name]
     list(final_sweep(one, "smoke", {}).configs())
     for budget in ("reduced", "full"):
         rows, columns = shown(one, one.budgets[budget])
-        pairs = {*zip(rows, itertools.cycle(columns), strict=False), *zip(itertools.cycle(rows), columns, strict=False)}
+        pairs = {
+            *zip(rows, itertools.cycle(columns), strict=False),
+            *zip(itertools.cycle(rows), columns, strict=False),
+        }
         for row, column in pairs:
-            load(None, [*one.base, *one.budgets[budget].settings, *one.rows[row], *one.columns[column].settings])
+            load(
+                None,
+                [
+                    *one.base,
+                    *one.budgets[budget].settings,
+                    *one.rows[row],
+                    *one.columns[column].settings,
+                ],
+            )
         tuning = tuning_sweep(one, budget)
         if tuning is not None:
             assert (
-                len({len(list(g)) for _, g in itertools.groupby(tuning.cells, lambda c: c.label.split(" / ")[0])}) == 1
+                len(
+                    {
+                        len(list(g))
+                        for _, g in itertools.groupby(
+                            tuning.cells, lambda c: c.label.split(" / ")[0]
+                        )
+                    }
+                )
+                == 1
             )
             load(None, [*tuning.set, *tuning.cells[0].settings])
             load(None, [*tuning.set, *tuning.cells[-1].settings])
@@ -106,7 +127,9 @@ def test_published_numbers_read_by_hand(name, row, column, value, spread):
     assert spread is None or published.spread == spread
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("drdm/tabel1", "drdm/table1"), ("fedual/table1", "feddual/table1")])
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("drdm/tabel1", "drdm/table1"), ("fedual/table1", "feddual/table1")]
+)
 def test_an_unknown_entry_gets_the_nearest_name(wrong, right):
     with pytest.raises(UserError, match=f"did you mean '{re.escape(right)}'"):
         entry(wrong)
@@ -135,13 +158,17 @@ def assert_it_runs(name, folder):
     one = ENTRIES[name]
     found = by_trial(folder)
     assert len(found) == len(final_sweep(one, "smoke", {}).planned())
-    assert {r.status for r in found.values()} == {"finished"}, [r.error for r in found.values() if r.error]
+    assert {r.status for r in found.values()} == {"finished"}, [
+        r.error for r in found.values() if r.error
+    ]
     commands.show_table(name, "smoke", folder, "markdown", folder / "table.md")
     assert (folder / "table.md").read_text().count("|") > 10
 
 
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize("name", [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]])
+@pytest.mark.parametrize(
+    "name", [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]]
+)
 def test_a_sample_runs_at_its_smoke_budget(name, tmp_path):
     assert_it_runs(name, tmp_path / "s")
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orchestrator.wallclock import communication_seconds
+from orchestrator.analysis.wallclock import communication_seconds
 from sweeps.entry import Entry, Rule
 from sweeps.figures import draw
 from sweeps.papers import entry
@@ -27,7 +27,10 @@ def test_the_cheapest_rows_decide():
         ("high", "fast, small"): {0: 9.0, 1: math.nan},
     }
     slow, fast = lines(ONE, values)
-    assert slow.points == {"small": (10.0, pytest.approx(3.0)), "large": (100.0, pytest.approx(10.0))}
+    assert slow.points == {
+        "small": (10.0, pytest.approx(3.0)),
+        "large": (100.0, pytest.approx(10.0)),
+    }
     assert slow.slope == pytest.approx((10 * 3 + 100 * 10) / (10**2 + 100**2))
     assert "published 0.2 d" in str(slow)
     assert fast.points == {}

@@ -22,7 +22,11 @@ def test_a_grid_is_the_product_without_what_a_condition_leaves_out():
     expected = []
     for lr, algorithm in itertools.product((0.01, 0.1), ("fedavg", {"name": "fedprox"}, "drdm")):
         cell = {"local.lr": lr, "algorithm": algorithm}
-        expected += [{**cell, "algorithm.mu": mu} for mu in (0.1, 1.0)] if isinstance(algorithm, dict) else [cell]
+        expected += (
+            [{**cell, "algorithm.mu": mu} for mu in (0.1, 1.0)]
+            if isinstance(algorithm, dict)
+            else [cell]
+        )
     assert found == expected
     assert cells({}) == [{}]
 
@@ -34,7 +38,12 @@ def test_a_condition_on_an_axis_that_is_itself_conditional():
 
 
 def test_settings_are_read_back_as_they_were():
-    cell = {"algorithm": {"name": "fedprox", "mu": 0.5}, "local.lr": 1e-05, "data.partition": "iid", "local.clip": None}
+    cell = {
+        "algorithm": {"name": "fedprox", "mu": 0.5},
+        "local.lr": 1e-05,
+        "data.partition": "iid",
+        "local.clip": None,
+    }
     config = load(None, as_settings(cell))
     assert (config.algorithm.mu, config.local.lr, config.data.partition.name) == (0.5, 1e-5, "iid")
     assert config.local.clip is None
@@ -56,11 +65,15 @@ def test_axes_that_make_no_sense(axis, problem):
 
 
 def sweep(**changes):
-    return Sweep.model_validate({"set": ["model=linear"], "axes": {"local.lr": [0.1, 0.2]}, **changes})
+    return Sweep.model_validate(
+        {"set": ["model=linear"], "axes": {"local.lr": [0.1, 0.2]}, **changes}
+    )
 
 
 def test_trials_are_cells_times_seeds():
-    planned = sweep(seeds=[3, 4], cells=[{"label": "a"}, {"label": "b", "settings": ["cohort=2"]}]).planned()
+    planned = sweep(
+        seeds=[3, 4], cells=[{"label": "a"}, {"label": "b", "settings": ["cohort=2"]}]
+    ).planned()
     assert len(planned) == 8
     assert planned[-1] == {
         "label": "b, local.lr=0.2",
@@ -104,8 +117,14 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("set: [seed=7]", "seed: the seeds of a sweep"),
         ("axes: {local.lr: [0.1, 0.1]}", r"axes\.local\.lr: a value is there twice"),
         ("cells: [{label: a}, {label: a}]", "the same label"),
-        ("axes: {algorithm.mu: {grid: [1], when: {algorithm: fedprox}}, algorithm: [fedprox]}", "no grid above it"),
-        ("axes: {algorithm: [fedprox], algorithm.mu: {grid: [1], when: {algoritm: fedprox}}}", "no grid above it"),
+        (
+            "axes: {algorithm.mu: {grid: [1], when: {algorithm: fedprox}}, algorithm: [fedprox]}",
+            "no grid above it",
+        ),
+        (
+            "axes: {algorithm: [fedprox], algorithm.mu: {grid: [1], when: {algoritm: fedprox}}}",
+            "no grid above it",
+        ),
         (
             "axes: {algorithm: [fedprox], algorithm.mu: {uniform: [0, 1], when: {algorithm: fedprox}}}",
             "cannot have a when",

@@ -31,7 +31,12 @@ ROUNDS = pd.DataFrame({
         (Column(statistic="rounds_to", target=0.75), 3),
         (Column(statistic="steps_to", target=0.75), 30),
         (Column(statistic="gigabytes_to", target=0.75), 9.0),
-        (Column(statistic="cost_to", target=0.75, cost=lambda steps, nbytes: steps + nbytes / 1e9), 39.0),
+        (
+            Column(
+                statistic="cost_to", target=0.75, cost=lambda steps, nbytes: steps + nbytes / 1e9
+            ),
+            39.0,
+        ),
         (Column("loss", statistic="sum"), 7.25),
         (Column(statistic="seconds_to", target=0.75, scale=2.0), 3.0),
         (Column("loss", statistic="rounds_to", target=1.0, better="low", falling=True), 3),
@@ -46,5 +51,7 @@ def test_a_target_that_was_missed_is_no_number():
 
 
 def test_a_metric_that_is_not_reported():
-    with pytest.raises(UserError, match="do not report 'test_acuracy'; did you mean 'test_accuracy'"):
+    with pytest.raises(
+        UserError, match="do not report 'test_acuracy'; did you mean 'test_accuracy'"
+    ):
         value(ROUNDS, Column("test_acuracy"))

@@ -18,12 +18,12 @@ import pytest
 import torch
 from scipy import stats
 
-from orchestrator.checkpoint import save
 from orchestrator.clients import plane
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.experiment import Experiment
-from orchestrator.run_folder import RunFolder
+from orchestrator.results.checkpoint import save
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
 from sweeps import commands, runner, tables
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
 from sweeps.figures import draw
@@ -37,7 +37,14 @@ from sweeps.watch import Watcher
 from tests.conftest import finish
 
 pytestmark = pytest.mark.usefixtures("ray_session")
-SMALL = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "cohort=4", "local.steps=3"]
+SMALL = [
+    "data.limit=400",
+    "data.clients=6",
+    "model=linear",
+    "rounds=3",
+    "cohort=4",
+    "local.steps=3",
+]
 
 
 def sweep(**changes):
@@ -49,13 +56,20 @@ def run_sweep(plan, folder, resume):
 
 
 def results(folder):
-    return {k: json.loads((r.folder.path / "result.json").read_text()) for k, r in by_trial(folder).items()}
+    return {
+        k: json.loads((r.folder.path / "result.json").read_text())
+        for k, r in by_trial(folder).items()
+    }
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweeps") / "one"
-    run_sweep(sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1]), folder, False)
+    run_sweep(
+        sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1]),
+        folder,
+        False,
+    )
     return folder
 
 
@@ -72,7 +86,9 @@ def test_the_cells_are_means_over_seeds(finished):
     data = table(finished)
     for _, line in data.iterrows():
         values = [
-            r["metrics"]["test_accuracy"] for (label, _), r in results(finished).items() if label == line["trial"]
+            r["metrics"]["test_accuracy"]
+            for (label, _), r in results(finished).items()
+            if label == line["trial"]
         ]
         assert line["mean"] == pytest.approx(np.mean(values))
         assert line["sem"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
@@ -90,16 +106,23 @@ def test_trials_whose_clients_are_actors_give_the_same_bits(finished, tmp_path):
     found = results(tmp_path / "s")
     assert len(found) == 2
     for (_, seed), there in found.items():
-        assert there["weights_sha256"] == results(finished)["local.lr=0.1, algorithm=fedavg", seed]["weights_sha256"]
+        assert (
+            there["weights_sha256"]
+            == results(finished)["local.lr=0.1, algorithm=fedavg", seed]["weights_sha256"]
+        )
         assert there["actors"] == 2
 
 
 def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(tmp_path):
-    run_sweep(sweep(set=[*SMALL, "model=mlp"], axes={"local.lr": [0.1, 1e30]}), tmp_path / "s", False)
+    run_sweep(
+        sweep(set=[*SMALL, "model=mlp"], axes={"local.lr": [0.1, 1e30]}), tmp_path / "s", False
+    )
     by_lr = {label: r for (label, _), r in by_trial(tmp_path / "s").items()}
     assert by_lr["local.lr=0.1"].status == "finished"
     assert by_lr["local.lr=1.0e+30"].status == "failed"
-    assert "not finite" in by_lr["local.lr=1.0e+30"].error or "NaN" in by_lr["local.lr=1.0e+30"].error
+    assert (
+        "not finite" in by_lr["local.lr=1.0e+30"].error or "NaN" in by_lr["local.lr=1.0e+30"].error
+    )
     assert json.loads((tmp_path / "s" / "status.json").read_text())["failed"] == 1
     assert table(tmp_path / "s")["failed"].sum() == 1
 
@@ -128,14 +151,25 @@ def test_asha_stops_bad_trials_early(tmp_path):
     assert {r.status for r in found.values()} == {"finished", "stopped"}
 
 
-@pytest.mark.parametrize("scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}])
+@pytest.mark.parametrize(
+    "scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}]
+)
 def test_other_schedulers(tmp_path, scheduler):
     drawn = {"local.lr": {"loguniform": [0.01, 0.1]}}
-    plan = sweep(set=[*SMALL, "rounds=6"], axes=drawn, samples=3, scheduler=scheduler, checkpoint_every=1, at_once=3)
+    plan = sweep(
+        set=[*SMALL, "rounds=6"],
+        axes=drawn,
+        samples=3,
+        scheduler=scheduler,
+        checkpoint_every=1,
+        at_once=3,
+    )
     run_sweep(plan, tmp_path / "s", False)
     _, found = stored(tmp_path / "s")
     assert {r.status for r in found} <= {"finished", "stopped"}
-    assert len([r for r in found if r.status == "finished"]) >= (3 if scheduler["name"] == "pbt" else 1)
+    assert len([r for r in found if r.status == "finished"]) >= (
+        3 if scheduler["name"] == "pbt" else 1
+    )
     assert max(len(r.folder.rounds()) for r in found) == 6
 
 
@@ -153,7 +187,10 @@ def test_drawn_axes(tmp_path):
 def test_optuna(tmp_path):
     pytest.importorskip("optuna")
     plan = sweep(
-        axes={"local.lr": {"loguniform": [0.01, 1.0]}, "cohort": [2, 4]}, samples=3, searcher="optuna", at_once=1
+        axes={"local.lr": {"loguniform": [0.01, 1.0]}, "cohort": [2, 4]},
+        samples=3,
+        searcher="optuna",
+        at_once=1,
     )
     run_sweep(plan, tmp_path / "s", False)
     _, found = stored(tmp_path / "s")
@@ -169,11 +206,14 @@ def test_mlflow(tmp_path, monkeypatch):
     runs = client.search_runs([client.get_experiment_by_name("sweep").experiment_id])
     logged = {run.data.params["planned/label"]: run.data.metrics["test_accuracy"] for run in runs}
     assert logged == {
-        label: r.folder.rounds()["test_accuracy"].iloc[-1] for (label, _), r in by_trial(tmp_path / "s").items()
+        label: r.folder.rounds()["test_accuracy"].iloc[-1]
+        for (label, _), r in by_trial(tmp_path / "s").items()
     }
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's logger, half made
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Ray's logger, half made
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
 def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
     if importlib.util.find_spec(name) is not None:
@@ -185,9 +225,17 @@ def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
 
 def test_too_large_a_trial_is_refused_at_once(tmp_path):
     with pytest.raises(UserError, match="a trial needs 3 GPU, and the whole cluster has 2"):
-        run_sweep(sweep(set=[*SMALL, "resources.gpus_per_actor=1", "resources.actors=3"]), tmp_path / "s", False)
+        run_sweep(
+            sweep(set=[*SMALL, "resources.gpus_per_actor=1", "resources.actors=3"]),
+            tmp_path / "s",
+            False,
+        )
     with pytest.raises(UserError, match=r"a trial needs 5 x 0\.4 GPU, of which 2 GPUs hold 4"):
-        run_sweep(sweep(set=[*SMALL, "resources.gpus_per_actor=0.4", "resources.actors=5"]), tmp_path / "s", False)
+        run_sweep(
+            sweep(set=[*SMALL, "resources.gpus_per_actor=0.4", "resources.actors=5"]),
+            tmp_path / "s",
+            False,
+        )
     assert not (tmp_path / "s").exists()
 
 
@@ -212,7 +260,9 @@ def test_a_trial_with_a_share_of_a_gpu_trains_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", devices.append)
     monkeypatch.setattr(plane, "BlockHost", lambda world: devices.append(world.device))
-    chosen = {"planned": {"label": "", "settings": [*SMALL, "resources.gpus_per_actor=0.25"], "seed": 0}}
+    chosen = {
+        "planned": {"label": "", "settings": [*SMALL, "resources.gpus_per_actor=0.25"], "seed": 0}
+    }
     config = trial_config({}, chosen)
     world = Experiment(load(None, SMALL)).world
     devices.clear()
@@ -228,7 +278,9 @@ def test_a_sweep_of_an_earlier_version_can_be_read(finished, tmp_path):
 
 
 def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
-    """It ended with the rounds that it had done, and would stand in the table as one that a scheduler stopped."""
+    """It ended with the rounds that it had done, and would stand in the table as one that a
+    scheduler stopped.
+    """
     trial = SimpleNamespace(experiment=object(), written=False, _advance=lambda experiment: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         Trial.step(trial)
@@ -260,7 +312,9 @@ def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_p
     with pytest.raises(UserError, match="is not the folder of a sweep"):
         commands.sweep("drdm/table1", "smoke", str(tmp_path / "mistyped"), True)
     with pytest.raises(UserError, match="needs them all"):
-        commands.check("fedaa/figure2-clear", "smoke", [next(iter(entry("fedaa/figure2-clear").columns))])
+        commands.check(
+            "fedaa/figure2-clear", "smoke", [next(iter(entry("fedaa/figure2-clear").columns))]
+        )
 
 
 def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
@@ -269,8 +323,13 @@ def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path
     for path in trials:
         if "FedProx" in (path / "trial.json").read_text():
             shutil.rmtree(path)
-    assert choose(ENTRY, "reduced", tmp_path / "tuning") == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
-    assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace("\n", " ")
+    assert choose(ENTRY, "reduced", tmp_path / "tuning") == {
+        "FedAvg": ["local.lr=0.1"],
+        "FedProx": ["local.lr=0.1"],
+    }
+    assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
     for path in trials:
         shutil.rmtree(path, ignore_errors=True)
     with pytest.raises(UserError, match="no trial of the tuning"):
@@ -294,11 +353,19 @@ ENTRY = Entry(
         "mean": Column("client_accuracy_mean", scale=100),
         "worst": Column("client_accuracy_worst", scale=100),
         "few rounds": Column("test_accuracy", ("rounds=2",)),
-        "rounds to 99 %": Column("test_accuracy", statistic="rounds_to", target=0.99, better="low", digits=0),
+        "rounds to 99 %": Column(
+            "test_accuracy", statistic="rounds_to", target=0.99, better="low", digits=0
+        ),
     },
     base=tuple(SMALL),
-    budgets={"smoke": Budget(seeds=(0,)), "reduced": Budget(("local.steps=2",), (0, 1, 2), reduced="fewer steps")},
-    published={("FedAvg", "mean"): Published(50.0, 1.0), ("FedProx", "mean"): Published(None, note="failed")},
+    budgets={
+        "smoke": Budget(seeds=(0,)),
+        "reduced": Budget(("local.steps=2",), (0, 1, 2), reduced="fewer steps"),
+    },
+    published={
+        ("FedAvg", "mean"): Published(50.0, 1.0),
+        ("FedProx", "mean"): Published(None, note="failed"),
+    },
     claims=(Claim("FedAvg above FedProx", "FedAvg", ("FedProx",), ("mean", "worst")),),
     tuning=Tuning(
         {"FedAvg": {"local.lr": (1e-9, 0.1)}, "FedProx": {"local.lr": (0.1, 1e-9)}},
@@ -322,7 +389,9 @@ def reproduced(tmp_path_factory):
 def test_the_first_stage_chooses_what_learns(reproduced):
     tuned = json.loads((reproduced / "tuning" / "tuned.json").read_text())
     assert tuned == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
-    seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {seed for _, seed in by_trial(reproduced)}
+    seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {
+        seed for _, seed in by_trial(reproduced)
+    }
     assert seeds == {0, 1, 2, 77}
 
 
@@ -332,8 +401,12 @@ def test_columns_of_equal_settings_share_their_trials(reproduced):
 
 def test_cells_are_the_runs_own_numbers(reproduced):
     values = measured(ENTRY, "reduced", reproduced)
-    alone = finish(load(None, [*SMALL, "local.steps=2", "algorithm=fedavg", "local.lr=0.1", "seed=2"]))
-    assert values["FedAvg", "worst"][2] == pytest.approx(100 * alone.records[-1]["client_accuracy_worst"])
+    alone = finish(
+        load(None, [*SMALL, "local.steps=2", "algorithm=fedavg", "local.lr=0.1", "seed=2"])
+    )
+    assert values["FedAvg", "worst"][2] == pytest.approx(
+        100 * alone.records[-1]["client_accuracy_worst"]
+    )
     data = tables.numbers(ENTRY, "reduced", values).set_index(["row", "column"])
     three = list(values["FedAvg", "mean"].values())
     cell = data.loc["FedAvg", "mean"]
@@ -347,7 +420,9 @@ def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
     """Whatever its runs say."""
     from dataclasses import replace
 
-    none = replace(ENTRY, published={("FedAvg", "mean"): Published(None, note="has no mean", exists=False)})
+    none = replace(
+        ENTRY, published={("FedAvg", "mean"): Published(None, note="has no mean", exists=False)}
+    )
     text = tables.render(none, "reduced", measured(ENTRY, "reduced", reproduced), "markdown")
     assert "| · (has no mean) |" in text
 
@@ -367,7 +442,9 @@ def test_claims_are_paired_tests():
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
 def test_every_form_of_the_table(reproduced, form, capsys):
-    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form, ["local.batch_size=7"])
+    text = tables.render(
+        ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form, ["local.batch_size=7"]
+    )
     text += capsys.readouterr().out
     assert "FedProx" in text
     assert "50.0" in text
@@ -390,7 +467,9 @@ def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     shutil.copytree(reproduced, tmp_path / "half")
     for path in sorted((tmp_path / "half" / "trials").iterdir())[:9]:
         shutil.rmtree(path)
-    text = tables.render(ENTRY, "reduced", measured(ENTRY, "reduced", tmp_path / "half"), "markdown")
+    text = tables.render(
+        ENTRY, "reduced", measured(ENTRY, "reduced", tmp_path / "half"), "markdown"
+    )
     assert "·" in text
 
 
@@ -398,7 +477,9 @@ def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
 def test_figures(reproduced, figure):
     from dataclasses import replace
 
-    drawn, data = draw(replace(ENTRY, figure=figure), "reduced", measured(ENTRY, "reduced", reproduced), reproduced)
+    drawn, data = draw(
+        replace(ENTRY, figure=figure), "reduced", measured(ENTRY, "reduced", reproduced), reproduced
+    )
     assert drawn.axes
     if figure == "curves":
         one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]
@@ -414,7 +495,11 @@ def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
     one = entry("fda/figure3.8")
     values = {(r, c): {0: float(len(r))} for r, c in labels(one, "full")}
     drawn, _ = draw(one, "full", values, tmp_path)
-    names = [f"{split}, {what}" for split in ("IID", "label 0", "60 % sorted") for what in ("GB", "steps")]
+    names = [
+        f"{split}, {what}"
+        for split in ("IID", "label 0", "60 % sorted")
+        for what in ("GB", "steps")
+    ]
     assert [place.get_title() for place in drawn.axes] == names
     first = drawn.axes[0]
     assert (first.get_xlabel(), first.get_yscale()) == ("K", "log")
@@ -438,7 +523,8 @@ def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
     rng = np.random.default_rng(0)
     values = {
         (row, column): {
-            0: float(np.exp(rng.normal(3 if "Synchronous" in row else 0))) * (1 if "GB" in column else 1000)
+            0: float(np.exp(rng.normal(3 if "Synchronous" in row else 0)))
+            * (1 if "GB" in column else 1000)
         }
         for row, column in labels(one, "full")
     }
@@ -459,27 +545,38 @@ def test_unequal_tuning_is_refused():
     from dataclasses import replace
 
     unfair = replace(
-        ENTRY, tuning=Tuning({"FedAvg": {"local.lr": (0.1,)}, "FedProx": {"local.lr": (0.1, 0.2)}}, Column())
+        ENTRY,
+        tuning=Tuning(
+            {"FedAvg": {"local.lr": (0.1,)}, "FedProx": {"local.lr": (0.1, 0.2)}}, Column()
+        ),
     )
     with pytest.raises(UserError, match="as many trials to be tuned with"):
         tuning_sweep(unfair, "reduced")
 
 
 def run_in_shell(*words, **options):
-    return subprocess.Popen([sys.executable, "-m", "sweeps.cli", *map(str, words)], text=True, **options)
+    return subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli", *map(str, words)], text=True, **options
+    )
 
 
 def overlapping(folder, since):
     """Whether two trials reported in turn after a moment."""
     spans = []
     for file in folder.glob("*/result.json"):
-        times = [t for line in file.read_text().splitlines() if (t := json.loads(line)["timestamp"]) > since]
+        times = [
+            t
+            for line in file.read_text().splitlines()
+            if (t := json.loads(line)["timestamp"]) > since
+        ]
         spans += [(min(times), max(times))] if times else []
     return any(a < d and c < b for (a, b), (c, d) in itertools.combinations(spans, 2))
 
 
 def test_killed_and_resumed_is_undisturbed(tmp_path):
-    """kill -9 of the driver in mid-sweep, then --resume, two trials at once now: the same table to the last bit."""
+    """kill -9 of the driver in mid-sweep, then --resume, two trials at once now: the same table to
+    the last bit.
+    """
     text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
@@ -499,7 +596,10 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
     try:
         status, deadline = out / "status.json", time.time() + 200
         while time.time() < deadline:
-            if status.exists() and max(json.loads(status.read_text())["running"].values(), default=0) >= 12:
+            if (
+                status.exists()
+                and max(json.loads(status.read_text())["running"].values(), default=0) >= 12
+            ):
                 break
             time.sleep(0.05)
         assert len(list(out.glob("trials/*/result.json"))) < 4
@@ -526,17 +626,27 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
     found = results(out)
     assert len(found) == 4
     for (label, seed), result in found.items():
-        settings = ["data.limit=400", "data.clients=6", "model=linear", "rounds=60", "cohort=4", "local.steps=3"]
+        settings = [
+            "data.limit=400",
+            "data.clients=6",
+            "model=linear",
+            "rounds=60",
+            "cohort=4",
+            "local.steps=3",
+        ]
         alone = finish(load(None, [*settings, label, f"seed={seed}"]))
         assert result["weights_sha256"] == alone.weights_sha256()
         assert len(RunFolder(by_trial(out)[label, seed].folder.path).rounds()) == 60
         pd.testing.assert_series_equal(
-            by_trial(out)[label, seed].folder.rounds()["test_accuracy"], pd.DataFrame(alone.records)["test_accuracy"]
+            by_trial(out)[label, seed].folder.rounds()["test_accuracy"],
+            pd.DataFrame(alone.records)["test_accuracy"],
         )
 
 
 def test_an_interrupted_sweep_says_so(tmp_path):
-    """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from them."""
+    """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from
+    them.
+    """
     text = "set: [data.limit=400, data.clients=6, model=linear, rounds=400, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
@@ -546,7 +656,10 @@ def test_an_interrupted_sweep_says_so(tmp_path):
     )  # fmt: skip
     status, deadline = out / "status.json", time.time() + 200
     while time.time() < deadline:
-        if status.exists() and max(json.loads(status.read_text())["running"].values(), default=0) >= 2:
+        if (
+            status.exists()
+            and max(json.loads(status.read_text())["running"].values(), default=0) >= 2
+        ):
             break
         time.sleep(0.05)
     driver.send_signal(signal.SIGINT)

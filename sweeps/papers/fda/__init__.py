@@ -1,4 +1,5 @@
-"""The tables and figures of the FDA thesis: chapter 3 and its appendix (FDA), chapter 4 (FDA-Opt)."""
+"""The tables and figures of the FDA thesis: chapter 3 and its appendix (FDA), chapter 4
+(FDA-Opt)."""
 
 from __future__ import annotations
 

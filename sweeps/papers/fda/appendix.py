@@ -1,8 +1,10 @@
-"""Figure 3.7 and the appendix of the FDA thesis: how training goes on the DenseNets until the target is reached.
+"""Figure 3.7 and the appendix of the FDA thesis: how training goes on the DenseNets until the
+target is reached.
 
-The thesis plots the accuracy of each step's mini-batch, which is not recorded here; the training loss takes its place
-and the test accuracy is shown beside it. The appendix' 84 panels are every (Θ, K) of both models in order, six on the
-first and on the last figure and eight on each of the others; a figure here has all of its Θ for all of its K.
+The thesis plots the accuracy of each step's mini-batch, which is not recorded here; the training
+loss takes its place and the test accuracy is shown beside it. The appendix' 84 panels are every (Θ,
+K) of both models in order, six on the first and on the last figure and eight on each of the others;
+a figure here has all of its Θ for all of its K.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from sweeps.papers.fda.tasks import (
 
 Panel = tuple[Task, float, int]
 PANELS: tuple[Panel, ...] = tuple(
-    (task, theta, k) for task in (DENSENET121, DENSENET201) for theta in task.thetas for k in CIFAR_WORKERS
+    (task, theta, k)
+    for task in (DENSENET121, DENSENET201)
+    for theta in task.thetas
+    for k in CIFAR_WORKERS
 )
 CUTS = (0, *range(6, 79, 8), 84)
 TARGETS = {DENSENET121.label: 0.8, DENSENET201.label: 0.78}
@@ -74,7 +79,9 @@ def curves(figure: str, panels: Sequence[Panel], note: str) -> Entry:
         base=first.base,
         budgets={
             "smoke": smoke(plain, few),
-            "reduced": reduced(first, (*first.rivals, *suggested), few, f"{least} workers", steps=4000),
+            "reduced": reduced(
+                first, (*first.rivals, *suggested), few, f"{least} workers", steps=4000
+            ),
             "full": Budget(rows=thesis_rows(rows)),
         },
         figure="curves",
@@ -84,7 +91,8 @@ def curves(figure: str, panels: Sequence[Panel], note: str) -> Entry:
 
 
 def _overfit(rows: dict[str, Settings], columns: dict[str, Column]) -> tuple[Claim, ...]:
-    """Synchronous fits the training data further than FDA while both reach the same test accuracy."""
+    """Synchronous fits the training data further than FDA while both reach the same test
+    accuracy."""
     losses = tuple(c for c in columns if c.startswith(LOSS))
     fitted = tuple(r for r in rows if r.startswith(("LinearFDA", "SketchFDA")))
     text = "Synchronous fits the training data more closely than FDA"

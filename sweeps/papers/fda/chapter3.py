@@ -1,8 +1,9 @@
-"""Chapter 3 of the FDA thesis: what each strategy sends and computes until a model reaches an accuracy.
+"""Chapter 3 of the FDA thesis: what each strategy sends and computes until a model reaches an
+accuracy.
 
-Where the thesis has plots only, the numbers are those of its authors' published runs. The clouds of Figures 3.3 to 3.6
-are known by their medians, which stand beside the run in the middle of the grid. A run counts as a miss later than in
-the thesis: the cap on steps is that of the fewest workers.
+Where the thesis has plots only, the numbers are those of its authors' published runs. The clouds of
+Figures 3.3 to 3.6 are known by their medians, which stand beside the run in the middle of the grid.
+A run counts as a miss later than in the thesis: the cap on steps is that of the fewest workers.
 """
 
 from __future__ import annotations
@@ -34,18 +35,75 @@ Cells = dict[tuple[str, str], Published]
 Costs = tuple[float | None, float | None]
 """GB, steps; None: the target was not reached."""
 Medians = Mapping[tuple[str, float], Sequence[tuple[float, float]]]
-"""(split, target) -> (GB, steps) of LinearFDA, SketchFDA, and the rivals in the order FedOpt, Synchronous."""
+"""(split, target) -> (GB, steps) of LinearFDA, SketchFDA, and the rivals in the order FedOpt,
+Synchronous."""
 
 TABLE_WORKERS = (5, 10, 20, 30, 40, 60)
 LENET_98: Mapping[str, Sequence[Costs | None]] = {
-    "Synchronous": ((5.55, 2250), (9.26, 1875), (17.59, 1782), (30.55, 2063), (37.02, 1875), (54.62, 1844)),
-    "FedAdam": ((0.52, 78375), (1.25, 47250), (2.92, 27657), (4.56, 19188), (6.12, 14485), (9.66, 10157)),
-    "LinearFDA Θ=0.5": ((0.390, 3375), (0.523, 2250), (1.047, 2250), (1.704, 2250), (2.113, 2016), (3.674, 2157)),
-    "LinearFDA Θ=2": ((0.096, 3000), (0.178, 2438), (0.356, 2438), (0.682, 2750), (1.028, 3141), (1.364, 2625)),
-    "LinearFDA Θ=5": ((0.040, 3000), (0.094, 3188), (0.188, 2907), (0.341, 3188), (0.495, 3610), (None, None)),
-    "SketchFDA Θ=0.5": ((0.347, 3000), (0.645, 2438), (1.232, 2250), (1.683, 1938), (2.663, 2157), (4.983, 2688)),
-    "SketchFDA Θ=2": ((0.163, 3375), (0.314, 2813), (0.609, 2532), (0.929, 2438), (1.636, 3141), (2.324, 2907)),
-    "SketchFDA Θ=5": ((0.100, 3000), (0.224, 3000), (0.564, 3563), (0.799, 3250), None, (None, None)),
+    "Synchronous": (
+        (5.55, 2250),
+        (9.26, 1875),
+        (17.59, 1782),
+        (30.55, 2063),
+        (37.02, 1875),
+        (54.62, 1844),
+    ),
+    "FedAdam": (
+        (0.52, 78375),
+        (1.25, 47250),
+        (2.92, 27657),
+        (4.56, 19188),
+        (6.12, 14485),
+        (9.66, 10157),
+    ),
+    "LinearFDA Θ=0.5": (
+        (0.390, 3375),
+        (0.523, 2250),
+        (1.047, 2250),
+        (1.704, 2250),
+        (2.113, 2016),
+        (3.674, 2157),
+    ),
+    "LinearFDA Θ=2": (
+        (0.096, 3000),
+        (0.178, 2438),
+        (0.356, 2438),
+        (0.682, 2750),
+        (1.028, 3141),
+        (1.364, 2625),
+    ),
+    "LinearFDA Θ=5": (
+        (0.040, 3000),
+        (0.094, 3188),
+        (0.188, 2907),
+        (0.341, 3188),
+        (0.495, 3610),
+        (None, None),
+    ),
+    "SketchFDA Θ=0.5": (
+        (0.347, 3000),
+        (0.645, 2438),
+        (1.232, 2250),
+        (1.683, 1938),
+        (2.663, 2157),
+        (4.983, 2688),
+    ),
+    "SketchFDA Θ=2": (
+        (0.163, 3375),
+        (0.314, 2813),
+        (0.609, 2532),
+        (0.929, 2438),
+        (1.636, 3141),
+        (2.324, 2907),
+    ),
+    "SketchFDA Θ=5": (
+        (0.100, 3000),
+        (0.224, 3000),
+        (0.564, 3563),
+        (0.799, 3250),
+        None,
+        (None, None),
+    ),
 }
 """LeNet-5 to 98 %, IID, by the numbers of workers above; None: not run."""
 
@@ -78,19 +136,28 @@ CONVNEXT_MEDIANS: Medians = {("IID", 0.76): ((205.74, 7813), (126.245, 6146.5))}
 MEDIAN = "median of the authors' runs over all K (and Θ) that reached the target"
 
 
-def ahead(task: Task, fda_rows: Sequence[str], columns: Sequence[str], suffix: str = "") -> tuple[Claim, ...]:
+def ahead(
+    task: Task, fda_rows: Sequence[str], columns: Sequence[str], suffix: str = ""
+) -> tuple[Claim, ...]:
     """FDA sends less than its rivals, and computes less than the federated one."""
     sent = tuple(c for c in columns if GB in c.split(", "))
     steps = tuple(c for c in columns if STEPS in c.split(", "))
     worse = tuple(f"{r}{suffix}" for r in task.rivals)
-    claims = [Claim(f"{row} sends fewer bytes than {' and '.join(worse)}", row, worse, sent) for row in fda_rows]
+    claims = [
+        Claim(f"{row} sends fewer bytes than {' and '.join(worse)}", row, worse, sent)
+        for row in fda_rows
+    ]
     if task.federated is not None:
-        claims += [Claim(f"{row} takes fewer steps than {worse[1]}", row, worse[1:], steps) for row in fda_rows]
+        claims += [
+            Claim(f"{row} takes fewer steps than {worse[1]}", row, worse[1:], steps)
+            for row in fda_rows
+        ]
     return tuple(claims)
 
 
 def stand_in_columns(task: Task, settings: Mapping[str, Settings]) -> dict[str, Column]:
-    """What the stand-in is asked: its own target, for each of the ``settings`` (label -> settings)."""
+    """What the stand-in is asked: its own target, for each of the ``settings`` (label ->
+    settings)."""
     if task.stand_in is None:
         return {}
     target = task.stand_in.target
@@ -102,7 +169,11 @@ def stand_in_columns(task: Task, settings: Mapping[str, Settings]) -> dict[str, 
 
 
 def budgets(
-    task: Task, rows: Mapping[str, Settings], columns: Mapping[str, Column], small: Budget, tiny: Budget
+    task: Task,
+    rows: Mapping[str, Settings],
+    columns: Mapping[str, Column],
+    small: Budget,
+    tiny: Budget,
 ) -> dict[str, Budget]:
     """``full`` leaves out what only the stand-in needs."""
     kept = tuple(c for c in columns if not c.startswith("stand-in")) if task.stand_in else ()
@@ -120,7 +191,11 @@ def lenet_cells(name: str) -> Cells:
         for k, pair in zip(TABLE_WORKERS, numbers, strict=True):
             for what, value in zip((GB, STEPS), pair or (None, None), strict=True):
                 note = "" if value is not None else "target not reached" if pair else "not run"
-                where = (row, f"IID, {what}, K={k}") if name == "K" else (f"{method} K={k}", f"IID, {what}, Θ={theta}")
+                where = (
+                    (row, f"IID, {what}, K={k}")
+                    if name == "K"
+                    else (f"{method} K={k}", f"IID, {what}, Θ={theta}")
+                )
                 cells[where] = Published(value, note=note)
     return cells
 
@@ -129,18 +204,23 @@ def plan() -> Entry:
     """Table 3.2, of which the LeNet-5 line has numbers."""
     rows = {**rivals(LENET), **fda(LENET, (0.5, 2, 5))}
     columns = {
-        f"IID, {what}, K={k}": cost(what, 0.98, (f"data.clients={k}",)) for what in (GB, STEPS) for k in TABLE_WORKERS
+        f"IID, {what}, K={k}": cost(what, 0.98, (f"data.clients={k}",))
+        for what in (GB, STEPS)
+        for k in TABLE_WORKERS
     }
     few = tuple(c for c in columns if c.endswith(("K=5", "K=10")))
     return Entry(
         id="fda/table3.2",
-        title="The plan of experiments, first line: LeNet-5 on MNIST to 98 %, cost of every strategy by workers",
+        title="The plan of experiments, first line: LeNet-5 on MNIST to 98 %, cost of every "
+        "strategy by workers",
         rows=rows,
         columns=columns,
         base=LENET.base,
         budgets={
             "smoke": smoke((), tuple(c for c in columns if c.endswith("K=5"))),
-            "reduced": reduced(LENET, (), few, "5 and 10 workers; runs end after 8,000 steps (FedAdam's do not)"),
+            "reduced": reduced(
+                LENET, (), few, "5 and 10 workers; runs end after 8,000 steps (FedAdam's do not)"
+            ),
             "full": Budget(),
         },
         published=lenet_cells("K"),
@@ -149,11 +229,21 @@ def plan() -> Entry:
 
 
 def cloud(
-    figure: str, task: Task, targets: Sequence[float], medians: Medians, few: Sequence[tuple[float, int]]
+    figure: str,
+    task: Task,
+    targets: Sequence[float],
+    medians: Medians,
+    few: Sequence[tuple[float, int]],
 ) -> Entry:
-    """Bytes against steps, a point a run, and their density; ``few`` are the (Θ, K) of the reduced budget."""
+    """Bytes against steps, a point a run, and their density; ``few`` are the (Θ, K) of the reduced
+    budget.
+    """
     strategies = {**rivals(task), **fda(task, thetas(task))}
-    rows = {f"{row} K={k}": (*own, f"data.clients={k}") for row, own in strategies.items() for k in task.workers}
+    rows = {
+        f"{row} K={k}": (*own, f"data.clients={k}")
+        for row, own in strategies.items()
+        for k in task.workers
+    }
     columns = {
         f"{split}, {what}, {target:g}": cost(what, target, own)
         for target in targets
@@ -172,21 +262,33 @@ def cloud(
     if task.stand_in is None:
         chosen = [*middle, *others, f"Synchronous K={least}"]
         chosen += [f"{m} Θ={t:g} K={j}" for t, j in few for m in ("LinearFDA", "SketchFDA")]
-        kept, text = tuple(c for c in columns if c.startswith("IID")), "IID only, the middle of the grid and a few more"
+        kept, text = (
+            tuple(c for c in columns if c.startswith("IID")),
+            "IID only, the middle of the grid and a few more",
+        )
     else:
         chosen = [r for r in rows if r.endswith(f" K={least}") and r not in thesis_rows(rows)]
         chosen += [f"{r} K={least}" for r in task.rivals]
         kept, text = tuple(c for c in columns if c.startswith("stand-in")), f"{least} workers, IID"
     tiny = smoke(tuple(f"{r} K={least}" for r in strategies), tuple(list(columns)[:2]))
-    suggested = [f"{m} Θ={SUGGESTED} K={least}" for m in ("LinearFDA", "SketchFDA")] if task.stand_in else []
-    claims = ahead(task, middle, tuple(columns), f" K={k}") + ahead(task, suggested, tuple(columns), f" K={least}")
+    suggested = (
+        [f"{m} Θ={SUGGESTED} K={least}" for m in ("LinearFDA", "SketchFDA")]
+        if task.stand_in
+        else []
+    )
+    claims = ahead(task, middle, tuple(columns), f" K={k}") + ahead(
+        task, suggested, tuple(columns), f" K={least}"
+    )
     return Entry(
         id=f"fda/{figure}",
-        title=f"{task.label}: bytes sent against steps computed, a point for each strategy, Θ and number of workers",
+        title=f"{task.label}: bytes sent against steps computed, a point for each strategy, Θ and "
+        "number of workers",
         rows=rows,
         columns=columns,
         base=(*task.base, f"stop.test_accuracy={max(targets)}"),
-        budgets=budgets(task, rows, columns, reduced(task, tuple(chosen), kept, text, steps=10_000), tiny),
+        budgets=budgets(
+            task, rows, columns, reduced(task, tuple(chosen), kept, text, steps=10_000), tiny
+        ),
         published=published,
         claims=claims,
         figure="clouds",
@@ -220,7 +322,8 @@ def by_workers(figure: str, task: Task, target: float, published: Cells | None =
     tiny = smoke((), tuple(c for c in columns if c.startswith("IID") and c.endswith(ends[0])))
     return Entry(
         id=f"fda/{figure}",
-        title=f"{task.label}: bytes and steps to {100 * target:g} % test accuracy by the number of workers",
+        title=f"{task.label}: bytes and steps to {100 * target:g} % test accuracy by the number of "
+        "workers",
         rows=rows,
         columns=columns,
         base=(*task.base, f"stop.test_accuracy={target}"),
@@ -251,12 +354,17 @@ def by_theta(figure: str, task: Task, target: float, published: Cells | None = N
     start = "stand-in" if task.stand_in else "IID"
     kept = tuple(c for c in columns if c.startswith(start))
     chosen = tuple(r for r in rows if r.endswith(f" K={least}"))
-    text = f"IID, {least} workers" + (", Θ by the suggestions for three networks" if task.stand_in else "")
+    text = f"IID, {least} workers" + (
+        ", Θ by the suggestions for three networks" if task.stand_in else ""
+    )
     tiny = smoke(chosen, tuple(c for c in columns if c.startswith("IID")))
-    full = Budget(columns=tuple(c for c in columns if not c.startswith("stand-in")) if task.stand_in else ())
+    full = Budget(
+        columns=tuple(c for c in columns if not c.startswith("stand-in")) if task.stand_in else ()
+    )
     return Entry(
         id=f"fda/{figure}",
-        title=f"{task.label}: bytes and steps to {100 * target:g} % test accuracy by the threshold Θ",
+        title=f"{task.label}: bytes and steps to {100 * target:g} % test accuracy by the threshold "
+        "Θ",
         rows=rows,
         columns=columns,
         base=(*task.base, f"stop.test_accuracy={target}"),
@@ -278,7 +386,12 @@ def transfer() -> Entry:
     }
     pairs = ((f"Θ={theta:g}", k), (f"Θ={SUGGESTED}", k))
     ahead_of = tuple(
-        Claim("SketchFDA sends fewer bytes than LinearFDA", f"SketchFDA {t} K={n}", (f"LinearFDA {t} K={n}",), sent)
+        Claim(
+            "SketchFDA sends fewer bytes than LinearFDA",
+            f"SketchFDA {t} K={n}",
+            (f"LinearFDA {t} K={n}",),
+            sent,
+        )
         for t, n in pairs
     )
     return Entry(
@@ -291,8 +404,10 @@ def transfer() -> Entry:
         published={**entry.published, **missed},
         claims=(*entry.claims, *ahead_of),
         figure="clouds",
-        unavailable="The thesis' own pre-trained weights and first stage (training the head alone, to 60 %) are not "
-        "published: its repository holds pointers to large files. Torchvision's ImageNet weights start the full runs.",
+        unavailable="The thesis' own pre-trained weights and first stage (training the head alone, "
+        "to 60 %) are not "
+        "published: its repository holds pointers to large files. Torchvision's ImageNet weights "
+        "start the full runs.",
     )
 
 

@@ -1,8 +1,9 @@
 """Chapter 4 of the FDA thesis: FedOpt against FDA-Opt on GLUE, with pre-trained transformers.
 
-Rows have the learning rates that the thesis selected for FedOpt and handed on to FDA-Opt (Table 4.2). They depend on
-the task, and so do the targets: a table or figure over several tasks with targets is one entry a task. Reduced budgets
-train a bag of word embeddings, for which those rates mean little; where there is no tuning they have rows of their own.
+Rows have the learning rates that the thesis selected for FedOpt and handed on to FDA-Opt (Table
+4.2). They depend on the task, and so do the targets: a table or figure over several tasks with
+targets is one entry a task. Reduced budgets train a bag of word embeddings, for which those rates
+mean little; where there is no tuning they have rows of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ Cells = dict[tuple[str, str], Published]
 SERVERS: Mapping[str, tuple[str, str, str]] = {
     "FedAvg": ("FDA-SGD", "fedavg", "{name: sgd}"),
     "FedAvgM": ("FDA-SGDM", "fedavgm", "{name: sgd, momentum: 0.9}"),
-    "FedAdam": ("FDA-Adam", "fedadam", "{name: adam, beta2: 0.999, eps: 1.0e-8, bias_correction: true}"),
+    "FedAdam": (
+        "FDA-Adam",
+        "fedadam",
+        "{name: adam, beta2: 0.999, eps: 1.0e-8, bias_correction: true}",
+    ),
     "FedAdamW": (
         "FDA-AdamW",
         "fedadamw",
@@ -40,7 +45,8 @@ BAG = ", bag of words"
 """Ending of the rows with rates for the stand-in."""
 WORDS: Settings = ("model={name: fasttext, vocabulary: 2000, width: 16}", "local.optimizer=adam")
 STAND_IN_TEXT = (
-    "a bag of word embeddings (32,034 parameters for two classes) in place of the transformer, clients with Adam"
+    "a bag of word embeddings (32,034 parameters for two classes) in place of the transformer, "
+    "clients with Adam"
 )
 
 
@@ -74,7 +80,8 @@ class Glue:
         return (
             f"name=fda_opt_{self.key.replace('-', '_')}",
             f"rounds={self.rounds}",
-            f"data.dataset={{name: glue, task: {self.data}, tokenizer: {self.tokenizer}, length: {self.length}}}",
+            f"data.dataset={{name: glue, task: {self.data}, tokenizer: {self.tokenizer}, length: "
+            f"{self.length}}}",
             f"data.clients={self.clients}",
             "data.partition={name: glue_dirichlet, alpha: 1.0}",
             f"model={self.model}",
@@ -111,22 +118,26 @@ MNLI_RATES: Rates = {
 }
 MRPC = Glue(
     "mrpc", "MRPC", "mrpc", 10, 10, 100, 90.2, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -4), "FedAdamW": (-4, -5), "FedAdaGrad": (-4, -5)},
+    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -4),
+     "FedAdamW": (-4, -5), "FedAdaGrad": (-4, -5)},
     easy=0.69,
 )  # fmt: skip
 RTE = Glue(
     "rte", "RTE", "rte", 10, 5, 250, 78.7, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (-1, -3), "FedAdam": (-5, -5), "FedAdamW": (-5, -5), "FedAdaGrad": (-4, -3)},
+    {"FedAvg": (0, -3), "FedAvgM": (-1, -3), "FedAdam": (-5, -5),
+     "FedAdamW": (-5, -5), "FedAdaGrad": (-4, -3)},
     easy=0.54, length=256,
 )  # fmt: skip
 SST2 = Glue(
     "sst2", "SST-2", "sst2", 100, 10, 200, 94.8, (95, 99),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -4), "FedAdam": (-4, -4), "FedAdamW": (-4, -4), "FedAdaGrad": (-4, -4)},
+    {"FedAvg": (0, -3), "FedAvgM": (0, -4), "FedAdam": (-4, -4),
+     "FedAdamW": (-4, -4), "FedAdaGrad": (-4, -4)},
     easy=0.62, limit=20_000,
 )  # fmt: skip
 QNLI = Glue(
     "qnli", "QNLI", "qnli", 250, 10, 200, 92.8, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -3), "FedAdamW": (-4, -3), "FedAdaGrad": (-4, -3)},
+    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -3),
+     "FedAdamW": (-4, -3), "FedAdaGrad": (-4, -3)},
     easy=0.54, limit=25_000,
 )  # fmt: skip
 MNLI_M = Glue(
@@ -134,51 +145,95 @@ MNLI_M = Glue(
     model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
 )  # fmt: skip
 MNLI_MM = Glue(
-    "mnli-mm", "MNLI-mm", "mnli_mm", 1000, 10, 200, 90.7, (85, 90), MNLI_RATES, easy=0.38, limit=40_000,
+    "mnli-mm", "MNLI-mm", "mnli_mm", 1000, 10, 200, 90.7, (85, 90), MNLI_RATES, easy=0.38,
+    limit=40_000,
     model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
 )  # fmt: skip
 TASKS = (MRPC, RTE, SST2, QNLI, MNLI_M, MNLI_MM)
 
 ROUNDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "mrpc": {
-        "FedAvg": (26, 30), "FDA-SGD": (6, 10), "FedAvgM": (21, 31), "FDA-SGDM": (5, 16), "FedAdam": (20, 40),
+        "FedAvg": (26, 30), "FDA-SGD": (6, 10), "FedAvgM": (21, 31), "FDA-SGDM": (5, 16),
+        "FedAdam": (20, 40),
         "FDA-Adam": (7, 11), "FedAdamW": (17, 25), "FDA-AdamW": (14, 16), "FedAdaGrad": (29, 35),
         "FDA-AdaGrad": (21, 23),
     },
     "rte": {
-        "FedAvg": (67, 103), "FDA-SGD": (16, 20), "FedAvgM": (111, 182), "FDA-SGDM": (41, 126), "FedAdam": (118, 153),
-        "FDA-Adam": (72, 188), "FedAdamW": (118, 160), "FDA-AdamW": (71, 176), "FedAdaGrad": (20, 96),
+        "FedAvg": (67, 103), "FDA-SGD": (16, 20), "FedAvgM": (111, 182), "FDA-SGDM": (41, 126),
+        "FedAdam": (118, 153),
+        "FDA-Adam": (72, 188), "FedAdamW": (118, 160), "FDA-AdamW": (71, 176),
+        "FedAdaGrad": (20, 96),
         "FDA-AdaGrad": (18, 54),
     },
     "sst2": {
-        "FedAvg": (8, 93), "FDA-SGD": (7, 43), "FedAvgM": (30, 91), "FDA-SGDM": (12, 41), "FedAdam": (12, 42),
+        "FedAvg": (8, 93), "FDA-SGD": (7, 43), "FedAvgM": (30, 91), "FDA-SGDM": (12, 41),
+        "FedAdam": (12, 42),
         "FDA-Adam": (8, 25), "FedAdamW": (12, 35), "FDA-AdamW": (8, 14), "FedAdaGrad": (21, 67),
         "FDA-AdaGrad": (7, 24),
     },
     "qnli": {
-        "FedAvg": (35, 71), "FDA-SGD": (9, 23), "FedAvgM": (38, 81), "FDA-SGDM": (11, 44), "FedAdam": (11, 22),
+        "FedAvg": (35, 71), "FDA-SGD": (9, 23), "FedAvgM": (38, 81), "FDA-SGDM": (11, 44),
+        "FedAdam": (11, 22),
         "FDA-Adam": (6, 20), "FedAdamW": (11, 22), "FDA-AdamW": (6, 20), "FedAdaGrad": (12, 24),
         "FDA-AdaGrad": (6, 20),
     },
     "mnli-m": {
-        "FedAvg": (12, 16), "FDA-SGD": (4, 8), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15), "FedAdam": (11, 12),
+        "FedAvg": (12, 16), "FDA-SGD": (4, 8), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
+        "FedAdam": (11, 12),
         "FDA-Adam": (9, 10), "FedAdamW": (57, 66), "FDA-AdamW": (43, 54), "FedAdaGrad": (8, 15),
         "FDA-AdaGrad": (14, 15),
     },
     "mnli-mm": {
-        "FedAvg": (12, 15), "FDA-SGD": (4, 6), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15), "FedAdam": (11, 12),
+        "FedAvg": (12, 15), "FDA-SGD": (4, 6), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
+        "FedAdam": (11, 12),
         "FDA-Adam": (9, 10), "FedAdamW": (57, 66), "FDA-AdamW": (42, 52), "FedAdaGrad": (8, 11),
         "FDA-AdaGrad": (6, 14),
     },
 }  # fmt: skip
 """Table 4.4."""
 SELECTED: Mapping[str, Mapping[str, float]] = {
-    "mrpc": {"FedAvg": 88.73, "FedAvgM": 88.48, "FedAdam": 87.5, "FedAdamW": 90.2, "FedAdaGrad": 88.97},
-    "rte": {"FedAvg": 80.87, "FedAvgM": 79.06, "FedAdam": 79.06, "FedAdamW": 77.98, "FedAdaGrad": 75.81},
-    "sst2": {"FedAvg": 94.5, "FedAvgM": 94.61, "FedAdam": 95.3, "FedAdamW": 94.95, "FedAdaGrad": 94.84},
-    "qnli": {"FedAvg": 90.94, "FedAvgM": 90.21, "FedAdam": 92.07, "FedAdamW": 92.18, "FedAdaGrad": 91.36},
-    "mnli-m": {"FedAvg": 89.19, "FedAvgM": 90.08, "FedAdam": 89.92, "FedAdamW": 89.87, "FedAdaGrad": 88.49},
-    "mnli-mm": {"FedAvg": 89.48, "FedAvgM": 89.75, "FedAdam": 90.05, "FedAdamW": 90.03, "FedAdaGrad": 88.87},
+    "mrpc": {
+        "FedAvg": 88.73,
+        "FedAvgM": 88.48,
+        "FedAdam": 87.5,
+        "FedAdamW": 90.2,
+        "FedAdaGrad": 88.97,
+    },
+    "rte": {
+        "FedAvg": 80.87,
+        "FedAvgM": 79.06,
+        "FedAdam": 79.06,
+        "FedAdamW": 77.98,
+        "FedAdaGrad": 75.81,
+    },
+    "sst2": {
+        "FedAvg": 94.5,
+        "FedAvgM": 94.61,
+        "FedAdam": 95.3,
+        "FedAdamW": 94.95,
+        "FedAdaGrad": 94.84,
+    },
+    "qnli": {
+        "FedAvg": 90.94,
+        "FedAvgM": 90.21,
+        "FedAdam": 92.07,
+        "FedAdamW": 92.18,
+        "FedAdaGrad": 91.36,
+    },
+    "mnli-m": {
+        "FedAvg": 89.19,
+        "FedAvgM": 90.08,
+        "FedAdam": 89.92,
+        "FedAdamW": 89.87,
+        "FedAdaGrad": 88.49,
+    },
+    "mnli-mm": {
+        "FedAvg": 89.48,
+        "FedAvgM": 89.75,
+        "FedAdam": 90.05,
+        "FedAdamW": 90.03,
+        "FedAdaGrad": 88.87,
+    },
 }
 """Best accuracy of the authors' runs at the selected rates."""
 BETTER: Mapping[str, Mapping[str, tuple[int, int, float]]] = {
@@ -189,12 +244,37 @@ BETTER: Mapping[str, Mapping[str, tuple[int, int, float]]] = {
 """Where another cell of the grid (server, client) is as good as the selected one, or better."""
 HEAT_MNLI: Mapping[str, tuple[tuple[float, ...], ...]] = {
     "FedAvg": ((32.7,), (44.9,), (88.0,), (89.2,), (35.4,)),
-    "FedAvgM": ((31.8, 32.7, 41.1), (32.6, 41.6, 87.3), (42.9, 87.3, 90.1), (84.4, 51.7, 84.2), (53.6, 35.4, 49.6)),
-    "FedAdam": ((82.2, 89.8, 35.4), (84.5, 89.8, 35.4), (85.1, 88.4, 35.4), (88.1, 89.9, 38.5), (35.4, 86.1, 35.4)),
-    "FedAdamW": ((82.2, 89.8, 35.4), (84.5, 89.9, 35.4), (85.1, 88.5, 35.4), (88.1, 89.6, 38.5), (35.4, 85.5, 35.4)),
-    "FedAdaGrad": ((53.0, 87.5, 35.4), (50.3, 85.7, 35.4), (47.0, 85.4, 35.5), (64.1, 88.5, 39.1), (35.4, 35.4, 43.5)),
+    "FedAvgM": (
+        (31.8, 32.7, 41.1),
+        (32.6, 41.6, 87.3),
+        (42.9, 87.3, 90.1),
+        (84.4, 51.7, 84.2),
+        (53.6, 35.4, 49.6),
+    ),
+    "FedAdam": (
+        (82.2, 89.8, 35.4),
+        (84.5, 89.8, 35.4),
+        (85.1, 88.4, 35.4),
+        (88.1, 89.9, 38.5),
+        (35.4, 86.1, 35.4),
+    ),
+    "FedAdamW": (
+        (82.2, 89.8, 35.4),
+        (84.5, 89.9, 35.4),
+        (85.1, 88.5, 35.4),
+        (88.1, 89.6, 38.5),
+        (35.4, 85.5, 35.4),
+    ),
+    "FedAdaGrad": (
+        (53.0, 87.5, 35.4),
+        (50.3, 85.7, 35.4),
+        (47.0, 85.4, 35.5),
+        (64.1, 88.5, 39.1),
+        (35.4, 35.4, 43.5),
+    ),
 }
-"""Figure 4.13: a line for each client rate from 1e-5 up, in it the server rates in ascending order."""
+"""Figure 4.13: a line for each client rate from 1e-5 up, in it the server rates in ascending
+order."""
 
 
 def rates(server: int, client: int) -> Settings:
@@ -205,7 +285,12 @@ def rates(server: int, client: int) -> Settings:
 def fed_opt(chosen: Rates, extra: Settings = (), ending: str = "") -> dict[str, Settings]:
     """The five FedOpt methods."""
     return {
-        f"{name}{ending}": (f"algorithm={algorithm}", f"server_optimizer={server}", *rates(*chosen[name]), *extra)
+        f"{name}{ending}": (
+            f"algorithm={algorithm}",
+            f"server_optimizer={server}",
+            *rates(*chosen[name]),
+            *extra,
+        )
         for name, (_, algorithm, server) in SERVERS.items()
     }
 
@@ -219,7 +304,9 @@ def both(chosen: Rates, extra: Settings = (), ending: str = "") -> dict[str, Set
     return rows
 
 
-def pairs(columns: tuple[str, ...], text: str, start: str = "", ending: str = "") -> tuple[Claim, ...]:
+def pairs(
+    columns: tuple[str, ...], text: str, start: str = "", ending: str = ""
+) -> tuple[Claim, ...]:
     """FDA-Opt ahead of its counterpart, for each server optimiser."""
     return tuple(
         Claim(f"{fda} {text} {fed}", f"{start}{fda}{ending}", (f"{start}{fed}{ending}",), columns)
@@ -229,13 +316,23 @@ def pairs(columns: tuple[str, ...], text: str, start: str = "", ending: str = ""
 
 def smoke(rows: tuple[str, ...] = (), columns: tuple[str, ...] = ()) -> Budget:
     """Two rounds of LeNet-5 on a few of the embedded images."""
-    settings = ("data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "data.clients=10", "cohort=5")
+    settings = (
+        "data.dataset=fashion_mnist_10k",
+        "model=lenet5",
+        "data.limit=600",
+        "data.clients=10",
+        "cohort=5",
+    )
     text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
     return Budget((*settings, "rounds=2"), rows=rows, columns=columns, reduced=text)
 
 
 def reduced(
-    task: Glue, rounds: int, rows: tuple[str, ...] = (), columns: tuple[str, ...] = (), stop: bool = False
+    task: Glue,
+    rounds: int,
+    rows: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+    stop: bool = False,
 ) -> Budget:
     """The bag of words on the same task, to its target if it is to ``stop`` there."""
     data = f"data.dataset={{name: glue, task: {task.data}, length: 64, vocabulary: 2000}}"
@@ -243,13 +340,20 @@ def reduced(
     less = "" if task.limit is None else f", {task.limit:,} training rows"
     text = f"{STAND_IN_TEXT}{less}, {rounds} rounds"
     end = (f"stop={{test_accuracy: {task.easy}}}",) if stop else ()
-    return Budget((data, *WORDS, *limit, *end, f"rounds={rounds}"), rows=rows, columns=columns, reduced=text)
+    return Budget(
+        (data, *WORDS, *limit, *end, f"rounds={rounds}"), rows=rows, columns=columns, reduced=text
+    )
 
 
 def tuning(task: Glue, rows: Mapping[str, Settings]) -> Tuning:
-    """The thesis' grid of both rates. FedAvg's server, at 1 in the thesis, gets FedAvgM's rates, to have as many."""
+    """The thesis' grid of both rates. FedAvg's server, at 1 in the thesis, gets FedAvgM's rates, to
+    have as many.
+    """
     methods = {row: fed for fed, (fda, _, _) in SERVERS.items() for row in (fed, fda)}
-    grids = {row: {"server_optimizer.lr": task.server_grid(methods[row]), "local.lr": powers(CLIENT)} for row in rows}
+    grids = {
+        row: {"server_optimizer.lr": task.server_grid(methods[row]), "local.lr": powers(CLIENT)}
+        for row in rows
+    }
     return Tuning(grids, Column("test_accuracy", statistic="best"), settings=("stop={}",))
 
 
@@ -259,7 +363,8 @@ def variance(figure: str, task: Glue) -> Entry:
     column = Column("variance_estimate", better="low", digits=6)
     return Entry(
         id=f"fda/{figure}",
-        title=f"Variance of the clients' models at the end of each FedOpt round, {task.label.removesuffix('-m')}",
+        title="Variance of the clients' models at the end of each FedOpt round, "
+        f"{task.label.removesuffix('-m')}",
         rows=fed_opt(task.rates),
         columns={"variance": column},
         base=(*task.base, asked_once),
@@ -275,7 +380,10 @@ def selection(task: Glue) -> Entry:
     published: Cells = {}
     for row, value in SELECTED[task.key].items():
         server, client = task.rates[row]
-        note = f"at the thesis' choice: server 1e{server}, clients 1e{client}; accuracy from the authors' logs"
+        note = (
+            f"at the thesis' choice: server 1e{server}, clients 1e{client}; accuracy from the "
+            "authors' logs"
+        )
         published[row, "best accuracy"] = Published(value, note=note)
     return Entry(
         id=f"fda/table4.2-{task.key}",
@@ -290,7 +398,9 @@ def selection(task: Glue) -> Entry:
 
 
 def heat_map(figure: str, task: Glue) -> Entry:
-    """Best accuracy over the grid of rates: a row for each method and server rate, a column for each client rate."""
+    """Best accuracy over the grid of rates: a row for each method and server rate, a column for
+    each client rate.
+    """
     rows: dict[str, Settings] = {}
     published: Cells = {}
     for name, (_, algorithm, server) in SERVERS.items():
@@ -311,16 +421,24 @@ def heat_map(figure: str, task: Glue) -> Entry:
     for name, (s, c, value) in BETTER.get(task.key, {}).items():
         published[_server(name, float(f"1e{s}")), f"clients 1e{c}"] = Published(value, note=logged)
     columns = {
-        f"clients 1e{n}": Column("test_accuracy", (f"local.lr=1.0e{n}",), "best", scale=100.0, digits=1) for n in CLIENT
+        f"clients 1e{n}": Column(
+            "test_accuracy", (f"local.lr=1.0e{n}",), "best", scale=100.0, digits=1
+        )
+        for n in CLIENT
     }
     few = tuple(f"clients 1e{n}" for n in (-3, -2, -1))
     return Entry(
         id=f"fda/{figure}",
-        title=f"Best test accuracy on {task.label} over client and server learning rates, by FedOpt method",
+        title=f"Best test accuracy on {task.label} over client and server learning rates, by "
+        "FedOpt method",
         rows=rows,
         columns=columns,
         base=task.base,
-        budgets={"smoke": smoke((), few[-1:]), "reduced": reduced(task, 20, (), few), "full": Budget()},
+        budgets={
+            "smoke": smoke((), few[-1:]),
+            "reduced": reduced(task, 20, (), few),
+            "full": Budget(),
+        },
         published=published,
     )
 
@@ -347,7 +465,8 @@ def table(task: Glue) -> Entry:
         published["FDA-Adam", names[1]] = Published(20.0, note="22 in the authors' logs")
     return Entry(
         id=f"fda/table4.4-{task.key}",
-        title=f"Rounds of FedOpt and FDA-Opt to a share of the best centralised accuracy on {task.label}",
+        title="Rounds of FedOpt and FDA-Opt to a share of the best centralised accuracy on "
+        f"{task.label}",
         rows=rows,
         columns=columns,
         base=(*task.base, f"stop={{test_accuracy: {task.targets[1]}}}"),
@@ -364,7 +483,9 @@ def table(task: Glue) -> Entry:
 
 def losses(figure: str, left: Glue, right: Glue) -> Entry:
     """Training loss over rounds on two tasks; the right one's rows carry its data."""
-    words = f"{{name: glue, task: {right.data}, tokenizer: {right.tokenizer}, length: {right.length}}}"
+    words = (
+        f"{{name: glue, task: {right.data}, tokenizer: {right.tokenizer}, length: {right.length}}}"
+    )
     data: Settings = (
         f"name=fda_opt_{right.key}",
         f"rounds={right.rounds}",
@@ -400,22 +521,38 @@ def local_work(task: Glue, target: int) -> Entry:
     easy = "stand-in, τ="
     first, stand_in = both(task.rates), both(STAND_IN_RATES, (), BAG)
     columns = {
-        f"{start}{e}": Column("test_accuracy", (f"local.epochs={e}",), "rounds_to", target=goal, better="low", digits=0)
+        f"{start}{e}": Column(
+            "test_accuracy",
+            (f"local.epochs={e}",),
+            "rounds_to",
+            target=goal,
+            better="low",
+            digits=0,
+        )
         for start, goal in (("τ=", task.targets[target]), (easy, task.easy))
         for e in epochs
     }
-    failed = (("FedAvgM", 15), ("FedAdaGrad", 3), ("FedAdaGrad", 5), ("FedAdaGrad", 20)) if task is MRPC else ()
+    failed = (
+        (("FedAvgM", 15), ("FedAdaGrad", 3), ("FedAdaGrad", 5), ("FedAdaGrad", 20))
+        if task is MRPC
+        else ()
+    )
     text = "takes fewer rounds than"
     return Entry(
         id=f"fda/figure4.17-{task.key}",
-        title=f"Rounds to {task.percents[target]} % of the best accuracy on {task.label} by local epochs τ",
+        title=f"Rounds to {task.percents[target]} % of the best accuracy on {task.label} by local "
+        "epochs τ",
         rows={**first, **stand_in},
         columns=columns,
         base=(*task.base, f"stop={{test_accuracy: {task.targets[target]}}}"),
         budgets={
             "smoke": smoke(rows=tuple(first), columns=("τ=1",)),
-            "reduced": reduced(task, 30, tuple(stand_in), tuple(f"{easy}{e}" for e in epochs[:3]), stop=True),
-            "full": Budget(rows=tuple(first), columns=tuple(c for c in columns if not c.startswith(easy))),
+            "reduced": reduced(
+                task, 30, tuple(stand_in), tuple(f"{easy}{e}" for e in epochs[:3]), stop=True
+            ),
+            "full": Budget(
+                rows=tuple(first), columns=tuple(c for c in columns if not c.startswith(easy))
+            ),
         },
         published={(row, f"τ={e}"): Published(None, note="did not converge") for row, e in failed},
         claims=(*pairs((), text), *pairs((), text, ending=BAG)),

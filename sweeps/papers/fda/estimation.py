@@ -1,8 +1,10 @@
-"""Figure 3.15 of the FDA thesis: the Θ that trains fastest by the number of parameters, for three kinds of network.
+"""Figure 3.15 of the FDA thesis: the Θ that trains fastest by the number of parameters, for three
+kinds of network.
 
-The thesis picks four points for each kind by hand and fits a line through the origin. Here the Θ of a grid is picked
-that takes least estimated time on a slow and on a fast link, and the one that keeps the slow link as busy as the GPU:
-the step times are those of the thesis' GPU, the links those of its section on time.
+The thesis picks four points for each kind by hand and fits a line through the origin. Here the Θ of
+a grid is picked that takes least estimated time on a slow and on a fast link, and the one that
+keeps the slow link as busy as the GPU: the step times are those of the thesis' GPU, the links those
+of its section on time.
 """
 
 from __future__ import annotations
@@ -11,18 +13,35 @@ from collections.abc import Callable
 from functools import partial
 
 from algorithms.fda import SUGGESTED as PUBLISHED
-from orchestrator.wallclock import communication_seconds
+from orchestrator.analysis.wallclock import communication_seconds
 from sweeps.entry import Budget, Column, Entry, Rule, Settings
-from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, GB, LENET, STEPS, VGG, Task, cost, reduced, smoke
+from sweeps.papers.fda.tasks import (
+    DENSENET121,
+    DENSENET201,
+    GB,
+    LENET,
+    STEPS,
+    VGG,
+    Task,
+    cost,
+    reduced,
+    smoke,
+)
 
 WORKERS = 5
 FACTORS = (1, 2, 3, 4, 5, 7, 10)
 """Θ in units of 10⁻⁵ d; the thesis' grids lie between 0.8 and 11."""
 GOALS = ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78))
-SLOW, BALANCED, FAST = "seconds, 0.5 Gbps shared", "imbalance, 0.5 Gbps shared", "seconds, 56 Gbps hypercube"
+SLOW, BALANCED, FAST = (
+    "seconds, 0.5 Gbps shared",
+    "imbalance, 0.5 Gbps shared",
+    "seconds, 56 Gbps hypercube",
+)
 
 
-def _both(step_ms: float, link: str, gbps: float, steps: float, nbytes: float) -> tuple[float, float]:
+def _both(
+    step_ms: float, link: str, gbps: float, steps: float, nbytes: float
+) -> tuple[float, float]:
     """Seconds of computing, and of communicating."""
     return steps * step_ms / 1e3, communication_seconds(nbytes, WORKERS, link, gbps)
 
@@ -39,7 +58,9 @@ def _imbalance(step_ms: float, link: str, gbps: float, steps: float, nbytes: flo
 
 def costs(task: Task, target: float) -> dict[str, Column]:
     """What training a network with the row's Θ costs in the three settings."""
-    settings = () if task is LENET else tuple(s for s in task.base if not s.startswith("round_end="))
+    settings = (
+        () if task is LENET else tuple(s for s in task.base if not s.startswith("round_end="))
+    )
     formulas: dict[str, Callable[[float, float], float]] = {
         SLOW: partial(_seconds, task.step_ms, "shared", 0.5),
         BALANCED: partial(_imbalance, task.step_ms, "shared", 0.5),
@@ -49,7 +70,13 @@ def costs(task: Task, target: float) -> dict[str, Column]:
     columns |= {f"{what}, {task.label}": cost(what, target, settings) for what in (GB, STEPS)}
     return columns | {
         f"{name}, {task.label}": Column(
-            "test_accuracy", settings, "cost_to", cost=formula, target=target, better="low", digits=1
+            "test_accuracy",
+            settings,
+            "cost_to",
+            cost=formula,
+            target=target,
+            better="low",
+            digits=1,
         )
         for name, formula in formulas.items()
     }
@@ -59,7 +86,8 @@ def estimation() -> Entry:
     """The grid of Θ/d on each network, and the line through the cheapest."""
     factors = {f"Θ = {n}e-5 d": n * 1e-5 for n in FACTORS}
     rows: dict[str, Settings] = {
-        row: ("round_end.monitor=linear", f"round_end.theta={row.removeprefix('Θ = ')}") for row in factors
+        row: ("round_end.monitor=linear", f"round_end.theta={row.removeprefix('Θ = ')}")
+        for row in factors
     }
     columns: dict[str, Column] = {}
     for task, target in GOALS:
@@ -67,7 +95,8 @@ def estimation() -> Entry:
     lenet = tuple(c for c in columns if c.endswith(LENET.label))
     return Entry(
         id="fda/figure3.15",
-        title="The Θ that takes least time by the number of parameters, for three kinds of network (5 workers)",
+        title="The Θ that takes least time by the number of parameters, for three kinds of network "
+        "(5 workers)",
         rows=rows,
         columns=columns,
         base=LENET.base,

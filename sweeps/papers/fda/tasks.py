@@ -1,4 +1,6 @@
-"""What chapter 3 of the FDA thesis trains: five models, their data, and the strategies' settings on each."""
+"""What chapter 3 of the FDA thesis trains: five models, their data, and the strategies' settings on
+each.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SUGGESTED = "FL"
 IID: Mapping[str, Settings] = {"IID": ("data.partition={name: iid, shuffle: false}",)}
 LABEL_0: Mapping[str, Settings] = {"label 0": ("data.partition={name: label, label: 0}",)}
 LABEL_8: Mapping[str, Settings] = {"label 8": ("data.partition={name: label, label: 8}",)}
-SORTED_60: Mapping[str, Settings] = {"60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",)}
+SORTED_60: Mapping[str, Settings] = {
+    "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",)
+}
 
 FED_ADAM: Settings = (
     "algorithm=fedadam",
@@ -51,7 +55,8 @@ class Task:
     size: int
     """Trainable parameters d."""
     step_ms: float
-    """Milliseconds of a step on the thesis' GPU (an A10, mini-batches of 32), by its authors' code."""
+    """Milliseconds of a step on the thesis' GPU (an A10, mini-batches of 32), by its authors'
+    code."""
     base: Settings
     thetas: tuple[float, ...]
     middle: tuple[float, int]
@@ -115,7 +120,9 @@ VGG = Task(
     cap=37_500,
     evaluate=47,
     federated=("FedAdam", FED_ADAM),
-    stand_in=StandIn(("model=lenet5",), 0.975, "LeNet-5 in place of VGG16*, to 97.5 %, with Θ = 4.91e-5 d"),
+    stand_in=StandIn(
+        ("model=lenet5",), 0.975, "LeNet-5 in place of VGG16*, to 97.5 %, with Θ = 4.91e-5 d"
+    ),
 )
 DENSENET121 = Task(
     label="DenseNet121",
@@ -146,7 +153,8 @@ DENSENET121 = Task(
     stand_in=StandIn(
         ("model=fedaa_cnn", "local.lr=0.01"),
         0.55,
-        "a network of 62,006 parameters in place of the DenseNet, with a tenth of the learning rate where local work "
+        "a network of 62,006 parameters in place of the DenseNet, with a tenth of the learning "
+        "rate where local work "
         "has momentum, to 55 %, with Θ = 4.91e-5 d",
     ),
 )
@@ -182,7 +190,8 @@ CONVNEXT = Task(
         "algorithm=fedavg",
         "cohort=1.0",
         "round_end={name: fda, theta: 50.0, monitor: linear}",
-        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, optimizer: {name: adamw, weight_decay: 1.0e-8}, "
+        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, optimizer: {name: adamw, weight_decay: "
+        "1.0e-8}, "
         "optimizer_state: keep, sampling: independent}",
         "evaluation={clients: false}",
     ),
@@ -195,7 +204,8 @@ CONVNEXT = Task(
     stand_in=StandIn(
         ("model=fedaa_cnn", "local.lr=0.001"),
         0.2,
-        "a network of 69,656 parameters from scratch in place of the pre-trained ConvNeXtLarge, with 20 times its "
+        "a network of 69,656 parameters from scratch in place of the pre-trained ConvNeXtLarge, "
+        "with 20 times its "
         "learning rate, to 20 %, with Θ = 4.91e-5 d",
     ),
 )
@@ -205,7 +215,8 @@ def fda(task: Task, thetas: tuple[Theta, ...]) -> dict[str, Settings]:
     """Both FDA variants for each Θ; ``FL`` is the suggestion for slow networks."""
     return {
         f"{name} Θ={theta if isinstance(theta, str) else f'{theta:g}'}": (
-            f"round_end={{name: fda, theta: {'fl' if theta == SUGGESTED else theta}, monitor: {monitor}}}",
+            f"round_end={{name: fda, theta: {'fl' if theta == SUGGESTED else theta}, monitor: "
+            f"{monitor}}}",
         )
         for name, monitor in FDA.items()
         for theta in thetas
@@ -245,7 +256,9 @@ def thetas(task: Task) -> tuple[Theta, ...]:
 def cost(what: str, target: float, settings: Settings = ()) -> Column:
     """Gigabytes or steps of each client until the server's model has the target accuracy."""
     if what == GB:
-        return Column("test_accuracy", settings, "gigabytes_to", target=target, better="low", digits=3)
+        return Column(
+            "test_accuracy", settings, "gigabytes_to", target=target, better="low", digits=3
+        )
     return Column("test_accuracy", settings, "steps_to", target=target, better="low", digits=0)
 
 
@@ -256,17 +269,28 @@ def thesis_rows(rows: Mapping[str, Settings]) -> tuple[str, ...]:
 
 def smoke(rows: tuple[str, ...], columns: tuple[str, ...]) -> Budget:
     """Two rounds of LeNet-5 on a few of the embedded images."""
-    settings = ("data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "local.steps=3", "rounds=2")
+    settings = (
+        "data.dataset=fashion_mnist_10k",
+        "model=lenet5",
+        "data.limit=600",
+        "local.steps=3",
+        "rounds=2",
+    )
     text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
     return Budget((*settings, "stop.round=2"), rows=rows, columns=columns, reduced=text)
 
 
-def reduced(task: Task, rows: tuple[str, ...], columns: tuple[str, ...], text: str, steps: int = 8000) -> Budget:
+def reduced(
+    task: Task, rows: tuple[str, ...], columns: tuple[str, ...], text: str, steps: int = 8000
+) -> Budget:
     """The given part of the grid, by the stand-in where the task has one."""
     stop = f"stop.steps_total={steps}"
     if task.stand_in is None:
         return Budget((stop,), rows=rows, columns=columns, reduced=text)
     target = f"stop.test_accuracy={task.stand_in.target}"
     return Budget(
-        (*task.stand_in.settings, target, stop), rows=rows, columns=columns, reduced=f"{task.stand_in.text}; {text}"
+        (*task.stand_in.settings, target, stop),
+        rows=rows,
+        columns=columns,
+        reduced=f"{task.stand_in.text}; {text}",
     )

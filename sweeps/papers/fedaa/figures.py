@@ -46,7 +46,11 @@ def under_attack() -> tuple[Entry, ...]:
                 {level: accuracy(*attack(name, level)) for level in ATTACKED},
                 base(data),
                 budgets(data),
-                {place: cells[place] for place in cells if place[0] in SHOWN and place[1] in ATTACKED},
+                {
+                    place: cells[place]
+                    for place in cells
+                    if place[0] in SHOWN and place[1] in ATTACKED
+                },
                 (Claim("FedAA above the baselines", "FedAA", BASELINES),),
                 figure="axis",
                 unavailable=UNAVAILABLE.get(data, ""),
@@ -83,7 +87,10 @@ def fairness() -> tuple[Entry, ...]:
     others = ("Ditto", "lp-proj-2", "lp-proj-1")
     claims = (
         Claim("FedAA above the baselines", "FedAA", BASELINES, ("accuracy",)),
-        *(Claim(f"{name} spreads less than FedAA", name, ("FedAA",), ("variance",)) for name in others),
+        *(
+            Claim(f"{name} spreads less than FedAA", name, ("FedAA",), ("variance",))
+            for name in others
+        ),
     )
     return tuple(
         Entry(
@@ -96,7 +103,10 @@ def fairness() -> tuple[Entry, ...]:
             claims=claims,
             figure="scatter",
         )
-        for name, level, words in (("clear", "clear", "without attackers"), ("attacked", "20%", "with attackers"))
+        for name, level, words in (
+            ("clear", "clear", "without attackers"),
+            ("attacked", "20%", "with attackers"),
+        )
     )
 
 
@@ -111,10 +121,13 @@ def by_selection() -> tuple[Entry, ...]:
     return tuple(
         Entry(
             f"fedaa/figure3-{kind}",
-            f"The {kind} over the part of clients that is aggregated, by the part of same-value attackers (CIFAR-10)",
+            f"The {kind} over the part of clients that is aggregated, by the part of same-value "
+            "attackers (CIFAR-10)",
             {level: attack("same_value", level) for level in ATTACKED},
             {
-                str(m): Column(metric, (*FEDAA, f"algorithm.select={m / 100}"), better=better, digits=3)
+                str(m): Column(
+                    metric, (*FEDAA, f"algorithm.select={m / 100}"), better=better, digits=3
+                )
                 for m in range(10, 101, 10)
             },
             base("cifar10"),
@@ -130,7 +143,9 @@ def classes() -> Entry:
     """Figure 4."""
     about = Published(0.65, note="about 65 %, from the paper's words")
     reduced = Budget(
-        ("rounds=40", "local.epochs=1", "local.block=25"), SEEDS, reduced="40 rounds of 1 epoch instead of 200 of 20."
+        ("rounds=40", "local.epochs=1", "local.block=25"),
+        SEEDS,
+        reduced="40 rounds of 1 epoch instead of 200 of 20.",
     )
     return Entry(
         "fedaa/figure4",
@@ -147,7 +162,9 @@ def classes() -> Entry:
 def tradeoffs() -> tuple[Entry, ...]:
     """Figure 5: Table 6 as points, one panel a part of attackers."""
     cells = read(published.SELECTED, ATTACKED)
-    rows: dict[str, Settings] = {str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)}
+    rows: dict[str, Settings] = {
+        str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)
+    }
     entries = []
     for level in ATTACKED:
         numbers: Cells = {}
@@ -157,7 +174,8 @@ def tradeoffs() -> tuple[Entry, ...]:
         entries.append(
             Entry(
                 f"fedaa/figure5-{level.removesuffix('%')}",
-                f"Accuracy against variance for each M (%), {level} same-value attackers (CIFAR-10)",
+                f"Accuracy against variance for each M (%), {level} same-value attackers "
+                "(CIFAR-10)",
                 rows,
                 {"accuracy": accuracy(), "variance": variance()},
                 base("cifar10", *attack("same_value", level)),

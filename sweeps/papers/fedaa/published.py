@@ -1,4 +1,6 @@
-"""The numbers of the paper as it prints them: accuracy(variance), a line a row; * where the model collapses."""
+"""The numbers of the paper as it prints them: accuracy(variance), a line a row; * where the model
+collapses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the entries share: data, methods, attacks, columns, budgets, and how published numbers are read."""
+"""What the entries share: data, methods, attacks, columns, budgets, and how published numbers are
+read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ COMMON: Settings = (
     "evaluation.local_models=true", "non_finite=keep", "data.clients=100", "data.pool=all",
 )  # fmt: skip
 IMAGES: Settings = (
-    "data.scale=half", "data.partition={name: pfnm, alpha: 0.1, least: 2}", "data.heldout.per_class=100",
+    "data.scale=half", "data.partition={name: pfnm, alpha: 0.1, least: 2}",
+    "data.heldout.per_class=100",
 )  # fmt: skip
 GENERATED: Settings = ("data.partition=natural", "data.heldout.per_class=1", "model=linear")
 DATA: dict[str, Settings] = {
@@ -34,7 +37,9 @@ TITLES: dict[str, str] = {
     "synthetic00": "SYNTHETIC(0,0)",
     "synthetic11": "SYNTHETIC(1,1)",
 }
-UNAVAILABLE: dict[str, str] = {"emnist": "EMNIST has to be downloaded, and is not at hand where this was written."}
+UNAVAILABLE: dict[str, str] = {
+    "emnist": "EMNIST has to be downloaded, and is not at hand where this was written."
+}
 
 FEDAA: Settings = ("algorithm={name: fedaa, preset: paper, select: 0.3}",)
 METHODS: dict[str, Settings] = {
@@ -51,12 +56,17 @@ ATTACKED = ("10%", "20%", "30%", "40%")
 LEVELS = ("clear", *ATTACKED)
 
 SMALL: Settings = ("rounds=2", "local.epochs=1", "data.clients=8")
-EMBEDDED: Settings = ("data.dataset=fashion_mnist_10k", "data.limit=600", "data.heldout.per_class=5")
+EMBEDDED: Settings = (
+    "data.dataset=fashion_mnist_10k",
+    "data.limit=600",
+    "data.heldout.per_class=5",
+)
 TRIED = "2 rounds of 1 epoch with 8 clients: only shows that it runs."
 SEEDS = (0, 1, 2)
 REDUCED: dict[str, Budget] = {
     "mnist": Budget(
-        ("rounds=4", "local.epochs=10", "local.block=25"), SEEDS, reduced="4 rounds of 10 epochs instead of 200 of 20."
+        ("rounds=4", "local.epochs=10", "local.block=25"), SEEDS,
+        reduced="4 rounds of 10 epochs instead of 200 of 20."
     ),
     "cifar10": Budget(
         ("rounds=4", "local.epochs=5", "data.limit=12000"),
@@ -66,26 +76,31 @@ REDUCED: dict[str, Budget] = {
     "fashionmnist": Budget(
         ("rounds=4", "local.epochs=10", "local.block=25", "model=mlp"),
         SEEDS,
-        reduced="4 rounds of 10 epochs instead of 200 of 20; one hidden layer of 100 in place of the residual network.",
+        reduced="4 rounds of 10 epochs instead of 200 of 20; one hidden layer of 100 in place of "
+        "the residual network.",
     ),
     "emnist": Budget(
-        ("rounds=4", "local.epochs=10", "local.block=25", "data.dataset=femnist", "data.clients=100",
-         "data.heldout.per_class=10"),
+        ("rounds=4", "local.epochs=10", "local.block=25", "data.dataset=femnist",
+         "data.clients=100", "data.heldout.per_class=10"),
         SEEDS,
-        reduced="4 rounds of 10 epochs instead of 200 of 20; 100 writers of FEMNIST, pooled and shared out over 100 "
+        reduced="4 rounds of 10 epochs instead of 200 of 20; 100 writers of FEMNIST, pooled and "
+        "shared out over 100 "
         "clients, stand in for EMNIST over 300, and 10 rows of each class are held out.",
     ),
     "synthetic00": Budget(
-        ("rounds=4", "local.epochs=10"), SEEDS, reduced="4 rounds of 10 epochs instead of 200 of 20."
+        ("rounds=4", "local.epochs=10"), SEEDS,
+        reduced="4 rounds of 10 epochs instead of 200 of 20."
     ),
     "synthetic11": Budget(
-        ("rounds=4", "local.epochs=10"), SEEDS, reduced="4 rounds of 10 epochs instead of 200 of 20."
+        ("rounds=4", "local.epochs=10"), SEEDS,
+        reduced="4 rounds of 10 epochs instead of 200 of 20."
     ),
 }  # fmt: skip
 AGENT_REDUCED = Budget(
     ("rounds=40", "local.epochs=1", "data.limit=12000"),
     SEEDS,
-    reduced="40 rounds of 1 epoch instead of 200 of 20 (agents learn once a round, PPO once in 32), on 12,000 images.",
+    reduced="40 rounds of 1 epoch instead of 200 of 20 (agents learn once a round, PPO once in "
+    "32), on 12,000 images.",
 )
 
 
@@ -101,7 +116,9 @@ def budgets(data: str) -> dict[str, Budget]:
 
 
 def side_by_side(reduced: Budget, smoke_columns: Iterable[str]) -> dict[str, Budget]:
-    """Budgets of an entry with a dataset in each column: ``smoke_columns`` are those that leave the base's alone."""
+    """Budgets of an entry with a dataset in each column: ``smoke_columns`` are those that leave the
+    base's alone.
+    """
     smoke = Budget((*SMALL, *EMBEDDED), columns=tuple(smoke_columns), reduced=TRIED)
     return {"smoke": smoke, "reduced": reduced, "full": Budget()}
 
@@ -114,7 +131,9 @@ def attack(name: str, level: str) -> Settings:
 
 
 def accuracy(*settings: str) -> Column:
-    """Accuracy of the clients' own models (after local training where they keep none), each test row counted once."""
+    """Accuracy of the clients' own models (after local training where they keep none), each test
+    row counted once.
+    """
     return Column("personal_accuracy_weighted", settings, digits=3)
 
 
@@ -124,9 +143,14 @@ def variance(*settings: str) -> Column:
 
 
 def both_models(settings: Mapping[str, Settings]) -> dict[str, Column]:
-    """A column for the clients' own models and, as ``NAME global``, one for the server's, on the clients' test rows."""
+    """A column for the clients' own models and, as ``NAME global``, one for the server's, on the
+    clients' test rows.
+    """
     own = {name: accuracy(*given) for name, given in settings.items()}
-    shared = {f"{name} global": Column("client_accuracy_weighted", given, digits=3) for name, given in settings.items()}
+    shared = {
+        f"{name} global": Column("client_accuracy_weighted", given, digits=3)
+        for name, given in settings.items()
+    }
     return own | shared
 
 
@@ -141,7 +165,9 @@ def read(text: str, columns: Iterable[str]) -> Cells:
 
 
 def read_both(text: str, columns: Iterable[str]) -> Cells:
-    """Cells for ``both_models``: the row Global goes to FedAA's global model, and FedAvg's numbers to both of its."""
+    """Cells for ``both_models``: the row Global goes to FedAA's global model, and FedAvg's numbers
+    to both of its.
+    """
     cells: Cells = {}
     for (row, column), number in read(text, columns).items():
         shared = f"{column} global"
@@ -150,15 +176,20 @@ def read_both(text: str, columns: Iterable[str]) -> Cells:
             continue
         cells[row, column] = number
         if row == "FedAvg":
-            cells[row, shared] = replace(number, note=number.note or "FedAvg's row, read as its global model")
+            cells[row, shared] = replace(
+                number, note=number.note or "FedAvg's row, read as its global model"
+            )
         elif row in WITHOUT_GLOBAL_MODEL:
             cells[row, shared] = Published(None, note="has no global model", exists=False)
     return cells
 
 
 def with_variances(cells: Mapping[tuple[str, str], Published], suffix: str) -> Cells:
-    """The same, and each variance once more as a number of its own in the column ``NAME suffix``."""
-    spreads = {(row, f"{name} {suffix}"): Published(number.spread) for (row, name), number in cells.items()}
+    """The same, and each variance once more as a number of its own in the column ``NAME
+    suffix``."""
+    spreads = {
+        (row, f"{name} {suffix}"): Published(number.spread) for (row, name), number in cells.items()
+    }
     return {**cells, **spreads}
 
 

@@ -46,8 +46,12 @@ def hidden(width: int) -> str:
 def runtimes() -> tuple[Entry, ...]:
     """Table 1."""
     methods: dict[str, Settings] = {
-        f"FedAA(AL {width})": (*FEDAA, "algorithm.layers=all", hidden(width)) for width in (256, 128, 64)
-    } | {"FedAA(LHL)": (*FEDAA, "algorithm.layers=last_hidden", hidden(256)), "Ditto": METHODS["Ditto"]}
+        f"FedAA(AL {width})": (*FEDAA, "algorithm.layers=all", hidden(width))
+        for width in (256, 128, 64)
+    } | {
+        "FedAA(LHL)": (*FEDAA, "algorithm.layers=last_hidden", hidden(256)),
+        "Ditto": METHODS["Ditto"],
+    }
     columns = {
         "runtime": Column("seconds", statistic="sum", better="low", digits=0),
         "accuracy": accuracy(),
@@ -63,8 +67,10 @@ def runtimes() -> tuple[Entry, ...]:
         entries.append(
             Entry(
                 f"fedaa/table1-{data}",
-                f"Seconds for 200 rounds, and accuracy, with a smaller agent or fewer layers compared ({TITLES[data]})",
-                rows, columns, base(data, *USUAL), budgets(data), numbers, claims if "Ditto" in rows else (),
+                "Seconds for 200 rounds, and accuracy, with a smaller agent or fewer layers "
+                f"compared ({TITLES[data]})",
+                rows, columns, base(data, *USUAL), budgets(data), numbers,
+                claims if "Ditto" in rows else (),
             )
         )  # fmt: skip
     return tuple(entries)
@@ -86,7 +92,8 @@ def inner_product() -> tuple[Entry, ...]:
         Entry(
             f"fedaa/table2-{data}",
             f"Inner-product manipulation, and half of the clients as candidates ({TITLES[data]})",
-            rows, both_models({level: attack("ipm", level) for level in levels}), base(data), budgets(data),
+            rows, both_models({level: attack("ipm", level) for level in levels}), base(data),
+            budgets(data),
             read_both(text, levels), claims,
         )
         for data, text in published.IPM.items()
@@ -95,9 +102,11 @@ def inner_product() -> tuple[Entry, ...]:
 
 def challenging() -> Entry:
     """Table 3."""
-    # q_k ~ Dir(0.1) on four classes; PFNM's draws cannot give each of 100 clients two rows of so few
+    # q_k ~ Dir(0.1) on four classes; PFNM's draws cannot give each of 100 clients two rows of so
+    # few
     news: Settings = (
-        "data.dataset=ag_news", "data.scale=standard", "data.partition={name: dirichlet, alpha: 0.4}",
+        "data.dataset=ag_news", "data.scale=standard",
+        "data.partition={name: dirichlet, alpha: 0.4}",
         "data.heldout.per_class=100", "model=fasttext",
     )  # fmt: skip
     columns: dict[str, Settings] = {
@@ -107,7 +116,8 @@ def challenging() -> Entry:
     reduced = Budget(
         ("rounds=4", "local.epochs=5", "data.limit=12000"),
         columns=(*at_hand, *(f"{name} global" for name in at_hand)),
-        reduced="4 rounds of 5 epochs instead of 200 of 20, one seed; 12,000 rows of a quarter of CIFAR-100 and of a "
+        reduced="4 rounds of 5 epochs instead of 200 of 20, one seed; 12,000 rows of a quarter of "
+        "CIFAR-100 and of a "
         "small part of AG News; Tiny-ImageNet is left out.",
     )
     order = ("FedAA", "Ditto", "lp-proj-1", "lp-proj-2", "FedAvg")
@@ -121,30 +131,40 @@ def challenging() -> Entry:
         side_by_side(reduced, ("CIFAR-100", "CIFAR-100 global")),
         read_both(published.CHALLENGING, columns),
         (Claim("FedAA above Ditto", "FedAA", ("Ditto",), tuple(columns)),),
-        unavailable="Of CIFAR-100 and AG News only a part is at hand, and of Tiny-ImageNet nothing.",
+        unavailable="Of CIFAR-100 and AG News only a part is at hand, and of Tiny-ImageNet "
+        "nothing.",
     )
 
 
 def held_out() -> tuple[Entry, ...]:
     """Table 4."""
     few = ", ".join(f"{label}: {100 if label < 2 else 10}" for label in range(10))
-    rows: dict[str, Settings] = {n: (*FEDAA, f"data.heldout.per_class={n}") for n in ("10", "50", "100")}
+    rows: dict[str, Settings] = {
+        n: (*FEDAA, f"data.heldout.per_class={n}") for n in ("10", "50", "100")
+    }
     rows["unfair"] = (*FEDAA, f"data.heldout.per_class={{{few}}}")
     columns = {"accuracy": accuracy(), "accuracy variance": variance()}
     claims = (
         Claim("more held-out rows help a little", "100", ("10", "50"), ("accuracy",)),
         Claim("50 rows a class above 10", "50", ("10",), ("accuracy",)),
         *(
-            Claim(f"less spread with {n} rows a class than with an unfair set", n, ("unfair",), ("accuracy variance",))
+            Claim(
+                f"less spread with {n} rows a class than with an unfair set",
+                n,
+                ("unfair",),
+                ("accuracy variance",),
+            )
             for n in ("10", "50", "100")
         ),
     )
     return tuple(
         Entry(
             f"fedaa/table4-{data}",
-            f"How many rows of each class the server holds out; unfair: many of two classes ({TITLES[data]})",
+            "How many rows of each class the server holds out; unfair: many of two classes "
+            f"({TITLES[data]})",
             rows, columns, base(data, *USUAL), budgets(data),
-            with_variances(read(text, ["accuracy"]), "variance"), claims if data == "cifar10" else (),
+            with_variances(read(text, ["accuracy"]), "variance"),
+            claims if data == "cifar10" else (),
         )
         for data, text in published.HELD_OUT.items()
     )  # fmt: skip
@@ -159,10 +179,18 @@ def selection() -> Entry:
     for level in ATTACKED:
         best = str(100 - int(level.removesuffix("%")))
         others = tuple(row for row in rows if row != best)
-        claims.append(Claim(f"{best} % is best under {level} attackers", best, others, (level, f"{level} variance")))
+        claims.append(
+            Claim(
+                f"{best} % is best under {level} attackers",
+                best,
+                others,
+                (level, f"{level} variance"),
+            )
+        )
     return Entry(
         "fedaa/table6",
-        "How many of the clients are aggregated (M, %), by the part of same-value attackers (CIFAR-10)",
+        "How many of the clients are aggregated (M, %), by the part of same-value attackers "
+        "(CIFAR-10)",
         rows,
         columns,
         base("cifar10"),
@@ -190,7 +218,11 @@ def widths() -> Entry:
         columns,
         base("mnist", *USUAL),
         side_by_side(
-            replace(AGENT_REDUCED, columns=small, reduced=f"{AGENT_REDUCED.reduced} MNIST and CIFAR-10 only."),
+            replace(
+                AGENT_REDUCED,
+                columns=small,
+                reduced=f"{AGENT_REDUCED.reduced} MNIST and CIFAR-10 only.",
+            ),
             small[:3],
         ),
         numbers,
@@ -202,14 +234,22 @@ def attacked(number: int, name: str, words: str, texts: dict[str, str]) -> tuple
     """Tables 8, 10 and 12."""
     general: tuple[Claim, ...] = (Claim("FedAA above the baselines", "FedAA", BASELINES, ATTACKED),)
     if name == "sign_flip":
-        general += (Claim("FedAA stands where two fall", "FedAA", ("Ditto", "lp-proj-2"), ATTACKED[2:]),)
-    own = {"fashionmnist": (Claim("Ditto above FedAA without attack", "Ditto", ("FedAA",), ("clear",)),)}
+        general += (
+            Claim("FedAA stands where two fall", "FedAA", ("Ditto", "lp-proj-2"), ATTACKED[2:]),
+        )
+    own = {
+        "fashionmnist": (
+            Claim("Ditto above FedAA without attack", "Ditto", ("FedAA",), ("clear",)),
+        )
+    }
     return tuple(
         Entry(
             f"fedaa/table{number}-{data}",
             f"Accuracy by the part of attackers that {words} ({TITLES[data]})",
-            METHODS, both_models({level: attack(name, level) for level in LEVELS}), base(data), budgets(data),
-            read_both(text, LEVELS), (*general, *own.get(data, ())), unavailable=UNAVAILABLE.get(data, ""),
+            METHODS, both_models({level: attack(name, level) for level in LEVELS}), base(data),
+            budgets(data),
+            read_both(text, LEVELS), (*general, *own.get(data, ())),
+            unavailable=UNAVAILABLE.get(data, ""),
         )
         for data, text in texts.items()
     )  # fmt: skip
@@ -221,7 +261,11 @@ def rates() -> Entry:
     rows: dict[str, Settings] = {}
     for name in ("DDPG", "PPO", "TD3"):
         for value in values:
-            options = (f"lr: {value}",) if name == "PPO" else (f"lr_actor: {value}", f"lr_critic: {value}")
+            options = (
+                (f"lr: {value}",)
+                if name == "PPO"
+                else (f"lr_actor: {value}", f"lr_critic: {value}")
+            )
             rows[f"{name} {value}"] = (*FEDAA, agent(name.lower(), *options))
     numbers = {
         (f"{row} {value}", TITLES[data]): number
@@ -243,7 +287,9 @@ def discounts() -> Entry:
     """Table 11."""
     values = ("0.9", "0.99", "0.999")
     columns = {
-        f"{TITLES[data]} {value}": accuracy(*(DATA[data] if data != "mnist" else ()), f"algorithm.agent.gamma={value}")
+        f"{TITLES[data]} {value}": accuracy(
+            *(DATA[data] if data != "mnist" else ()), f"algorithm.agent.gamma={value}"
+        )
         for data in published.DISCOUNTS
         for value in values
     }
@@ -272,7 +318,9 @@ TABLES: tuple[Entry, ...] = (
     widths(),
     *attacked(8, "same_value", "send one value for all parameters", published.SAME_VALUE),
     rates(),
-    *attacked(10, "sign_flip", "send their model scaled and with its signs turned", published.SIGN_FLIP),
+    *attacked(
+        10, "sign_flip", "send their model scaled and with its signs turned", published.SIGN_FLIP
+    ),
     discounts(),
     *attacked(12, "gaussian", "send Gaussian noise", published.GAUSSIAN),
 )

@@ -1,0 +1,67 @@
+"""Section ``local`` of a config: what a client does in a round, and how that is executed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+
+from algorithms.part import chosen_from
+from algorithms.parts.optimizers import Optimizer, Sgd
+
+
+class LocalConfig(BaseModel):
+    """A client's local work."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int | None = Field(
+        None, ge=1, description="mini-batch steps a round τ (either this or epochs)"
+    )
+    epochs: int | None = Field(None, ge=1, description="passes over the client's data a round E")
+    batch_size: int = Field(32, ge=1, description="mini-batch size b")
+    lr: float = Field(0.1, gt=0, description="local learning rate η")
+    lr_decay: float = Field(
+        1.0, gt=0, le=1, description="the learning rate is multiplied by this after every round"
+    )
+    optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
+    optimizer_state: Literal["reset", "keep", "average"] = Field(
+        "reset",
+        description="the local optimizer's state starts anew each round, stays with the client, or "
+        "is sent, averaged "
+        "and handed out again",
+    )
+    clip: float | None = Field(
+        None, gt=0, description="clip each mini-batch gradient to this L2 norm"
+    )
+    drop_last: bool = Field(False, description="skip an epoch's last, smaller mini-batch")
+    sampling: Literal["shuffle", "independent"] = Field(
+        "shuffle", description="pass through the shuffled data, or draw every mini-batch anew"
+    )
+    execution: Literal["auto", "sequential", "vectorized"] = Field(
+        "auto", description="train a block's clients one by one, or as one batched computation"
+    )
+    block: int | None = Field(
+        None, ge=1, description="clients a block (a unit of work and of summation); unset: auto"
+    )
+
+    @model_validator(mode="after")
+    def _one_measure_of_work(self) -> LocalConfig:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("give either steps or epochs, not both")
+        return self
+
+    def rate(self, t: int) -> float:
+        """The learning rate of round ``t`` (from 1)."""
+        return self.lr * self.lr_decay ** (t - 1)
+
+    def steps_per_epoch(self, samples: int) -> int:
+        """Mini-batches in one pass over ``samples`` rows."""
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def planned(self, samples: int) -> int:
+        """Local steps a round of a client with ``samples`` rows."""
+        each = self.steps_per_epoch(samples)
+        if self.steps is not None:
+            return self.steps if each else 0
+        return (self.epochs or 1) * each

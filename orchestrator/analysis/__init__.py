@@ -1,0 +1,1 @@
+"""What is read out of finished runs: comparisons, energy, time over a link, landscapes."""

@@ -1,0 +1,63 @@
+"""Steps, bytes and estimated time to a target, over a link of the reader's choice (FDA thesis,
+section 3.6).
+"""
+
+from __future__ import annotations
+
+import math
+
+from rich.table import Table
+
+from orchestrator.config.goal import Goal, up_to
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder, told_apart
+from orchestrator.terminal import console
+
+LINKS = ("shared", "hypercube")
+
+
+def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -> float:
+    """Seconds to move ``nbytes`` (both ways, all clients) over ``link``; raises UserError for an
+    unknown one.
+
+    shared: (K − 1)/K of the bytes one after the other over one channel; hypercube: ⌈ln K⌉/K of
+    them, K links at once.
+    """
+    if link not in LINKS:
+        raise UserError(f"--link {link!r}: use one of {', '.join(LINKS)}")
+    if gbps <= 0:
+        raise UserError(f"--gbps must be positive, not {gbps:g}")
+    factor = (clients - 1) / clients if link == "shared" else math.ceil(math.log(clients)) / clients
+    return 8e-9 * nbytes * factor / gbps
+
+
+def show_wallclock(
+    folders: list[RunFolder],
+    step_ms: float,
+    link: str,
+    gbps: float,
+    metric: str,
+    target: Goal | None,
+) -> None:
+    """Print a line for each run; a run that misses the target is printed, too."""
+    table = Table(
+        "run", "synchronisations", "steps", "GB", "compute s", "communication s", "total s"
+    )
+    for name, folder in zip(told_apart(folders), folders, strict=True):
+        counted = up_to(folder.rounds(), metric, target)
+        if counted is None:
+            table.add_row(name, f"never reached {metric} {target}", "", "", "", "", "")
+            continue
+        nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
+        steps = float(counted["steps_total"].iloc[-1])
+        compute = steps * step_ms / 1e3
+        moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
+        row = (
+            f"{steps:.0f}",
+            f"{nbytes / 1e9:.3f}",
+            f"{compute:.1f}",
+            f"{moving:.1f}",
+            f"{compute + moving:.1f}",
+        )
+        table.add_row(name, str(len(counted)), *row)
+    console.print(table)

@@ -1,0 +1,477 @@
+"""The ``fedorch`` command."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from orchestrator.config import Config, load
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import is_remote
+from orchestrator.terminal import RoundProgress, console, errors, show_plan, show_result
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
+)
+data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
+app.add_typer(data_app, name="data")
+agent_app = typer.Typer(no_args_is_help=True, help="FedAA's reinforcement-learning agents.")
+app.add_typer(agent_app, name="agent")
+
+
+class Split(StrEnum):
+    """Which rows of a dataset."""
+
+    train = "train"
+    test = "test"
+
+
+ConfigArgument = Annotated[
+    Path | None, typer.Argument(help="YAML config; without one, the quick start")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")
+]
+
+
+def main() -> None:
+    """Entry point: one sentence and exit code 2 for everything that the user can mend."""
+    try:
+        app()
+    except UserError as error:
+        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+
+
+@app.command()
+def run(
+    config: ConfigArgument = None,
+    settings: SetOption = None,
+    out: Annotated[
+        str | None,
+        typer.Option(help="folder (or s3://...) for the results (default: runs/NAME-TIME)"),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="continue the run in this folder (or s3://...)")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
+    ] = "local",
+    num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
+    num_gpus: Annotated[
+        float | None, typer.Option(help="(logical) GPUs of a local cluster")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option(help="return at once; the server actor goes on, on the cluster")
+    ] = False,
+    in_process: Annotated[
+        bool, typer.Option(help="run everything in this process, without Ray")
+    ] = False,
+) -> None:
+    """Run an experiment."""
+    folder, chosen = _folder(config, settings or [], out, resume)
+    result: dict[str, Any] | None
+    if detach and (in_process or address == "local"):
+        raise UserError(
+            "--detach needs a cluster that outlives this command; name one with --address"
+        )
+    if in_process:
+        result = _run_here(chosen, folder, resume is not None)
+    else:
+        result = _run_on_ray(
+            chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
+        )
+    if result is not None:
+        show_result(result, folder.place)
+
+
+def _folder(
+    config: Path | None, settings: list[str], out: str | None, resume: str | None
+) -> tuple[RunFolder, Config]:
+    if resume is not None:
+        if config or settings or out:
+            raise UserError(
+                "--resume continues a run with its own config; give no config, --set or --out "
+                "beside it"
+            )
+        folder = RunFolder.existing(resume)
+        return folder, folder.config()
+    chosen = load(config, settings)
+    return RunFolder.new(out or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"), chosen
+
+
+def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+    from orchestrator.clients.plane import InProcess
+    from orchestrator.rounds.drive import begin, drive
+    from orchestrator.rounds.experiment import Experiment
+
+    experiment = Experiment(config, lambda world: InProcess(world, config.resources.gpus_per_actor))
+    show_plan(begin(experiment, folder, resuming))
+    interrupts: list[int] = []
+    with (
+        RoundProgress(config.rounds, experiment.t) as progress,
+        _on_interrupt(lambda: interrupts.append(1)),
+    ):
+        return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+
+def _run_on_ray(
+    config: Config,
+    folder: RunFolder,
+    resuming: bool,
+    address: str,
+    num_cpus: int | None,
+    num_gpus: float | None,
+    detach: bool,
+) -> dict[str, Any] | None:
+    from orchestrator.cluster.connection import connected
+    from orchestrator.rounds.server import answer, launch
+
+    with connected(address, num_cpus, num_gpus):
+        server = launch(config, folder.place, resuming, detach)
+        facts = answer(server.prepared.remote())
+        show_plan(facts)
+        if detach:
+            console.print(
+                f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
+            )
+            return None
+        seen, told, life = facts["done"], 0, ""
+        asked: list[Any] = []
+        with (
+            RoundProgress(config.rounds, seen) as progress,
+            _on_interrupt(lambda: asked.append(server.stop.remote())),
+        ):
+            while True:
+                news = answer(server.watch.remote(seen))
+                for record in news.records:
+                    progress.show(record)
+                seen += len(news.records)
+                if news.life != life:
+                    life, told = news.life, 0
+                    if asked:  # the process that was told so has died
+                        server.stop.remote()
+                for note in news.notes[told:]:
+                    errors.print(f"[yellow]note:[/] {note}", highlight=False)
+                told = len(news.notes)
+                if news.ended:
+                    break
+        return answer(server.outcome.remote())
+
+
+@contextmanager
+def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the run after the round under way, with a checkpoint; the
+    second at once.
+    """
+
+    def handler(number: int, frame: object) -> None:
+        for sign in before:
+            signal.signal(sign, signal.default_int_handler)
+        errors.print(
+            "stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)"
+        )
+        stop()
+
+    before = {sign: signal.signal(sign, handler) for sign in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sign, old in before.items():
+            signal.signal(sign, old)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="algorithms, datasets, models, partitioners, ...")
+    ] = "",
+) -> None:
+    """List what a config can name."""
+    from orchestrator.cli.catalogue import show_kind, show_kinds
+
+    if kind:
+        show_kind(kind)
+    else:
+        show_kinds()
+
+
+@app.command()
+def describe(
+    name: Annotated[
+        str, typer.Argument(help="a name from `fedorch list`, or a section of the config")
+    ],
+) -> None:
+    """Every option of a part: type, default, meaning and the paper's symbol."""
+    from orchestrator.cli.catalogue import show_part
+
+    show_part(name)
+
+
+@data_app.command("show")
+def data_show(
+    config: ConfigArgument = None,
+    settings: SetOption = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="also write the client x label map to this PNG")
+    ] = None,
+) -> None:
+    """Print and plot which client holds how many rows of each label."""
+    from orchestrator.cli.catalogue import show_data
+
+    show_data(load(config, settings or []), plot)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
+    plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
+    metric: Annotated[
+        str, typer.Option(help="column of rounds.parquet; all that begin with it, if it ends in /")
+    ] = ("test_accuracy"),
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help='count rounds and seconds until the metric reached this ("<= 0.1": fell to it)'
+        ),
+    ] = None,
+) -> None:
+    """Print runs side by side and overlay their curves."""
+    from orchestrator.analysis.comparison import show_comparison
+    from orchestrator.config.goal import asked
+
+    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, asked(target))
+
+
+@app.command()
+def energy(
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="folders (or s3://...) of finished runs that differ in local.steps"),
+    ],
+    target: Annotated[float, typer.Option(help="worst client accuracy to be reached")] = 0.8,
+    snr: Annotated[str, typer.Option(help="signal-to-noise ratios in dB")] = "0,5,10,15,20",
+    bandwidth: Annotated[str, typer.Option(help="bandwidths in Hz")] = "1e5,2e5,5e5,1e6,2e6",
+    plot: Annotated[
+        Path | None, typer.Option(help="write the map to this PNG, and its data beside it as CSV")
+    ] = None,
+) -> None:
+    """The number of local steps that reaches a target at the lowest energy, by channel (DRDM,
+    Figure 4).
+    """
+    from orchestrator.analysis.energy import show_best_steps
+
+    show_best_steps(
+        [RunFolder.viewed(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot
+    )
+
+
+@app.command()
+def wallclock(
+    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
+    step_ms: Annotated[
+        float, typer.Option(help="milliseconds of a local step on the hardware in mind")
+    ],
+    link: Annotated[
+        str, typer.Option(help="shared (one channel) or hypercube (interconnect)")
+    ] = "shared",
+    gbps: Annotated[float, typer.Option(help="bandwidth in Gbit/s")] = 0.5,
+    metric: Annotated[
+        str, typer.Option(help="metric that is to reach the target")
+    ] = "test_accuracy",
+    target: Annotated[
+        str | None,
+        typer.Option(help='count up to the round that reached this value ("<= 0.1": fell to it)'),
+    ] = None,
+) -> None:
+    """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
+    from orchestrator.analysis.wallclock import show_wallclock
+    from orchestrator.config.goal import asked
+
+    show_wallclock([RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, asked(target))
+
+
+@app.command()
+def landscape(
+    runs: Annotated[
+        list[str], typer.Argument(help="folders (or s3://...) of finished runs of the same model")
+    ],
+    dims: Annotated[int, typer.Option(help="1: curves, 2: contours")] = 1,
+    points: Annotated[int, typer.Option(help="points a direction")] = 21,
+    radius: Annotated[
+        float, typer.Option(help="how far to go, in lengths of the model's filters")
+    ] = 1.0,
+    on: Annotated[Split, typer.Option(help="rows that the loss is taken over")] = Split.train,
+    rows: Annotated[int, typer.Option(help="at most so many of them")] = 2000,
+    rho: Annotated[float, typer.Option(help="radius of the SAM-style sharpness")] = 0.05,
+    seed: Annotated[int, typer.Option(help="of the directions")] = 0,
+    plot: Annotated[Path, typer.Option(help="PNG to write; its data goes beside it as CSV")] = Path(
+        "landscape.png"
+    ),
+) -> None:
+    """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
+    from orchestrator.analysis.landscape import show_landscape
+
+    folders = [RunFolder.viewed(r) for r in runs]
+    show_landscape(
+        folders,
+        plot,
+        dims=dims,
+        points=points,
+        radius=radius,
+        on=on.value,
+        rows=rows,
+        rho=rho,
+        seed=seed,
+    )
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError as error:
+        raise UserError(f"{text!r} is not a list of numbers separated by commas") from error
+
+
+@agent_app.command("pretrain")
+def agent_pretrain(
+    out: Annotated[
+        Path,
+        typer.Argument(help="folder for the policy; start from it with algorithm.agent.policy"),
+    ],
+    agent: Annotated[
+        str, typer.Option(help="ddpg or td3, with options in YAML")
+    ] = "{name: td3, preset: robust}",
+    slots: Annotated[int, typer.Option(help="clients that get a weight, K")] = 10,
+    participants: Annotated[int, typer.Option(help="clients that K are selected from")] = 10,
+    attackers: Annotated[
+        int, typer.Option(help="largest number of malicious clients in an episode")
+    ] = 3,
+    rounds: Annotated[int, typer.Option(help="simulated rounds")] = 2000,
+    seed: Annotated[int, typer.Option(help="of the agent and the simulation")] = 0,
+) -> None:
+    """Train an agent in a simulated federation with RLlib's own loop."""
+    from orchestrator.cli.pretraining import pretrain_agent
+
+    options = {"participants": participants, "slots": slots, "attackers": attackers}
+    pretrain_agent(agent, options, rounds, seed, out)
+
+
+ClusterOption = Annotated[str, typer.Option(help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT")]
+JobsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="the cluster's dashboard [default: RAY_API_SERVER_ADDRESS, or this machine's]"
+    ),
+]
+
+
+@app.command()
+def top(
+    address: ClusterOption = "auto",
+    once: Annotated[bool, typer.Option("--once", help="print the table and end")] = False,
+) -> None:
+    """Watch the runs and trials under way on a cluster."""
+    from orchestrator.cluster.connection import connected
+    from orchestrator.monitoring.top import show_top
+
+    with connected(address):
+        try:
+            show_top(once)
+        except KeyboardInterrupt:
+            return
+
+
+@app.command()
+def dashboard(
+    address: ClusterOption = "auto",
+    grafana: Annotated[Path | None, typer.Option(help="folder for the Grafana dashboard")] = None,
+) -> None:
+    """Where to look at a cluster's runs in a browser, and at what."""
+    from orchestrator.cluster.connection import connected
+    from orchestrator.monitoring.guide import show_guide
+
+    with connected(address) as url:
+        show_guide(url, grafana)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def submit(
+    words: Annotated[
+        list[str], typer.Argument(help="run or sweep, with their arguments and options")
+    ],
+    address: JobsOption = None,
+    name: Annotated[
+        str | None, typer.Option("--id", help="name of the job (default: of the time)")
+    ] = None,
+) -> None:
+    """Run or sweep as a job on a cluster; it goes on when this terminal is closed."""
+    from orchestrator.cluster import jobs
+
+    started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
+    console.print(
+        f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False
+    )
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="id of the job")],
+    address: JobsOption = None,
+    follow: Annotated[bool, typer.Option("--follow", help="go on until the job ends")] = False,
+) -> None:
+    """What a job has printed."""
+    from orchestrator.cluster import jobs
+
+    for text in jobs.logs(address, name, follow):
+        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def stop(
+    name: Annotated[
+        str,
+        typer.Argument(help="id of a job, or folder (or s3://...) of a run started with --detach"),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(help="a job's: the cluster's dashboard; a run's: as of `fedorch run`"),
+    ] = None,
+) -> None:
+    """End a job, or a detached run after its round; continue it later with --resume."""
+    if is_remote(name) or RunFolder(Path(name)).begun:
+        from orchestrator.cluster.connection import connected
+        from orchestrator.rounds.server import halt
+
+        folder = RunFolder.at(name)
+        with connected(address or "auto"):
+            halt(folder.place)
+        status = RunFolder.viewed(name).result()["status"]
+        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
+        return
+    from orchestrator.cluster import jobs
+
+    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+
+
+@app.command()
+def doctor(address: Annotated[str, typer.Option(help="Ray cluster to check")] = "local") -> None:
+    """Check Python, packages, data, GPUs and Ray on this machine."""
+    from orchestrator.cli.doctor import examine
+
+    if not examine(address):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""``fedorch agent pretrain``: checks what was asked for, runs ``rl.pretrain`` on a local Ray, tells
+how it goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from algorithms.part import chosen_from
+from algorithms.parts.weighers import Weigher
+from orchestrator.cluster.connection import connected
+from orchestrator.errors import UserError
+from orchestrator.terminal import console
+from rl.weighers import Ddpg
+
+READ: TypeAdapter[Weigher] = TypeAdapter(Annotated[Weigher, chosen_from(Weigher)])
+
+
+def pretrain_agent(agent: str, options: dict[str, Any], rounds: int, seed: int, out: Path) -> None:
+    """Train the agent described by the YAML text ``agent`` and write its policy to ``out``; raises
+    UserError.
+    """
+    if out.exists():
+        raise UserError(f"{out} exists already; name a new folder")
+    weigher = _weigher(agent)
+    with connected("local", 1, 0):
+        from rl.pretrain import pretrain
+
+        def tell(done: int, value: float) -> None:
+            console.print(f"round {done}/{rounds}: return {value:.2f}", highlight=False)
+
+        try:
+            scores = pretrain(weigher, options, rounds, seed, out, tell)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    console.print(
+        f"mean return of an episode: {scores['before']:.2f} before, {scores['after']:.2f} after, "
+        f"{scores['uniform']:.2f} with uniform weights; wrote {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _weigher(agent: str) -> Ddpg:
+    try:
+        weigher = READ.validate_python(yaml.safe_load(agent))
+    except yaml.YAMLError as error:
+        raise UserError(f"--agent {agent!r} is not YAML") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"--agent: {where + ': ' if where else ''}{first['msg']}") from error
+    if not isinstance(weigher, Ddpg):
+        raise UserError(f"--agent: {agent} cannot be pre-trained; use ddpg or td3")
+    return weigher

@@ -1,0 +1,1 @@
+"""Ray from outside: connecting, reserving room for client actors, submitting jobs."""

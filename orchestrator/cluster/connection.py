@@ -1,0 +1,118 @@
+"""Connecting to Ray: a local cluster, or the one at an address."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.errors import UserError
+
+BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
+
+
+@contextmanager
+def connected(
+    address: str, num_cpus: int | None = None, num_gpus: float | None = None
+) -> Iterator[str]:
+    """A Ray connection for the block, and the dashboard's URL; ``local`` starts a cluster that ends
+    with it.
+
+    ``num_cpus`` and ``num_gpus`` declare the logical resources of a local cluster. Raises UserError
+    if there is no cluster at ``address`` or the options do not fit it.
+    """
+    if address != "local" and (num_cpus is not None or num_gpus is not None):
+        raise UserError(
+            "--num-cpus and --num-gpus describe a local cluster; an existing one has its own "
+            "resources"
+        )
+    authenticate(address)
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    import ray
+
+    options: dict[str, Any] = (
+        {"num_cpus": num_cpus, "num_gpus": num_gpus, "include_dashboard": False}
+        if address == "local"
+        else {}
+    )
+    try:
+        context = ray.init(
+            address=address, log_to_driver=False, logging_level=logging.ERROR, **options
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"--address {address}: cannot connect to a Ray cluster: {first}") from error
+    try:
+        yield str(context.dashboard_url or "")
+    finally:
+        ray.shutdown()
+
+
+def room() -> dict[str, float]:
+    """What the cluster has, or could grow to if it scales itself: amount of each resource (Ray must
+    be connected).
+
+    How far it could grow is said by FEDORCH_CLUSTER_MAX (``CPU=64,GPU=8``), or by the autoscaler's
+    config, which ``ray up`` leaves on the head node. Raises UserError if either cannot be read.
+    """
+    import ray
+
+    has: dict[str, float] = ray.cluster_resources()
+    said = os.environ.get("FEDORCH_CLUSTER_MAX")
+    could = _declared(said) if said else _scalable(BOOTSTRAP.expanduser())
+    return {kind: max(has.get(kind, 0.0), could.get(kind, 0.0)) for kind in (*has, *could)}
+
+
+def _declared(text: str) -> dict[str, float]:
+    try:
+        return {
+            kind.strip(): float(amount)
+            for kind, amount in (part.split("=") for part in text.split(","))
+        }
+    except ValueError as error:
+        raise UserError(f"FEDORCH_CLUSTER_MAX={text!r}: write it like CPU=64,GPU=8") from error
+
+
+def _scalable(path: Path) -> dict[str, float]:
+    """Each resource with as many as possible of the nodes that have most of it."""
+    if not path.is_file():
+        return {}
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kinds = [
+            (n.get("resources", {}), int(n.get("max_workers", 0)))
+            for n in config["available_node_types"].values()
+        ]
+        most = int(config.get("max_workers", 0))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{path} is not an autoscaler's config: {' '.join(str(error).split())}"
+        ) from error
+    amounts: dict[str, float] = {}
+    for name in {name for resources, _ in kinds for name in resources}:
+        left = most
+        for each, count in sorted(
+            ((float(r.get(name, 0)), count) for r, count in kinds), reverse=True
+        ):
+            taken = min(left, count)
+            amounts[name] = amounts.get(name, 0.0) + each * taken
+            left -= taken
+    return amounts
+
+
+def authenticate(address: str) -> None:
+    """Say whether an existing cluster is reached with a token; must happen before Ray is imported.
+
+    A cluster that Ray starts itself always has one, but on the way to an explicit address Ray uses
+    a token only if told to, and fails after 20 s without saying why.
+    """
+    if address == "local" or "RAY_AUTH_MODE" in os.environ:
+        return
+    named = any(k in os.environ for k in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    has_token = named or (Path.home() / ".ray" / "auth_token").exists()
+    os.environ["RAY_AUTH_MODE"] = "token" if has_token else "disabled"

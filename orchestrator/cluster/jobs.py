@@ -1,0 +1,138 @@
+"""Runs and sweeps as Ray jobs, which go on when the terminal is closed: submit, follow, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from orchestrator.cluster.connection import authenticate
+from orchestrator.config.reading import read_whole
+from orchestrator.errors import UserError
+
+PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
+RESULTS = "$HOME/fedorch"
+"""Where results go on the cluster unless told otherwise: a folder of the head node."""
+DASHBOARD = "http://127.0.0.1:8265"
+ENDS_WITHIN = 60.0
+"""Seconds that a job which was told to stop is waited for."""
+YAML = (".yaml", ".yml")
+
+
+def submit(address: str | None, words: Sequence[str], name: str) -> str:
+    """Start ``fedorch`` with ``words`` (run or sweep, with their options) on the cluster; returns
+    the job's id.
+
+    The job has this installation's own code and the config files that ``words`` name. Raises
+    UserError if there is no cluster at ``address``, the words cannot be a job, or ``name`` is
+    taken.
+    """
+    words = _separate(words)
+    _check(words)
+    with _client(address) as client, tempfile.TemporaryDirectory() as place:
+        command = _carry(words, Path(place))
+        if "--out" not in words and not (words[0] == "run" and "--resume" in words):
+            command += f' --out "{RESULTS}/{name}"'
+        environment = {
+            "working_dir": place,
+            "py_modules": [str(_folder(package)) for package in PACKAGES],
+            "env_vars": {"PYTHONUNBUFFERED": "1"},
+        }
+        entrypoint = f"python -m sweeps.cli {command} --address auto"
+        return str(
+            client.submit_job(entrypoint=entrypoint, submission_id=name, runtime_env=environment)
+        )
+
+
+def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
+    """What the job has printed; with ``follow``, until it ends. Raises UserError if there is no
+    such job.
+    """
+    with _client(address) as client:
+        if not follow:
+            yield client.get_job_logs(name)
+            return
+        tail = client.tail_job_logs(name)
+        with asyncio.Runner() as runner:
+            while True:
+                try:
+                    yield runner.run(anext(tail))
+                except StopAsyncIteration:
+                    return
+
+
+def stop(address: str | None, name: str) -> str:
+    """End the job and wait until it has; returns its last status. Raises UserError if there is no
+    such job.
+    """
+    with _client(address) as client:
+        client.stop_job(name)
+        deadline = time.monotonic() + ENDS_WITHIN
+        while not client.get_job_status(name).is_terminal() and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return str(client.get_job_status(name))
+
+
+@contextmanager
+def _client(address: str | None) -> Iterator[Any]:
+    """Ray's job client for a dashboard (None: the usual one); its errors become UserErrors."""
+    address = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
+    authenticate(address)
+    logging.getLogger("ray").setLevel(logging.WARNING)
+    from ray.job_submission import JobSubmissionClient
+
+    try:
+        yield JobSubmissionClient(address)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(f"--address {address}: {first}") from error
+
+
+def _separate(words: Sequence[str]) -> list[str]:
+    """``--option=value`` as two words."""
+    split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]
+    return [piece for pieces in split for piece in pieces]
+
+
+def _check(words: Sequence[str]) -> None:
+    if not words or words[0] not in ("run", "sweep"):
+        raise UserError(
+            "submit: say what to run, for example: fedorch submit run config.yaml --set rounds=100"
+        )
+    for word in ("--address", "--num-cpus", "--num-gpus", "--in-process", "--detach"):
+        if word in words:
+            raise UserError(
+                f"submit: {word} makes no sense in a job, which runs on the cluster it is "
+                "submitted to"
+            )
+
+
+def _carry(words: Sequence[str], place: Path) -> str:
+    """The command line, with the files that it names written to ``place`` and named from there."""
+    said = []
+    for word in words:
+        if word.endswith(YAML):
+            path = Path(word)
+            (place / path.name).write_text(
+                yaml.safe_dump(read_whole(path), sort_keys=False), encoding="utf-8"
+            )
+            word = path.name
+        said.append(shlex.quote(word))
+    return " ".join(said)
+
+
+def _folder(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent

@@ -1,0 +1,62 @@
+"""Section ``energy`` of a config: what a step and a byte cost a client, in joules."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Energy(BaseModel):
+    """DRDM's energy model (Eq. 18): E = Σ_k (steps_k E^p_k + 8 bytes_k P_k / R_k), R = B log2(1 +
+    SNR) (Shannon).
+
+    Eq. 18 as printed multiplies by T τ although T already counts local steps; the steps that were
+    really done are used here. Each value is one number for all clients, or a list with one for
+    each.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step_joules: float | tuple[float, ...] = Field(
+        0.002, description="E^p, processing energy of one local step, in J"
+    )
+    transmit_watts: float | tuple[float, ...] = Field(
+        0.1, description="transmit power P of a client, in W"
+    )
+    bandwidth_hz: float | tuple[float, ...] = Field(
+        1e6, description="bandwidth B of a client's uplink, in Hz"
+    )
+    snr_db: float | tuple[float, ...] = Field(
+        10.0, description="signal-to-noise ratio at the receiver, in dB"
+    )
+
+    @model_validator(mode="after")
+    def _positive(self) -> Energy:
+        for key in ("step_joules", "transmit_watts", "bandwidth_hz"):
+            least = float(np.min(getattr(self, key)))
+            if not (least > 0 or (least == 0 and key != "bandwidth_hz")):
+                raise ValueError(f"{key} must be positive, not {least}")
+        return self
+
+    def check(self, clients: int) -> str | None:
+        """Which list has the wrong length for ``clients`` clients, in one sentence; None if all
+        fit.
+        """
+        for key in type(self).model_fields:
+            value = getattr(self, key)
+            if isinstance(value, tuple) and len(value) != clients:
+                return f"energy.{key} has {len(value)} values for {clients} clients"
+        return None
+
+    def rate(self) -> np.ndarray:
+        """Shannon rate of the uplink in bit/s."""
+        return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
+
+    def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
+        """Energy [N] that each client spends on ``steps`` [N] local steps and ``bytes_up`` [N]
+        bytes sent.
+        """
+        return (
+            np.asarray(self.step_joules) * steps
+            + 8 * bytes_up * np.asarray(self.transmit_watts) / self.rate()
+        )

@@ -1,0 +1,277 @@
+"""The schema of an experiment: typed, validated, read from YAML and written back fully resolved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    model_validator,
+)
+
+import algorithms
+import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config can name
+from algorithms.algorithm import AlgorithmOptions, Composition
+from algorithms.fedavg import FedAvg
+from algorithms.local_config import LocalConfig
+from algorithms.part import chosen_from
+from algorithms.parts.aggregators import Aggregator, Mean
+from algorithms.parts.attacks import Attack, NoAttack
+from algorithms.parts.compressors import Compressor, NoCompression
+from algorithms.parts.round_ends import Fixed, RoundEnd
+from algorithms.parts.samplers import Sampler, Uniform
+from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
+from orchestrator.config.energy import Energy
+from orchestrator.config.goal import Goal
+from orchestrator.data.federated import DataConfig
+from orchestrator.models import Model
+from orchestrator.models.images import LeNet5
+
+assert algorithms.Algorithm.registry, "importing the package registers the algorithms"
+
+
+class Section(BaseModel):
+    """A group of settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CompressionConfig(Section):
+    """Section ``compression``: what is sent in place of the vectors (batch-norm statistics are
+    always sent whole).
+    """
+
+    uplink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
+    downlink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
+
+
+class EvaluationConfig(Section):
+    """Section ``evaluation``."""
+
+    every: int = Field(
+        1, ge=1, description="evaluate after every n-th round (and always after the last)"
+    )
+    clients: bool = Field(True, description="evaluate the model on every client's own test rows")
+    personal: bool = Field(
+        True, description="evaluate personal models, where the algorithm keeps them"
+    )
+    local_models: bool = Field(
+        False,
+        description="where it keeps none: evaluate each model that was trained in the round on its "
+        "client's test rows",
+    )
+    gradient_norms: bool = Field(
+        False,
+        description="record the norm of the mini-batch gradients of each layer, mean over steps "
+        "and clients",
+    )
+
+
+class CheckpointConfig(Section):
+    """Section ``checkpoint``."""
+
+    every: int = Field(
+        10, ge=0, description="write a checkpoint after every n-th round; 0: only when stopped"
+    )
+    keep: int = Field(2, ge=1, description="checkpoints kept")
+
+
+class ResourcesConfig(Section):
+    """Section ``resources``: what runs where.
+
+    The result depends on ``threads``, and on whether ``clients_per_actor`` is set (blocks are then
+    one client each).
+    """
+
+    actors: int | None = Field(
+        None, ge=1, description="client actors; unset: as many as the cluster allows"
+    )
+    clients_per_actor: int | None = Field(
+        None,
+        ge=1,
+        description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per "
+        "client",
+    )
+    cpus_per_actor: float = Field(1.0, ge=0, description="CPUs that each client actor is pinned to")
+    gpus_per_actor: float = Field(
+        0.0, ge=0, description="GPUs (a fraction below 1) that each client actor is pinned to"
+    )
+    threads: int = Field(
+        1, ge=1, description="torch threads of a trainer (part of the result's bits)"
+    )
+    strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
+        "PACK", description="Ray's placement of the client actors over nodes"
+    )
+    boot_timeout: float = Field(
+        300.0, gt=0, allow_inf_nan=False, description="seconds to wait for actors before giving up"
+    )
+    client_timeout: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds that a block of clients may take before its actor is ended; unset: no "
+        "limit",
+    )
+    on_timeout: Literal["redo", "drop"] = Field(
+        "redo",
+        description="what becomes of such clients: tried on another actor, or left out of the "
+        "round",
+    )
+    minimum_cohort: int = Field(
+        1, ge=1, description="with on_timeout drop: the fewest clients a round may end with"
+    )
+
+    @model_validator(mode="after")
+    def _whole_gpus(self) -> ResourcesConfig:
+        if self.gpus_per_actor > 1 and self.gpus_per_actor % 1:
+            raise ValueError(f"gpus_per_actor above 1 must be whole, not {self.gpus_per_actor}")
+        if self.actors is not None and self.clients_per_actor is not None:
+            raise ValueError("give either actors or clients_per_actor, not both")
+        if self.on_timeout == "drop" and self.client_timeout is None:
+            raise ValueError("on_timeout: drop needs a client_timeout")
+        return self
+
+
+def _goal(text: float | str) -> float | str:
+    Goal.read(text)
+    return text
+
+
+class Config(Section):
+    """One experiment."""
+
+    name: str = Field(
+        "quickstart",
+        pattern=r"^[\w][\w.-]*$",
+        description="name of the run (letters, digits, . _ -)",
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
+    rounds: int = Field(40, ge=1, description="communication rounds T")
+    stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
+        default_factory=dict,
+        description="end before the last round when one of these metrics is at least its value (or "
+        '"<= 0.1": at most)',
+    )
+    data: DataConfig = DataConfig()
+    model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
+    algorithm: Annotated[SerializeAsAny[AlgorithmOptions], chosen_from(AlgorithmOptions)] = (
+        FedAvg.Options()
+    )
+    local: LocalConfig = LocalConfig()
+    cohort: int | float = Field(
+        10, gt=0, description="clients a round m: a number, or a fraction of N (1.0: all)"
+    )
+    sampler: Annotated[SerializeAsAny[Sampler], chosen_from(Sampler)] = Uniform()
+    round_end: Annotated[SerializeAsAny[RoundEnd], chosen_from(RoundEnd)] = Fixed()
+    aggregator: Annotated[SerializeAsAny[Aggregator], chosen_from(Aggregator)] = Mean()
+    server_optimizer: Annotated[SerializeAsAny[ServerOptimizer], chosen_from(ServerOptimizer)] = (
+        ServerSgd()
+    )
+    attack: Annotated[SerializeAsAny[Attack], chosen_from(Attack)] = NoAttack()
+    compression: CompressionConfig = CompressionConfig()
+    buffers: Literal["aggregate", "local", "exclude"] = Field(
+        "aggregate",
+        description="batch-norm statistics: sent and averaged; kept by the clients, averaged only "
+        "to evaluate; "
+        "or kept by the clients while the server's stay as initialised",
+    )
+    non_finite: Literal["fail", "drop", "keep"] = Field(
+        "fail", description="what to do with a NaN or infinite update"
+    )
+    energy: Energy = Energy()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+
+    @property
+    def cohort_size(self) -> int:
+        """m, the number of clients drawn each round."""
+        if isinstance(self.cohort, float):
+            return max(1, round(self.cohort * self.data.clients))
+        return self.cohort
+
+    def composition(self) -> Composition:
+        """The parts around the algorithm."""
+        return Composition(
+            clients=self.data.clients,
+            cohort=self.cohort_size,
+            sampler=self.sampler,
+            round_end=self.round_end,
+            aggregator=self.aggregator,
+            server_optimizer=self.server_optimizer,
+            local_optimizer=self.local.optimizer,
+            local_steps=self.local.steps,
+            local_epochs=self.local.epochs,
+            local_lr=self.local.lr,
+            batch_size=self.local.batch_size,
+            drop_last=self.local.drop_last,
+            optimizer_state=self.local.optimizer_state,
+        )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Config:
+        if isinstance(self.cohort, float) and self.cohort > 1:
+            raise ValueError(f"cohort as a fraction must be at most 1.0, not {self.cohort}")
+        if self.cohort_size > self.data.clients:
+            raise ValueError(
+                f"cohort {self.cohort_size} is larger than the {self.data.clients} clients"
+            )
+        problem = self.energy.check(self.data.clients)
+        if problem:
+            raise ValueError(problem)
+        if self.non_finite == "drop" and self.algorithm.needs_whole_cohort:
+            raise ValueError(
+                f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to "
+                "fail or keep"
+            )
+        rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
+        if self.local.optimizer_state == "average" and rows:
+            raise ValueError(
+                "local.optimizer_state average would go past the chosen aggregation; use reset or "
+                "keep"
+            )
+        if (
+            not isinstance(self.compression.downlink, NoCompression)
+            and not self.algorithm.one_broadcast
+        ):
+            raise ValueError(
+                f"{self.algorithm.name} sends different models to its clients; leave "
+                "compression.downlink at none"
+            )
+        for way, one in (
+            ("uplink", self.compression.uplink),
+            ("downlink", self.compression.downlink),
+        ):
+            if not one.contracts and (way == "downlink" or one.feeds_back):
+                raise ValueError(
+                    f"compression.{way}: {one.name} as set here loses more than it sends, which "
+                    "must not be fed back; "
+                    "set scale to false, use a smaller bucket or more levels, or (uplink) set "
+                    "error_feedback to false"
+                )
+        if self.algorithm.sends_differences and self.compression.uplink.feeds_back:
+            raise ValueError(
+                f"{self.algorithm.name} makes up for what compression leaves out by itself; "
+                "set compression.uplink.error_feedback to false"
+            )
+        if self.resources.on_timeout == "drop" and self.algorithm.needs_whole_cohort:
+            raise ValueError(
+                f"{self.algorithm.name} cannot go on without a dropped client; set on_timeout to "
+                "redo"
+            )
+        refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(
+            self.cohort_size
+        )
+        if refusal:
+            raise ValueError(refusal)
+        return self
+
+    def dump(self) -> str:
+        """The config as YAML, every key written out."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -1,0 +1,1 @@
+"""What a run leaves: its folder, checkpoints, tables, pictures, and their copy in storage."""

@@ -1,0 +1,101 @@
+"""report.html: one self-contained page about a run."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from orchestrator.results import plots
+from orchestrator.results.run_folder import RunFolder
+
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;
+padding:0 1rem;color:#222}
+h1{font-size:1.6rem}h2{font-size:1.1rem;margin-top:2rem}
+figure{display:inline-block;width:47%;margin:0 1rem 1rem 0}img{width:100%}
+figcaption{color:#666;font-size:.9rem}table{border-collapse:collapse}
+td{padding:.15rem .8rem .15rem 0}
+td+td{font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1rem;overflow:auto}"""
+
+
+def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
+    """Write report.html from the run's own result files and its client x label ``histogram`` [N,
+    classes].
+    """
+    result, rounds, clients = folder.result(), folder.rounds(), folder.clients()
+    figures = [
+        (plots.curves({"": rounds}, ACCURACY, "accuracy"), "Accuracy over rounds"),
+        (plots.curves({"": rounds}, LOSS, "cross-entropy"), "Loss over rounds"),
+        *_client_figures(clients),
+        (plots.label_map(histogram), "Who holds what: training rows per client and label"),
+        (plots.traffic(rounds), "Bytes transmitted"),
+        (plots.curves({"": rounds}, SECONDS, "seconds"), "Where the time went"),
+    ]
+    body = "".join(_figure(f, caption) for f, caption in figures)
+    config = html.escape((folder.path / "config.yaml").read_text())
+    title = html.escape(f"{result['name']} — {result['status']} after {result['rounds']} rounds")
+    page = (
+        "<!doctype html><html lang=en><meta "
+        f"charset=utf-8><title>{title}</title><style>{STYLE}</style>"
+        f"<h1>{title}</h1>{_table(result)}<h2>Figures</h2>{body}<h2>Config</h2><pre>{config}</pre></html>"
+    )
+    folder.write_text("report.html", page)
+
+
+ACCURACY = {
+    "test_accuracy": "test set",
+    "client_accuracy_mean": "clients, mean",
+    "client_accuracy_worst": "clients, worst",
+    "personal_accuracy_mean": "personal models, mean",
+    "heldout_accuracy": "held-out set",
+}
+LOSS = {"test_loss": "test set", "train_loss": "local training", "heldout_loss": "held-out set"}
+SECONDS = {f"seconds_{p}": p for p in ("train", "transfer", "aggregate", "evaluate")}
+
+
+def _client_figures(clients: pd.DataFrame) -> list[tuple[Figure, str]]:
+    if clients.empty:
+        return []
+    last = clients[clients["round"] == clients["round"].max()]
+    kinds = {"accuracy": "the server's model", "personal_accuracy": "their personal models"}
+    return [
+        (
+            plots.accuracy_histogram(last[column].to_numpy()),
+            f"Clients by accuracy of {what}, last round",
+        )
+        for column, what in kinds.items()
+        if column in last
+    ]
+
+
+def _figure(figure: Figure, caption: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    text = html.escape(caption)
+    return (
+        f'<figure><img alt="{text}" '
+        f'src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
+    )
+
+
+def _table(result: dict[str, Any]) -> str:
+    facts = {
+        **result["metrics"],
+        **{k: result[k] for k in ("bytes_up", "bytes_down", "seconds", "seed")},
+    }
+    facts |= {k: result[k] for k in ("weights_sha256", "git_commit", "actors", "actors_replaced")}
+    facts |= {f"version of {k}": v for k, v in result["versions"].items()}
+    rows = "".join(f"<tr><td>{html.escape(k)}<td>{html.escape(_show(v))}" for k, v in facts.items())
+    return f"<table>{rows}</table>"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

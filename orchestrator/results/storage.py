@@ -1,0 +1,138 @@
+"""Results on storage that all nodes reach, such as ``s3://bucket/prefix``: a folder here, kept
+equal to one there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyarrow import ArrowInvalid, fs
+
+from orchestrator.data.sources import cache
+from orchestrator.errors import UserError
+
+
+def is_remote(place: str) -> bool:
+    """Whether ``place`` is a URI and not a path."""
+    return "://" in place
+
+
+def join(place: str, *names: str) -> str:
+    """A path, or a URI (whose options stay at its end), below ``place``."""
+    base, mark, options = place.partition("?") if is_remote(place) else (place, "", "")
+    return "/".join([base.rstrip("/"), *names]) + mark + options
+
+
+class Mirror:
+    """Copies a folder to a URI as it changes. Any storage that pyarrow knows: s3, gs, hdfs,
+    file."""
+
+    def __init__(self, uri: str, shelf: str = "mirrored") -> None:
+        """Copies of one URI on different shelves are different folders.
+
+        Raises UserError if there is no such storage, or it cannot be reached.
+        """
+        self.uri, self.shelf = join(uri), shelf
+        with _told(uri):
+            self.files, self.base = fs.FileSystem.from_uri(self.uri)
+        self.there = self._listed()
+        self.sent: dict[str, tuple[int, int]] = {}
+        """What was copied: name -> size and time of change."""
+
+    @property
+    def local(self) -> Path:
+        """The folder on this machine whose copy is there."""
+        return cache() / self.shelf / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+
+    def clear(self) -> None:
+        """Empty the local folder, but for hidden files (a lock)."""
+        for path in self.local.glob("[!.]*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.sent = {}
+
+    def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
+        """Replace the local folder by what is there (and ``wanted``); raises UserError if that
+        fails.
+        """
+        self.clear()
+        self.there = self._listed()
+        self.fetch(*filter(wanted, self.there))
+        self.sent = self._states()
+
+    def fetch(self, *names: str) -> None:
+        """Copy files from there; raises UserError if that fails."""
+        with _told(f"{self.uri}: cannot be read"):
+            for name in names:
+                (self.local / name).parent.mkdir(parents=True, exist_ok=True)
+                fs.copy_files(
+                    f"{self.base}/{name}", str(self.local / name), self.files, fs.LocalFileSystem()
+                )
+
+    def push(self) -> None:
+        """Copy what has changed; raises UserError if that fails.
+
+        A checkpoint that was half copied when the machine died is a damaged one, which is passed
+        over.
+        """
+        changed = self._states()
+        with _told(f"{self.uri}: cannot be written"):
+            for name in (n for n, state in changed.items() if self.sent.get(n) != state):
+                self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
+                fs.copy_files(
+                    str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files
+                )
+        self.sent = changed
+        self.there |= set(changed)
+
+    def prune(self) -> None:
+        """Remove there what is gone here; raises UserError if that fails."""
+        kept = set(self._states())
+        gone = self.there - kept
+        with _told(f"{self.uri}: cannot be written"):
+            for name in gone:
+                self.files.delete_file(f"{self.base}/{name}")
+            for folder in (
+                {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}
+            ):
+                self.files.delete_dir(f"{self.base}/{folder}")
+        self.there = kept
+
+    def _states(self) -> dict[str, tuple[int, int]]:
+        """Size and time of change of the local files but for hidden ones, which are locks or
+        half-written.
+        """
+        paths = ((path, path.relative_to(self.local)) for path in sorted(self.local.rglob("*")))
+        return {
+            str(name): (path.stat().st_size, path.stat().st_mtime_ns)
+            for path, name in paths
+            if path.is_file() and not any(part.startswith(".") for part in name.parts)
+        }
+
+    def _listed(self) -> set[str]:
+        """Names of the files there; raises UserError if the storage does not say."""
+        with _told(f"{self.uri}: cannot be read"):
+            found = self.files.get_file_info(
+                fs.FileSelector(self.base, recursive=True, allow_not_found=True)
+            )
+        return {
+            info.path.removeprefix(self.base).lstrip("/")
+            for info in found
+            if info.type == fs.FileType.File
+        }
+
+
+@contextlib.contextmanager
+def _told(problem: str) -> Iterator[None]:
+    """Say in one sentence what storage, or a URI, has against something."""
+    try:
+        yield
+    except (OSError, ArrowInvalid, ValueError) as error:
+        raise UserError(f"{problem}: {' '.join(str(error).split())[:200]}") from error
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -1,0 +1,2 @@
+"""The rounds of a run: stepping them, judging models, and the process that drives them to the
+end."""

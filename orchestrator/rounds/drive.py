@@ -1,0 +1,191 @@
+"""The round loop: steps an experiment to its end, with checkpoints, and writes the results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.errors import UserError
+from orchestrator.results.checkpoint import load_latest
+from orchestrator.results.report import write_report
+from orchestrator.results.run_folder import RunFolder, git_commit, versions
+from orchestrator.results.tensorboard import Board
+from orchestrator.rounds.experiment import Experiment, Record
+
+PATIENCE = 10.0
+"""Seconds that a resumed run waits for the process that it continues to be gone."""
+
+
+def own(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
+    """Make the run's folder, or take over what is there; raises UserError if that cannot be or it
+    is another's.
+    """
+    folder.make()
+    folder.claim(patience if resuming else 0.0)
+    try:
+        folder.refresh(resuming)
+    except BaseException:
+        folder.release()
+        raise
+
+
+def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+    """Open the run's folder, or continue from its checkpoint; returns facts about the run for the
+    terminal.
+
+    Raises UserError if the folder cannot be made or is another process's, or the checkpoints are
+    damaged or belong to another config.
+    """
+    if not folder.claimed:
+        own(folder, resuming)
+    try:
+        if not resuming or not folder.begun:
+            folder.open(experiment.config)
+            folder.publish()
+        notes = _resume(experiment, folder) if resuming else []
+    except BaseException:
+        folder.release()
+        raise
+    sizes = experiment.data.train.sizes
+    return {
+        "config": experiment.config,
+        "parameters": experiment.net.spec.size,
+        "samples": (int(sizes.min()), int(sizes.max())),
+        "actors": experiment.federation.plane.actors,
+        "done": experiment.t,
+        "notes": notes,
+    }
+
+
+def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
+    """Continue from the newest readable checkpoint, or from the start if none was written; returns
+    notes for the user.
+
+    Raises UserError if the checkpoints are damaged or belong to another config, or there is none of
+    a finished run.
+    """
+    if not list(folder.checkpoints.glob("round-*")):
+        if folder.finished:
+            raise UserError(
+                f"{folder.path}: the run is finished, and has kept no checkpoint to go on from"
+            )
+        return ["no checkpoint had been written yet; starting from the first round"]
+    t, state, notes = load_latest(folder.checkpoints)
+    if state["science"] != experiment.science():
+        raise UserError(
+            f"{folder.path}: config.yaml was changed since the checkpoint, or that is of another "
+            "version; only name, "
+            "rounds, stop, evaluation, checkpoint, energy and resources (but for threads) may "
+            "differ on --resume"
+        )
+    experiment.restore(t, state)
+    return notes
+
+
+def drive(
+    experiment: Experiment,
+    folder: RunFolder,
+    on_round: Callable[[Record], None] = lambda record: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run to the last round (or until ``stopping()``), then write and return the result.
+
+    Raises UserError if the run cannot go on; result.json then says ``failed`` and why, as it does
+    after a fault.
+    """
+    try:
+        _rounds(experiment, folder, on_round, stopping)
+        if not experiment.finished:
+            folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
+        result = write_results(experiment, folder)
+        folder.publish()
+        return result
+    except Exception as error:
+        leave_failure(folder, _summary(experiment, "failed"), error)
+        raise
+    finally:
+        folder.release()
+
+
+def leave_failure(folder: RunFolder, summary: dict[str, Any], error: Exception) -> None:
+    """Say in result.json why the run cannot go on, where that can be written."""
+    said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    failed = {**summary, "status": "failed", "error": said}
+    with contextlib.suppress(
+        OSError, UserError
+    ):  # a full disk, say: the sentence still reaches the terminal
+        folder.write_text("result.json", json.dumps(failed, indent=2))
+        folder.publish()
+
+
+def _rounds(
+    experiment: Experiment,
+    folder: RunFolder,
+    on_round: Callable[[Record], None],
+    stopping: Callable[[], bool],
+) -> None:
+    """The round loop, with a checkpoint every so often."""
+    plan = experiment.config.checkpoint
+    board = Board(folder.path / "tensorboard", experiment.t)
+    try:
+        while not experiment.finished and not stopping():
+            record = experiment.step()
+            board.add(record)
+            on_round(record)
+            if plan.every and experiment.t % plan.every == 0:
+                folder.save(experiment.t, experiment.state(), plan.keep)
+    finally:
+        board.close()
+
+
+def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
+    ledger, records = experiment.federation.ledger, experiment.records
+    last = records[-1] if records else {}
+    return {
+        "name": experiment.config.name,
+        "status": status,
+        "rounds": experiment.t,
+        "metrics": {
+            k: v for k, v in last.items() if not k.startswith(("seconds", "bytes")) and k != "round"
+        },
+        "bytes_up": int(ledger.up.sum()),
+        "bytes_down": int(ledger.down.sum()),
+        "joules": float(experiment.config.energy.joules(ledger.steps, ledger.up).sum()),
+        "seconds": sum(r["seconds"] for r in records),
+        "seed": experiment.config.seed,
+        "weights_sha256": experiment.weights_sha256(),
+        "state_sha256": experiment.state_sha256(),
+        "actors": experiment.federation.plane.actors,
+        "actors_replaced": experiment.federation.plane.replaced,
+        "versions": versions(),
+        "git_commit": git_commit(),
+    }
+
+
+def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> dict[str, Any]:
+    """Write model, tables, result.json and (unless told not to) the report of a run; returns the
+    result.
+    """
+    result = _summary(experiment, "finished" if experiment.finished else "stopped")
+    net = experiment.net
+    model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(
+        experiment.algorithm.buffers
+    )
+    folder.write_model(model)
+    if not experiment.records:
+        folder.write_text("result.json", json.dumps(result, indent=2))
+        return result
+    folder.write_table("rounds.parquet", pd.DataFrame(experiment.records).astype({"round": int}))
+    clients = [
+        pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows
+    ]
+    folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())
+    folder.write_text("result.json", json.dumps(result, indent=2))
+    if report:
+        write_report(folder, experiment.data.histogram())
+    return result
