@@ -8,13 +8,14 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import AlgorithmOptions
 from algorithms.local import LocalRule
+from algorithms.part import variants
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
 from tests.conftest import finish, small
 
-ALGORITHMS = sorted(Algorithm.registry)
+ALGORITHMS = sorted(variants(AlgorithmOptions))
 ALL_ONE_STEP = ["cohort=1.0", "local.steps=1", "data.partition=iid"]
 
 
