@@ -8,10 +8,11 @@ import pandas as pd
 from rich.table import Table
 
 from algorithms.part import nearest
+from orchestrator.analysis.names import told_apart
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
-from orchestrator.results.run_folder import RunFolder, told_apart
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
 
 

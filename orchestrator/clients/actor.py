@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.clients.plane import listed
-from orchestrator.training.block import BlockSpec, Command
+from orchestrator.clients.plane import abridged
 from orchestrator.training.host import Answer, BlockHost, Key
+from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
 
 
@@ -67,7 +67,7 @@ class ClientActor:
         has ever seen.
         """
         raylet: Any = ray._raylet
-        raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {listed(spec.ids)}")
+        raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {abridged(spec.ids)}")
 
     def ready(self) -> Place:
         """Answers once the actor can work."""

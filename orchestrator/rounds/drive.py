@@ -12,10 +12,12 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.results.checkpoint import load_latest
+from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
-from orchestrator.results.run_folder import RunFolder, git_commit, versions
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.tensorboard import Board
-from orchestrator.rounds.experiment import Experiment, Record
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
 
 PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""

@@ -23,7 +23,8 @@ from orchestrator.errors import UserError
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive, leave_failure, own
-from orchestrator.rounds.experiment import Experiment, Record
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
 from orchestrator.training.world import World
 
 NAMESPACE = "fedorch"

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.errors import UserError
-from orchestrator.training.block import Block, BlockSpec, Command, engines
+from orchestrator.training.block import Block, engines
 from orchestrator.training.evaluation import per_sample
+from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World
 
 Key = tuple[int, int]

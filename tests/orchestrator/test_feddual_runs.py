@@ -229,7 +229,7 @@ def test_fedbn_keeps_batch_norm_with_the_clients(tmp_path):
     spec = experiment.net.spec
     normalising = [e for e in spec.entries if e.layer in experiment.net.buffer_spec.layers]
     kept = sum(e.stop - e.start for e in normalising)
-    states = experiment.federation.states
+    states = experiment.federation.store.states
     assert all(len(s["kept"]) == kept for s in states.values())
     assert not torch.equal(states[0]["kept"], states[1]["kept"])
     assert (

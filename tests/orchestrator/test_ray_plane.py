@@ -80,17 +80,17 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
     experiment = on_ray(config)
     plane = experiment.federation.plane
     experiment.step()
-    kill(plane.places[0])
+    kill(plane.crew.places[0])
     experiment.step()
     for _ in range(100):
-        if not plane.booting:
+        if not plane.crew.booting:
             break
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
         )
         time.sleep(0.1)
-    kill(plane.places[0])
-    kill(plane.places[1])
+    kill(plane.crew.places[0])
+    kill(plane.crew.places[1])
     while not experiment.finished:
         experiment.step()
     experiment.close()
@@ -110,11 +110,11 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     plane = experiment.federation.plane
     experiment.step()
     monkeypatch.setattr(pool, "ClientActor", Unstartable)
-    kill(plane.places[0])
+    kill(plane.crew.places[0])
     said = ""
     while not experiment.finished:
         experiment.step()
-        while plane.booting and plane.available:
+        while plane.crew.booting and plane.available:
             experiment.federation.per_sample(
                 experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
             )
@@ -123,7 +123,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     assert "the run goes on without it" in said
     assert plane.available == 1
     assert experiment.state_sha256() == finish(config).state_sha256()
-    kill(plane.places[1])
+    kill(plane.crew.places[1])
     with pytest.raises(UserError, match="client actor 1 cannot be started"):
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
@@ -146,7 +146,7 @@ def test_a_block_lost_in_mid_session_is_replayed():
             training.advance(2)
             middle = training.query(ModelProbe(), np.full(len(cohort), 1 / len(cohort)))
             if disturb:
-                for place in federation.plane.places.values():
+                for place in federation.plane.crew.places.values():
                     kill(place)
             training.advance(4)
             updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
@@ -179,7 +179,7 @@ def test_fractions_of_logical_gpus():
     config = small("resources.gpus_per_actor=0.5")
     experiment = on_ray(config)
     assert experiment.federation.plane.actors == 4
-    devices = {place.device for place in experiment.federation.plane.places.values()}
+    devices = {place.device for place in experiment.federation.plane.crew.places.values()}
     assert devices == {"cuda" if torch.cuda.is_available() else "cpu"}
     experiment.close()
 
