@@ -35,7 +35,7 @@ class Simulation:
     rate: float = 0.3
     """The part of its way to the optimum that a client's local training goes in a round."""
     spread: float = 0.5
-    """Standard deviation of the clients' optima, times √p in each coordinate."""
+    """Typical distance of a client's optimum from the origin."""
     error: float = 20.0
     """Size of a malicious update relative to an honest one."""
     rounds: int = 50

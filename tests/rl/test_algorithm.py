@@ -4,7 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from ray import tune
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.tune.search.variant_generator import generate_variants
 
 from rl.algorithm import DDPGConfig, TD3Config
 from rl.env import AggregationEnv
@@ -63,6 +65,21 @@ def test_a_simplex_head_refuses_scaled_actions():
     for episode in algo.local_replay_buffer.sample(8, n_step=1, gamma=0.9, sample_episodes=True):
         assert episode.get_actions()[0].sum() == pytest.approx(1, abs=1e-5)
     algo.stop()
+
+
+def test_td3_does_not_take_ddpg_s_options():
+    with pytest.raises(TypeError, match="TD3Config takes Td3Options, not DdpgOptions"):
+        TD3Config().agent(DdpgOptions(hidden=(8,)))
+    assert isinstance(DDPGConfig().agent(Td3Options()).options, DdpgOptions)
+
+
+def test_tune_finds_the_spaces_in_an_agent_s_options():
+    config = TD3Config().agent(Td3Options(hidden=(8,), tau=tune.grid_search([0.1, 0.2])))
+    found = [
+        TD3Config().update_from_dict(chosen).options
+        for _, chosen in generate_variants(config.to_dict())
+    ]
+    assert found == [Td3Options(hidden=(8,), tau=tau) for tau in (0.1, 0.2)]
 
 
 @pytest.mark.slow
