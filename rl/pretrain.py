@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModule
@@ -45,17 +46,7 @@ def pretrain(
 
     ``tell(round, return)`` is called about ten times. Needs a running Ray.
     """
-    config = (
-        weigher.config()
-        .environment(
-            AggregationEnv,
-            env_config=asdict(simulation),
-            normalize_actions=False,
-            clip_actions=False,
-        )
-        .debugging(seed=seed)
-    )
-    algorithm = config.build_algo()
+    algorithm = _algorithm(weigher, simulation, seed)
     learner = local_learner(algorithm)
     policy = _policy(learner.module[DEFAULT_MODULE_ID].unwrapped())
     try:
@@ -87,6 +78,14 @@ def score(policy: Policy, simulation: Simulation) -> float:
             state, reward, _, done, _ = env.step(policy(state))
             total += float(reward)
     return total / EPISODES
+
+
+def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:
+    config = weigher.config().debugging(seed=seed)
+    config.environment(AggregationEnv, env_config=asdict(simulation))
+    # RLlib would scale actions to the space's bounds, off the simplex
+    config.environment(normalize_actions=False, clip_actions=False)
+    return config.build_algo()
 
 
 def _policy(module: RLModule) -> Policy:
