@@ -75,7 +75,7 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
         )
 
 
-def kept() -> Reservation | None:
+def reserved_before() -> Reservation | None:
     """What this actor reserved before its process died and was started again, if Ray has kept it.
 
     Ray 2.60 removes the placement groups of an actor that restarts if the job that created the

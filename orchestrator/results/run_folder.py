@@ -20,6 +20,7 @@ from torch import Tensor
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint
+from orchestrator.results.result import Result
 from orchestrator.results.storage import Mirror, is_remote
 
 LOCK = ".lock"
@@ -214,10 +215,11 @@ class RunFolder:
         save_file(dict(tensors), partial)
         partial.replace(self.path / "model.safetensors")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Result:
         """result.json of a run that has ended; raises UserError if there is none."""
         try:
-            return json.loads((self.path / "result.json").read_text())
+            found: Result = json.loads((self.path / "result.json").read_text())
+            return found
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path} holds no readable result.json: {error}") from error
 

@@ -16,7 +16,8 @@ from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
 from orchestrator.cluster import reservation
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import NAMESPACE, answer, halt, launch, ray_plane
+from orchestrator.rounds.remote import NAMESPACE, answer_of, halt, launch
+from orchestrator.rounds.server import ray_plane
 from tests.conftest import finish, finish_on_ray, small
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -330,7 +331,7 @@ def test_an_exception_in_a_rule_names_the_clients():
 def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
     config = small("rounds=5", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
-    answer(server.prepared.remote())
+    answer_of(server.prepared.remote())
     with pytest.raises(UserError, match="already under way"):
         launch(config, tmp_path / "x", resuming=False)
     for _ in range(300):
@@ -347,8 +348,8 @@ def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
 def test_a_detached_run_can_be_stopped_by_its_folder(tmp_path, ray_session):
     config = small("rounds=100000", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
-    answer(server.prepared.remote())
-    answer(server.watch.remote(0))
+    answer_of(server.prepared.remote())
+    answer_of(server.watch.remote(0))
     halt(str(tmp_path / "x"))
     result = json.loads((tmp_path / "x" / "result.json").read_text())
     assert result["status"] == "stopped"
