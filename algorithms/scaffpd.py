@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
@@ -86,7 +86,7 @@ class ScaffPD(Algorithm):
             local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return "scaffpd corrects gradients of plain SGD; set local.optimizer to sgd"
-            return own_step(self.name, parts)
+            return steps_by_itself(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses")

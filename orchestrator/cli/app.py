@@ -257,9 +257,9 @@ def compare(
 ) -> None:
     """Print runs side by side and overlay their curves."""
     from orchestrator.analysis.comparison import show_comparison
-    from orchestrator.config.goal import asked
+    from orchestrator.config.goal import target_goal
 
-    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, asked(target))
+    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, target_goal(target))
 
 
 @app.command()
@@ -305,9 +305,11 @@ def wallclock(
 ) -> None:
     """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
     from orchestrator.analysis.wallclock import show_wallclock
-    from orchestrator.config.goal import asked
+    from orchestrator.config.goal import target_goal
 
-    show_wallclock([RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, asked(target))
+    show_wallclock(
+        [RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, target_goal(target)
+    )
 
 
 @app.command()

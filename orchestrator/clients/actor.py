@@ -40,7 +40,7 @@ def _to_tensor(array: np.ndarray) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """Where a client actor runs."""
 
     pid: int
@@ -69,9 +69,9 @@ class ClientActor:
         raylet: Any = ray._raylet
         raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {abridged(spec.ids)}")
 
-    def ready(self) -> Place:
+    def ready(self) -> Process:
         """Answers once the actor can work."""
-        return Place(os.getpid(), self.host.world.device)
+        return Process(os.getpid(), self.host.world.device)
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],

@@ -23,7 +23,7 @@ from ray.exceptions import (
     RayTaskError,
 )
 
-from orchestrator.clients.actor import Place
+from orchestrator.clients.actor import Process
 from orchestrator.clients.dispatch import ATTEMPTS, Lost, Reference
 from orchestrator.errors import UserError
 from orchestrator.training.host import Key
@@ -39,8 +39,8 @@ class Member:
     handle: ActorHandle
     life: int = 0
     """How many actors had this number before."""
-    place: Place | None = None
-    """Where it works; None while it starts, or if it could not be started."""
+    process: Process | None = None
+    """The process that it works in; None while it starts, or if it could not be started."""
 
 
 class Crew:
@@ -64,12 +64,12 @@ class Crew:
         """A sentence for each loss that nobody has been told of yet."""
 
     @property
-    def places(self) -> dict[int, Place]:
-        """Where the actors are that can be given work, by number."""
-        return {n: m.place for n, m in enumerate(self.members) if m.place is not None}
+    def processes(self) -> dict[int, Process]:
+        """The processes of the actors that can be given work, by number."""
+        return {n: m.process for n, m in enumerate(self.members) if m.process is not None}
 
     def working(self) -> list[int]:
-        return [number for number, member in enumerate(self.members) if member.place is not None]
+        return [number for number, member in enumerate(self.members) if member.process is not None]
 
     def life(self, number: int) -> int:
         return self.members[number].life
@@ -118,7 +118,7 @@ class Crew:
         number = self.booting.pop(ref)
         try:
             here: Any = ray.get(ref)
-            self.members[number].place = here
+            self.members[number].process = here
             self.failed_boots = 0
         except RayError as error:
             self.failed_boots += 1

@@ -128,7 +128,7 @@ class RayPool(Plane):
             "name": f"{self.run_name} clients #{number}.{life} ({self.label})",
             "num_cpus": r.cpus_per_actor,
             "num_gpus": r.gpus_per_actor,
-            "scheduling_strategy": self.reserved.place(number),
+            "scheduling_strategy": self.reserved.bundle_of(number),
         }
         cls: Any = ray.remote(ClientActor)
         return cls.options(**options).remote(self.world, self.run_name, number, r.gpus_per_actor)

@@ -42,7 +42,7 @@ def _execution(config: Config, net: Net) -> str:
     if wanted != "auto":
         return wanted
     # convolutions (kernels stored as nhwc) are faster one client after the other on CPUs
-    small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.entries)
+    small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.segments)
     return "vectorized" if small and reason is None else "sequential"
 
 

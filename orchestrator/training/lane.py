@@ -255,7 +255,7 @@ class Lane:
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:
     """L2 norm of each layer's part of ``vectors`` [C, d] -> [C, layers]."""
     squares: dict[str, Tensor] = {}
-    for e in spec.entries:
+    for e in spec.segments:
         part = vectors[:, e.start : e.stop].square().sum(1)
         squares[e.layer] = squares[e.layer] + part if e.layer in squares else part
     return torch.stack(list(squares.values()), 1).sqrt()

@@ -81,7 +81,7 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
     experiment = on_ray(config)
     plane = experiment.federation.plane
     experiment.step()
-    kill(plane.crew.places[0])
+    kill(plane.crew.processes[0])
     experiment.step()
     for _ in range(100):
         if not plane.crew.booting:
@@ -90,8 +90,8 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
         )
         time.sleep(0.1)
-    kill(plane.crew.places[0])
-    kill(plane.crew.places[1])
+    kill(plane.crew.processes[0])
+    kill(plane.crew.processes[1])
     while not experiment.finished:
         experiment.step()
     experiment.close()
@@ -111,7 +111,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     plane = experiment.federation.plane
     experiment.step()
     monkeypatch.setattr(pool, "ClientActor", Unstartable)
-    kill(plane.crew.places[0])
+    kill(plane.crew.processes[0])
     said = ""
     while not experiment.finished:
         experiment.step()
@@ -124,7 +124,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     assert "the run goes on without it" in said
     assert plane.available == 1
     assert experiment.state_sha256() == finish(config).state_sha256()
-    kill(plane.crew.places[1])
+    kill(plane.crew.processes[1])
     with pytest.raises(UserError, match="client actor 1 cannot be started"):
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
@@ -147,7 +147,7 @@ def test_a_block_lost_in_mid_session_is_replayed():
             training.advance(2)
             middle = training.query(ModelProbe(), np.full(len(cohort), 1 / len(cohort)))
             if disturb:
-                for place in federation.plane.crew.places.values():
+                for place in federation.plane.crew.processes.values():
                     kill(place)
             training.advance(4)
             updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
@@ -180,7 +180,7 @@ def test_fractions_of_logical_gpus():
     config = small("resources.gpus_per_actor=0.5")
     experiment = on_ray(config)
     assert experiment.federation.plane.actors == 4
-    devices = {place.device for place in experiment.federation.plane.crew.places.values()}
+    devices = {place.device for place in experiment.federation.plane.crew.processes.values()}
     assert devices == {"cuda" if torch.cuda.is_available() else "cpu"}
     experiment.close()
 
@@ -200,14 +200,14 @@ def test_more_than_the_cluster_has(wish):
 
 
 def test_shares_of_a_gpu_lie_within_one():
-    assert [reservation.places("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
+    assert [reservation.capacity("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
         4,
         2,
         3,
         0,
         0,
     ]
-    assert [reservation.places("GPU", 3, 2), reservation.places("CPU", 2, 0.4)] == [1, 5]
+    assert [reservation.capacity("GPU", 3, 2), reservation.capacity("CPU", 2, 0.4)] == [1, 5]
     experiment = on_ray(small("resources={gpus_per_actor: 0.4, cpus_per_actor: 0.5}"))
     assert experiment.federation.plane.actors == 4
     experiment.close()
