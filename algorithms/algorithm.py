@@ -161,9 +161,8 @@ class Algorithm:
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
-        heard = all_here or not end.follows(
-            about
-        )  # or else some may have missed the last broadcast
+        # or else some may have missed the last broadcast, from which they would work it out
+        heard = all_here or not end.follows(about)
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:

@@ -121,12 +121,8 @@ class ScaffPD(Algorithm):
 
     def _dual_step(self, ids: np.ndarray, losses: np.ndarray) -> None:
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
-        rho, theta, sigma, n = (
-            self.options.rho,
-            self.options.theta,
-            self.options.dual_lr,
-            self.setting.clients,
-        )
+        rho, theta, sigma = self.options.rho, self.options.theta, self.options.dual_lr
+        n = self.setting.clients
         before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
         slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
         slope[ids] = (1 + theta) * losses - theta * before

@@ -195,10 +195,8 @@ class GeometricMedian(Robust):
             else torch.ones(len(x))
         )
         alpha = alpha.double() / alpha.sum()
-        point, weights = (
-            coordinate_median(x),
-            alpha,
-        )  # from the mean, one huge row would take many steps to leave
+        # starting from the mean, one huge row would take many steps to leave
+        point, weights = coordinate_median(x), alpha
         for _ in range(self.iterations):
             near = alpha / norms(x, point).clamp_min(self.smoothing)
             previous, weights = weights, near / near.sum()

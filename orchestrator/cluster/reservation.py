@@ -105,9 +105,8 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
     Raises UserError if they do not fit the cluster, unless ``fewer`` will do.
     """
     each, most, has = bundle(r), room(), ray.cluster_resources()
-    there = (
-        has if all(has.get(kind) for kind in each) else most
-    )  # or will be, once the cluster has grown
+    # what is there, or will be once a cluster without such nodes has grown
+    there = has if all(has.get(kind) for kind in each) else most
     fit = min(capacity(kind, there.get(kind, 0.0), amount) for kind, amount in each.items())
     if not r.cpus_per_actor and not r.gpus_per_actor:
         fit = 1  # they could be any number

@@ -287,9 +287,7 @@ def _locked(lock: IO[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in (
-            errno.ENOLCK,
-            errno.ENOTSUP,
-        ):  # some network file systems keep no locks
+        # some network file systems keep no locks; a run there is not protected from another
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
     return True

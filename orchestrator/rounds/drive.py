@@ -136,9 +136,8 @@ def leave_failure(folder: RunFolder, summary: Mapping[str, object], error: Excep
     """Say in result.json why the run cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     failed = {**summary, "status": "failed", "error": said}
-    with contextlib.suppress(
-        OSError, UserError
-    ):  # a full disk, say: the sentence still reaches the terminal
+    # where it cannot be written (a full disk, say) the sentence still reaches the terminal
+    with contextlib.suppress(OSError, UserError):
         folder.write_text("result.json", json.dumps(failed, indent=2))
         folder.publish()
 
