@@ -4,13 +4,10 @@ server).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings, Tuning
-
-Grid = Mapping[str, tuple[Any, ...]]
+from sweeps.entry import Budget, Claim, Column, Entry, Grid, Published, Settings, Tuning
 
 SGD: Settings = ("local.optimizer=sgd", "local.lr=0.1")
 """For the methods that are defined for SGD only; the paper has Adam everywhere."""
@@ -31,8 +28,8 @@ SEEDS = (0, 1, 2)
 BASE: Settings = (
     "rounds=180", "data.dataset=fashion_mnist", "data.clients=100", "data.scale=unit",
     "data.partition={name: feddual, alpha: 0.01}", "model=feddual_lenet", "cohort=0.1",
-    "local.epochs=3",
-    "local.batch_size=10", "local.optimizer=adam", "local.lr=0.001", "evaluation.clients=false",
+    "local.epochs=3", "local.batch_size=10", "local.optimizer=adam", "local.lr=0.001",
+    "evaluation.clients=false",
 )  # fmt: skip
 SMOKE: Settings = (
     "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3",
@@ -45,8 +42,7 @@ REDUCED_HOW = (
 )
 STANDIN_HOW = (
     "CIFAR with 8,000 training rows and a frozen EfficientNet-Lite0 (two Python packages: `fedorch "
-    "describe "
-    "features`) for VGG16."
+    "describe features`) for VGG16."
 )
 NO_VGG16 = (
     "VGG16's ImageNet weights are torchvision's download; where they cannot be had, "
@@ -60,13 +56,15 @@ PANELS: dict[str, Settings] = {
     FMNIST: (),
 }
 """The paper's datasets: what differs from ``BASE``. It gives no number of rounds for CIFAR-100."""
+STANDIN_OF = {name: f"{name} stand-in" for name in (CIFAR10, CIFAR100)}
+"""Column of the paper -> the one that is shown beside it in the reduced budgets."""
 STANDINS: dict[str, Settings] = {
-    f"{name} stand-in": (
-        f"data.dataset={{name: features, base: {name.lower()}, backbone: efficientnet_lite0, side: "
-        f"32}}",
+    standin: (
+        f"data.dataset={{name: features, base: {name.lower()}, backbone: efficientnet_lite0, "
+        "side: 32}",
         "model={name: mlp, hidden: [64]}",
     )
-    for name in (CIFAR10, CIFAR100)
+    for name, standin in STANDIN_OF.items()
 }
 """What the reduced budgets have in place of CIFAR under VGG16: no rounds of their own, so that the
 budget's hold."""
@@ -78,6 +76,13 @@ are."""
 def over(settings: Mapping[str, Settings], column: Column) -> dict[str, Column]:
     """The same column for each of ``settings`` (name -> settings)."""
     return {name: replace(column, settings=some) for name, some in settings.items()}
+
+
+def placed(columns: Mapping[str, Column], at: Iterable[float]) -> dict[str, Column]:
+    """The columns as points on an axis, each at its number."""
+    return {
+        name: replace(column, x=x) for (name, column), x in zip(columns.items(), at, strict=True)
+    }
 
 
 def budgets(
@@ -95,11 +100,16 @@ def budgets(
     }
 
 
-def fmnist_only(*full: str) -> dict[str, Budget]:
-    """Budgets of entries whose CIFAR columns are left to the full one; ``full`` are its columns."""
-    mine = tuple(name for name in full if FMNIST in name)
+def fmnist_only(columns: Mapping[str, Column]) -> dict[str, Budget]:
+    """Budgets of entries whose CIFAR columns are left to the full one; ``columns`` are all, those
+    of Fashion-MNIST with its settings.
+    """
+    mine = tuple(name for name, one in columns.items() if one.settings == PANELS[FMNIST])
     return budgets(
-        how=f"{REDUCED_HOW} No CIFAR.", smoke_columns=mine, reduced_columns=mine, full_columns=full
+        how=f"{REDUCED_HOW} No CIFAR.",
+        smoke_columns=mine,
+        reduced_columns=mine,
+        full_columns=tuple(columns),
     )
 
 
@@ -144,9 +154,9 @@ def beside_standins(
     made them.
     """
     again = {
-        (row, f"{column} stand-in"): replace(number, note=number.note or "of VGG16 on all of CIFAR")
+        (row, STANDIN_OF[column]): replace(number, note=number.note or "of VGG16 on all of CIFAR")
         for (row, column), number in numbers.items()
-        if f"{column} stand-in" in STANDINS
+        if column in STANDIN_OF
     }
     return {**numbers, **again}
 
@@ -203,14 +213,13 @@ def accuracy_tables() -> tuple[Entry, ...]:
     }
     return (
         Entry(
-            "feddual/table1", "Test accuracy of nine methods on three datasets, α = 0.01", METHODS,
-            columns, BASE,
-            with_standins(), beside_standins(numbers), proposed_ahead(), unavailable=NO_VGG16,
-            tuning=Tuning(GRIDS, columns[FMNIST]),
+            "feddual/table1", "Test accuracy of nine methods on three datasets, α = 0.01",
+            METHODS, columns, BASE, with_standins(), beside_standins(numbers), proposed_ahead(),
+            unavailable=NO_VGG16, tuning=Tuning(GRIDS, columns[FMNIST]),
         ),
         Entry(
-            "feddual/table2", "FedDUAL's two halves, alone and together", HALVES, columns, BASE,
-            with_standins(),
+            "feddual/table2", "FedDUAL's two halves, alone and together",
+            HALVES, columns, BASE, with_standins(),
             beside_standins({**lines(tuple(PANELS), halves), **neither}), HALVES_CLAIMED,
             unavailable=NO_VGG16,
         ),
@@ -249,11 +258,10 @@ def _client_and_server() -> Entry:
         for name in (CIFAR10, FMNIST)
         for side, column in (("client", client), ("server", server))
     }
-    servers = tuple(name for name in columns if name.endswith("server"))
+    servers = tuple(name for name, one in columns.items() if one.metric == server.metric)
     return Entry(
-        "feddual/table3", "Seconds of a client's and of the server's work in a round", rows,
-        columns, BASE,
-        fmnist_only(*columns),
+        "feddual/table3", "Seconds of a client's and of the server's work in a round",
+        rows, columns, BASE, fmnist_only(columns),
         lines(tuple(columns),
               {"FedAvg": "17.71 0.44 2.14 0.05", "Proposed": "27.49 1.94 2.62 1.95"}),
         (Claim("averaging is the cheaper aggregation", "FedAvg", ("Proposed",), servers),),
@@ -286,8 +294,8 @@ def _hours() -> Entry:
     )
     return Entry(
         "feddual/table4", "Hours of training for 80 (CIFAR-10) and 180 (Fashion-MNIST) rounds",
-        METHODS, columns,
-        BASE, fmnist_only(*columns), lines(tuple(columns), printed), claims, unavailable=NO_VGG16,
+        METHODS, columns, BASE, fmnist_only(columns), lines(tuple(columns), printed), claims,
+        unavailable=NO_VGG16,
     )  # fmt: skip
 
 
@@ -321,9 +329,9 @@ def _hours_to_target() -> Entry:
         for name in TARGETS
     }
     return Entry(
-        "feddual/table5", "Hours to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS, columns,
-        BASE,
-        fmnist_only(*columns), lines(tuple(columns), hours), proposed_ahead(), unavailable=NO_VGG16,
+        "feddual/table5", "Hours to 40 % on CIFAR-10 and 70 % on Fashion-MNIST",
+        METHODS, columns, BASE, fmnist_only(columns), lines(tuple(columns), hours),
+        proposed_ahead(), unavailable=NO_VGG16,
     )  # fmt: skip
 
 
@@ -367,15 +375,13 @@ def motivation() -> tuple[Entry, ...]:
         ),
         Entry(
             "feddual/figure2", "Norms of the gradients by layer, with even and with skewed clients",
-            rows, norms,
-            (*BASE, "evaluation.gradient_norms=true"), plain, figure="axis",
+            rows, norms, (*BASE, "evaluation.gradient_norms=true"), plain, figure="axis",
             claims=(Claim("skewed clients: larger gradients in the last layers", "IID",
                           ("non-IID",), ("dense 84", "output")),),
         ),
         Entry(
-            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)", ours,
-            centre,
-            (*BASE, *vgg16), head, unavailable=NO_VGG16,
+            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)",
+            ours, centre, (*BASE, *vgg16), head, unavailable=NO_VGG16,
         ),
     )  # fmt: skip
 
@@ -387,24 +393,23 @@ def learning() -> tuple[Entry, ...]:
     halves = {name: settings for name, settings in HALVES.items() if name != "neither"}
     return (
         Entry(
-            "feddual/figure3", "Learning curves of nine methods on three datasets", METHODS,
-            columns, BASE,
-            fmnist_only(*columns), claims=proposed_ahead(), figure="curves", unavailable=NO_VGG16,
+            "feddual/figure3", "Learning curves of nine methods on three datasets",
+            METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
+            unavailable=NO_VGG16,
         ),
         Entry(
-            "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST", METHODS,
-            rounds, BASE,
-            fmnist_only(*rounds), claims=proposed_ahead(), unavailable=NO_VGG16,
+            "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST",
+            METHODS, rounds, BASE, fmnist_only(rounds), claims=proposed_ahead(),
+            unavailable=NO_VGG16,
         ),
         Entry(
-            "feddual/figure7", "Learning curves of FedDUAL's halves", halves, {FMNIST: ACCURACY},
-            BASE, budgets(),
-            claims=HALVES_CLAIMED[:1], figure="curves",
+            "feddual/figure7", "Learning curves of FedDUAL's halves",
+            halves, {FMNIST: ACCURACY}, BASE, budgets(), claims=HALVES_CLAIMED[:1], figure="curves",
         ),
         Entry(
-            "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds", METHODS,
-            columns, BASE,
-            fmnist_only(*columns), claims=proposed_ahead(), figure="curves", unavailable=NO_VGG16,
+            "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds",
+            METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
+            unavailable=NO_VGG16,
         ),
     )  # fmt: skip
 
@@ -418,9 +423,8 @@ def iterated(eps: str = "1.0e-4", iterations: int = 150) -> Settings:
     )
 
 
-SCALES = {
-    f"ε={eps}": iterated(eps=eps) for eps in ("1.0e-5", "1.0e-4", "1.0e-3", "1.0e-2", "1.0e-1")
-}
+EPS = {f"ε={eps}": eps for eps in ("1.0e-5", "1.0e-4", "1.0e-3", "1.0e-2", "1.0e-1")}
+SCALES = {name: iterated(eps=eps) for name, eps in EPS.items()}
 COUNTS = {f"{n} iterations": iterated(iterations=n) for n in (50, 100, 150, 200, 300)}
 """Values around the paper's best ones (ε = 1e-4, 150 iterations); its own axes are not in the
 text."""
@@ -441,31 +445,29 @@ def ablations() -> tuple[Entry, ...]:
     proposed: dict[str, Settings] = {"Proposed": ()}
     return (
         Entry(
-            "feddual/figure5", "Learning curves by the layers that have barycenters", layers,
-            {FMNIST: ACCURACY}, BASE,
-            budgets(), figure="curves",
+            "feddual/figure5", "Learning curves by the layers that have barycenters",
+            layers, {FMNIST: ACCURACY}, BASE, budgets(), figure="curves",
             claims=(Claim("the last two layers ahead of all", "last two layers",
                           ("all layers", "first two layers")),),
         ),
         Entry(
-            "feddual/figure8", "Test accuracy by the barycenter's ε", proposed,
-            over(SCALES, ACCURACY), BASE, short,
-            figure="axis",
+            "feddual/figure8", "Test accuracy by the barycenter's ε",
+            proposed, placed(over(SCALES, ACCURACY), map(float, EPS.values())), BASE, short,
+            figure="axis", along="ε",
         ),
         Entry(
-            "feddual/figure9", "Learning curves by the barycenter's ε", SCALES, {FMNIST: ACCURACY},
-            BASE, short,
+            "feddual/figure9", "Learning curves by the barycenter's ε",
+            SCALES, {FMNIST: ACCURACY}, BASE, short,
             claims=(Claim("ε = 1e-4 ahead of the others", best, rivals),), figure="curves",
         ),
         Entry(
-            "feddual/figure11", "Test accuracy by the barycenter's iterations", proposed,
-            over(COUNTS, ACCURACY), BASE,
-            short, figure="axis",
+            "feddual/figure11", "Test accuracy by the barycenter's iterations",
+            proposed, over(COUNTS, ACCURACY), BASE, short, figure="axis",
         ),
         Entry(
-            "feddual/figure12", "Learning curves by the barycenter's iterations", COUNTS,
-            {FMNIST: ACCURACY}, BASE,
-            short, claims=(Claim("150 iterations ahead of the others", "150 iterations", counts),),
+            "feddual/figure12", "Learning curves by the barycenter's iterations",
+            COUNTS, {FMNIST: ACCURACY}, BASE, short,
+            claims=(Claim("150 iterations ahead of the others", "150 iterations", counts),),
             figure="curves",
         ),
     )  # fmt: skip
@@ -475,22 +477,20 @@ def heterogeneity() -> tuple[Entry, ...]:
     """Figures 13 and 14: from severe to mild label skew. The values of α other than 0.01 are not in
     the text.
     """
-    skews: dict[str, Settings] = {
-        f"α={a}": (f"data.partition.alpha={a}",) for a in (0.01, 0.1, 0.5, 1.0)
-    }
+    alphas = {f"α={a}": a for a in (0.01, 0.1, 0.5, 1.0)}
+    skews = over({name: (f"data.partition.alpha={a}",) for name, a in alphas.items()}, ACCURACY)
     short = budgets(
         (*REDUCED, "rounds=40"), REDUCED_HOW.replace("60 rounds", "40 rounds"), ("α=0.01", "α=1.0")
     )
     return (
         Entry(
-            "feddual/figure13", "Test accuracy of nine methods by label skew", METHODS,
-            over(skews, ACCURACY), BASE,
-            short, claims=proposed_ahead(), figure="axis",
+            "feddual/figure13", "Test accuracy of nine methods by label skew",
+            METHODS, placed(skews, alphas.values()), BASE, short, claims=proposed_ahead(),
+            figure="axis", along="α",
         ),
         Entry(
-            "feddual/figure14", "Learning curves of nine methods by label skew", METHODS,
-            over(skews, ACCURACY), BASE,
-            short, claims=proposed_ahead(), figure="curves",
+            "feddual/figure14", "Learning curves of nine methods by label skew",
+            METHODS, skews, BASE, short, claims=proposed_ahead(), figure="curves",
         ),
     )  # fmt: skip
 

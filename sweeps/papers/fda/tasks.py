@@ -4,8 +4,9 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sweeps.entry import Budget, Column, Settings
 
@@ -14,14 +15,19 @@ MNIST_WORKERS = tuple(range(5, 61, 5))
 CIFAR_WORKERS = tuple(range(5, 31, 5))
 GB, STEPS = "GB", "steps"
 FDA = {"LinearFDA": "linear", "SketchFDA": "sketch"}
+"""Strategy -> its monitor."""
 SUGGESTED = "FL"
 """Row label of Θ = 4.91e-5 d, which suits a stand-in of any size."""
+STAND_IN = "stand-in"
+"""Group of the columns that ask a stand-in for its own target."""
+LEVEL = "IID"
+"""Group of the columns with even clients."""
 
-IID: Mapping[str, Settings] = {"IID": ("data.partition={name: iid, shuffle: false}",)}
+IID: Mapping[str, Settings] = {LEVEL: ("data.partition={name: iid, shuffle: false}",)}
 LABEL_0: Mapping[str, Settings] = {"label 0": ("data.partition={name: label, label: 0}",)}
 LABEL_8: Mapping[str, Settings] = {"label 8": ("data.partition={name: label, label: 8}",)}
 SORTED_60: Mapping[str, Settings] = {
-    "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",)
+    "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",),
 }
 
 FED_ADAM: Settings = (
@@ -36,6 +42,34 @@ FED_AVG_M: Settings = (
     "local.optimizer={name: sgd, weight_decay: 2.0e-4}",
     "local.lr=0.0316",
 )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A strategy, where it has one with its Θ, and with the number of workers where that is not in
+    the columns.
+    """
+
+    strategy: str
+    theta: Theta | None = None
+    workers: int | None = None
+
+    def __str__(self) -> str:
+        """The row's label."""
+        theta = f"{self.theta:g}" if isinstance(self.theta, float | int) else self.theta
+        parts = (("Θ", theta), ("K", self.workers))
+        return " ".join([self.strategy, *(f"{n}={v}" for n, v in parts if v is not None)])
+
+
+Rows = Mapping[Row, Settings]
+
+
+class Point(NamedTuple):
+    """Where on an axis (or, without ``x``, under which name) a cost is asked."""
+
+    label: str
+    settings: Settings = ()
+    x: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +124,8 @@ LENET = Task(
         "algorithm=fedavg",
         "cohort=1.0",
         "round_end={name: fda, theta: 2.0, monitor: linear}",
-        "local={steps: 1000, batch_size: 32, lr: 0.001, optimizer: {name: adam, eps: 1.0e-7}, "
+        "local={steps: 1000, batch_size: 32, lr: 0.001, "
+        "optimizer: {name: adam, eps: 1.0e-7}, "
         "optimizer_state: keep, sampling: independent}",
         "evaluation={clients: false}",
     ),
@@ -154,8 +189,7 @@ DENSENET121 = Task(
         ("model=fedaa_cnn", "local.lr=0.01"),
         0.55,
         "a network of 62,006 parameters in place of the DenseNet, with a tenth of the learning "
-        "rate where local work "
-        "has momentum, to 55 %, with Θ = 4.91e-5 d",
+        "rate where local work has momentum, to 55 %, with Θ = 4.91e-5 d",
     ),
 )
 DENSENET201 = Task(
@@ -190,8 +224,8 @@ CONVNEXT = Task(
         "algorithm=fedavg",
         "cohort=1.0",
         "round_end={name: fda, theta: 50.0, monitor: linear}",
-        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, optimizer: {name: adamw, weight_decay: "
-        "1.0e-8}, "
+        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, "
+        "optimizer: {name: adamw, weight_decay: 1.0e-8}, "
         "optimizer_state: keep, sampling: independent}",
         "evaluation={clients: false}",
     ),
@@ -205,52 +239,68 @@ CONVNEXT = Task(
         ("model=fedaa_cnn", "local.lr=0.001"),
         0.2,
         "a network of 69,656 parameters from scratch in place of the pre-trained ConvNeXtLarge, "
-        "with 20 times its "
-        "learning rate, to 20 %, with Θ = 4.91e-5 d",
+        "with 20 times its learning rate, to 20 %, with Θ = 4.91e-5 d",
     ),
 )
 
 
-def fda(task: Task, thetas: tuple[Theta, ...]) -> dict[str, Settings]:
+def fda(thetas: Iterable[Theta]) -> dict[Row, Settings]:
     """Both FDA variants for each Θ; ``FL`` is the suggestion for slow networks."""
-    return {
-        f"{name} Θ={theta if isinstance(theta, str) else f'{theta:g}'}": (
-            f"round_end={{name: fda, theta: {'fl' if theta == SUGGESTED else theta}, monitor: "
-            f"{monitor}}}",
-        )
-        for name, monitor in FDA.items()
-        for theta in thetas
-    }
+    return {Row(name, theta): (_round_end(name, theta),) for name in FDA for theta in thetas}
 
 
-def rivals(task: Task) -> dict[str, Settings]:
+def _round_end(name: str, theta: Theta) -> str:
+    value = "fl" if theta == SUGGESTED else theta
+    return f"round_end={{name: fda, theta: {value}, monitor: {FDA[name]}}}"
+
+
+def rivals(task: Task) -> dict[Row, Settings]:
     """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
-    rows: dict[str, Settings] = {
-        "Synchronous": (
-            "algorithm=synchronous",
-            "round_end=fixed",
-            "local.steps=1",
-            f"rounds={task.cap}",
-            f"evaluation.every={task.evaluate}",
-        )
-    }
+    synchronous: Settings = (
+        "algorithm=synchronous", "round_end=fixed", "local.steps=1", f"rounds={task.cap}",
+        f"evaluation.every={task.evaluate}",
+    )  # fmt: skip
+    rows = {Row("Synchronous"): synchronous}
     if task.federated is not None:
         name, settings = task.federated
-        rows[name] = (
-            *settings,
-            "round_end=fixed",
-            "local.steps=null",
-            "local.epochs=1",
-            "local.optimizer_state=reset",
-            "rounds=1001",
-            "stop.steps_total=400000",
-        )
+        # an epoch a round with an optimiser that starts anew: the thesis' FedOpt is the papers'
+        rows[Row(name)] = (
+            *settings, "round_end=fixed", "local.steps=null", "local.epochs=1",
+            "local.optimizer_state=reset", "rounds=1001", "stop.steps_total=400000",
+        )  # fmt: skip
     return rows
 
 
-def thetas(task: Task) -> tuple[Theta, ...]:
-    """The thesis' grid, and where a stand-in needs it the suggestion by size."""
-    return task.thetas if task.stand_in is None else (*task.thetas, SUGGESTED)
+def strategies(task: Task) -> dict[Row, Settings]:
+    """FDA's rivals and FDA: the thesis' grid of Θ, and where a stand-in needs it the suggestion by
+    size.
+    """
+    named: tuple[Theta, ...] = () if task.stand_in is None else (SUGGESTED,)
+    return {**rivals(task), **fda((*task.thetas, *named))}
+
+
+def with_workers(rows: Rows, workers: Sequence[int]) -> dict[Row, Settings]:
+    """Each row for each of the numbers of workers."""
+    return {
+        replace(row, workers=k): (*own, f"data.clients={k}")
+        for row, own in rows.items()
+        for k in workers
+    }
+
+
+def labelled(rows: Rows) -> dict[str, Settings]:
+    """The rows as an entry has them."""
+    return {str(row): settings for row, settings in rows.items()}
+
+
+def labels(rows: Iterable[Row]) -> tuple[str, ...]:
+    """What the rows are called in an entry."""
+    return tuple(map(str, rows))
+
+
+def in_thesis(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Labels of the rows that the thesis has, too."""
+    return labels(row for row in rows if row.theta != SUGGESTED)
 
 
 def cost(what: str, target: float, settings: Settings = ()) -> Column:
@@ -262,22 +312,64 @@ def cost(what: str, target: float, settings: Settings = ()) -> Column:
     return Column("test_accuracy", settings, "steps_to", target=target, better="low", digits=0)
 
 
-def thesis_rows(rows: Mapping[str, Settings]) -> tuple[str, ...]:
-    """The rows that the thesis has, too."""
-    return tuple(row for row in rows if f"Θ={SUGGESTED}" not in row)
+def name_of(group: str, what: str, label: str) -> str:
+    """What a column of costs is called."""
+    return ", ".join(filter(None, (group, what, label)))
+
+
+def costs(
+    group: str, target: float, points: Iterable[Point], settings: Settings = ()
+) -> dict[str, Column]:
+    """Gigabytes at each of the points, then steps; ``settings`` are the group's."""
+    return {
+        name_of(group, what, label): replace(
+            cost(what, target, (*settings, *own)), panel=f"{group}, {what}", x=x, group=group
+        )
+        for what in (GB, STEPS)
+        for label, own, x in points
+    }
+
+
+def at_workers(workers: Iterable[int]) -> tuple[Point, ...]:
+    """Points on an axis of the number of workers K."""
+    return tuple(Point(f"K={k}", (f"data.clients={k}",), k) for k in workers)
+
+
+def at_thetas(thetas: Iterable[Theta]) -> tuple[Point, ...]:
+    """Points on an axis of Θ; the named ones, which are d's multiples, stand beside each other."""
+    return tuple(_at_theta(theta) for theta in thetas)
+
+
+def _at_theta(theta: Theta) -> Point:
+    settings = (f"round_end.theta={theta}",)
+    if isinstance(theta, str):
+        return Point(f"Θ={theta}", settings, f"Θ={theta}")
+    return Point(f"Θ={theta:g}", settings, theta)
+
+
+def of_group(columns: Mapping[str, Column], group: str) -> tuple[str, ...]:
+    """Names of the columns of one group."""
+    return tuple(name for name, column in columns.items() if column.group == group)
+
+
+def bytes_of(columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Names of the columns that say what was sent."""
+    return tuple(name for name, column in columns.items() if column.statistic == "gigabytes_to")
+
+
+def steps_of(columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Names of the columns that say what was computed."""
+    return tuple(name for name, column in columns.items() if column.statistic == "steps_to")
 
 
 def smoke(rows: tuple[str, ...], columns: tuple[str, ...]) -> Budget:
     """Two rounds of LeNet-5 on a few of the embedded images."""
     settings = (
-        "data.dataset=fashion_mnist_10k",
-        "model=lenet5",
-        "data.limit=600",
-        "local.steps=3",
-        "rounds=2",
-    )
+        "data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "local.steps=3",
+        "rounds=2", "stop.round=2",
+    )  # fmt: skip
     text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
-    return Budget((*settings, "stop.round=2"), rows=rows, columns=columns, reduced=text)
+    return Budget(settings, rows=rows, columns=columns, reduced=text)
 
 
 def reduced(

@@ -30,13 +30,9 @@ DATA: dict[str, Settings] = {
     "synthetic11": ("data.dataset={name: synthetic, alpha: 1.0, beta: 1.0}", *GENERATED),
 }
 TITLES: dict[str, str] = {
-    "mnist": "MNIST",
-    "cifar10": "CIFAR-10",
-    "fashionmnist": "Fashion-MNIST",
-    "emnist": "EMNIST",
-    "synthetic00": "SYNTHETIC(0,0)",
-    "synthetic11": "SYNTHETIC(1,1)",
-}
+    "mnist": "MNIST", "cifar10": "CIFAR-10", "fashionmnist": "Fashion-MNIST", "emnist": "EMNIST",
+    "synthetic00": "SYNTHETIC(0,0)", "synthetic11": "SYNTHETIC(1,1)",
+}  # fmt: skip
 UNAVAILABLE: dict[str, str] = {
     "emnist": "EMNIST has to be downloaded, and is not at hand where this was written."
 }
@@ -52,15 +48,19 @@ METHODS: dict[str, Settings] = {
 }
 WITHOUT_GLOBAL_MODEL = ("local", "lp-proj-2", "lp-proj-1")
 BASELINES = ("FedAvg", "Ditto", "lp-proj-2", "lp-proj-1")
-ATTACKED = ("10%", "20%", "30%", "40%")
+PARTS = {"10%": 0.1, "20%": 0.2, "30%": 0.3, "40%": 0.4}
+"""Name of a column -> part of the clients that attack."""
+ATTACKED = tuple(PARTS)
 LEVELS = ("clear", *ATTACKED)
+SELECTIONS: dict[str, Settings] = {
+    str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)
+}
+"""FedAA with M percent of the clients aggregated."""
 
 SMALL: Settings = ("rounds=2", "local.epochs=1", "data.clients=8")
 EMBEDDED: Settings = (
-    "data.dataset=fashion_mnist_10k",
-    "data.limit=600",
-    "data.heldout.per_class=5",
-)
+    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.heldout.per_class=5",
+)  # fmt: skip
 TRIED = "2 rounds of 1 epoch with 8 clients: only shows that it runs."
 SEEDS = (0, 1, 2)
 REDUCED: dict[str, Budget] = {
@@ -84,8 +84,8 @@ REDUCED: dict[str, Budget] = {
          "data.clients=100", "data.heldout.per_class=10"),
         SEEDS,
         reduced="4 rounds of 10 epochs instead of 200 of 20; 100 writers of FEMNIST, pooled and "
-        "shared out over 100 "
-        "clients, stand in for EMNIST over 300, and 10 rows of each class are held out.",
+        "shared out over 100 clients, stand in for EMNIST over 300, and 10 rows of each class are "
+        "held out.",
     ),
     "synthetic00": Budget(
         ("rounds=4", "local.epochs=10"), SEEDS,
@@ -127,7 +127,7 @@ def attack(name: str, level: str) -> Settings:
     """Settings for ``clear`` or a part of attackers such as ``20%``."""
     if level == "clear":
         return ("attack=none",)
-    return (f"attack={{name: {name}, fraction: {int(level.removesuffix('%')) / 100}}}",)
+    return (f"attack={{name: {name}, fraction: {PARTS[level]}}}",)
 
 
 def accuracy(*settings: str) -> Column:
