@@ -61,7 +61,7 @@ def sweep(
     ] = None,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
-    # here: they take seconds to be imported, and the command has other words than these
+    # imported here: they take seconds, which other commands need not wait for
     from orchestrator.cluster.connection import connected
     from sweeps import commands, targets
     from sweeps.home import looked_at

@@ -6,8 +6,9 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from ray import tune
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
@@ -24,9 +25,6 @@ from sweeps.spaces import Yaml
 from sweeps.status import Status
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
 from sweeps.watch import Watcher
-
-if TYPE_CHECKING:
-    from ray import tune
 
 
 class Variants(BasicVariantGenerator):
@@ -54,7 +52,7 @@ KEPT, KEPT_FOR_PBT = 3, 10
 coming."""
 
 
-LONE_DRIVER = {
+ENVIRONMENT = {
     # a killed driver finds its trials where they were
     "TUNE_GLOBAL_CHECKPOINT_S": "1",
     # rounds that are not evaluated report no metric
@@ -62,11 +60,11 @@ LONE_DRIVER = {
     # a bar of our own shows what goes on
     "RAY_AIR_NEW_OUTPUT": "0",
 }
-"""Of Tune's environment, what we need otherwise than it is by default."""
+"""What we need of Tune otherwise than it is by default."""
 SHUFFLED = ("asha", "median")
 """Schedulers that compare a trial with earlier ones: a grid in its own order may show them ever
 better trials."""
-Loggers = list["tune.Callback"]
+Loggers = list[tune.Callback]
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder
     is another sweep's or another process's.
     """
-    for name, value in LONE_DRIVER.items():
+    for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     prepared = _prepared(sweep, home)
     _own(home, sweep, resume)
@@ -125,8 +123,6 @@ def _require_all(home: Home) -> None:
 
 
 def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
-    from ray import tune
-
     sweep = prepared.sweep
     Variants.at_once, Watcher.here = sweep.at_once or 0, home
     facts = SweepFacts(home.place, sweep.raw(), sweep.metric, sweep.rounds_a_report)
@@ -136,6 +132,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
     )
     storage = join(home.place, TUNE)
     known = join(storage, "trials")
+    # one that was killed before Tune wrote anything begins anew
     if resume and tune.Tuner.can_restore(known):
         tuner = tune.Tuner.restore(
             known, trainable=trainable, resume_unfinished=True, resume_errored=True
@@ -150,8 +147,6 @@ def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
 def _tuner(
     prepared: Prepared, trainable: type[tune.Trainable], storage: str, watcher: Watcher
 ) -> tune.Tuner:
-    from ray import tune
-
     sweep, drawn = prepared.sweep, prepared.sweep.drawn()
     rounds = max(config.rounds for config in prepared.configs)
     return tune.Tuner(
@@ -184,8 +179,6 @@ def _tuner(
 
 def _space(sweep: Sweep) -> Yaml:
     """The planned trials as Tune's grid; optuna, which knows no grids, has the one that it is."""
-    from ray import tune
-
     planned = sweep.planned()
     if sweep.scheduler.name in SHUFFLED:
         random.Random(sweep.seeds[0]).shuffle(planned)

@@ -13,21 +13,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
-from sweeps.papers.fda.tasks import (
-    CIFAR_WORKERS,
-    DENSENET121,
-    DENSENET201,
-    FDA,
-    SUGGESTED,
-    Row,
-    Task,
-    fda,
-    labelled,
-    labels,
-    reduced,
-    rivals,
-    smoke,
-)
+from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.rows import FDA, SUGGESTED, Row, fda, labelled, labels, rivals
+from sweeps.papers.fda.tasks import CIFAR_WORKERS, DENSENET121, DENSENET201, Task
 
 Panel = tuple[Task, float, int]
 PANELS: tuple[Panel, ...] = tuple(

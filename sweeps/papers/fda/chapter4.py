@@ -9,39 +9,25 @@ mean little; where there is no tuning they have rows of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings, Tuning
+from sweeps.papers.fda.glue import (
+    CLIENT,
+    MNLI_M,
+    MRPC,
+    QNLI,
+    RTE,
+    SERVERS,
+    SST2,
+    TASKS,
+    Glue,
+    Rates,
+    Server,
+    powers,
+)
+from sweeps.papers.fda.published import BETTER, HEAT_MNLI, LOGGED, MRPC_FAILED, ROUNDS, SELECTED
 
-Rates = Mapping[str, tuple[int, int]]
-"""FedOpt method -> powers of ten of the server's and the clients' learning rate."""
 Cells = dict[tuple[str, str], Published]
-
-
-class Server(NamedTuple):
-    """A FedOpt method."""
-
-    counterpart: str
-    """The FDA-Opt method with the same optimiser."""
-    algorithm: str
-    optimizer: str
-
-
-SERVERS: Mapping[str, Server] = {
-    "FedAvg": Server("FDA-SGD", "fedavg", "{name: sgd}"),
-    "FedAvgM": Server("FDA-SGDM", "fedavgm", "{name: sgd, momentum: 0.9}"),
-    "FedAdam": Server(
-        "FDA-Adam", "fedadam",
-        "{name: adam, beta2: 0.999, eps: 1.0e-8, bias_correction: true}",
-    ),
-    "FedAdamW": Server(
-        "FDA-AdamW", "fedadamw",
-        "{name: adamw, beta2: 0.999, eps: 1.0e-8, weight_decay: 0.01, bias_correction: true}",
-    ),
-    "FedAdaGrad": Server("FDA-AdaGrad", "fedadagrad", "{name: adagrad, eps: 1.0e-10}"),
-}  # fmt: skip
-CLIENT = tuple(range(-5, 0))
 STAND_IN_RATES: Rates = {
     "FedAvg": (0, -2), "FedAvgM": (0, -2), "FedAdam": (-1, -2),
     "FedAdamW": (-1, -2), "FedAdaGrad": (-1, -2),
@@ -55,205 +41,6 @@ STAND_IN_TEXT = (
     "a bag of word embeddings (32,034 parameters for two classes) in place of the transformer, "
     "clients with Adam"
 )
-
-
-@dataclass(frozen=True)
-class Glue:
-    """A task as chapter 4 distributes and trains it."""
-
-    key: str
-    label: str
-    data: str
-    clients: int
-    cohort: int
-    rounds: int
-    best: float
-    """Best centralised accuracy, percent (Table 4.3)."""
-    percents: tuple[int, int]
-    """Targets, in percent of the best."""
-    rates: Rates
-    easy: float
-    """Target of the stand-in."""
-    limit: int | None = None
-    """Training rows of the stand-in."""
-    length: int = 128
-    """Tokens kept of a text."""
-    model: str = "roberta_base"
-    tokenizer: str = "roberta-base"
-
-    @property
-    def base(self) -> Settings:
-        """One epoch a round at every client of the cohort."""
-        return (
-            f"name=fda_opt_{self.key.replace('-', '_')}",
-            f"rounds={self.rounds}",
-            f"data.dataset={{name: glue, task: {self.data}, tokenizer: {self.tokenizer}, length: "
-            f"{self.length}}}",
-            f"data.clients={self.clients}",
-            "data.partition={name: glue_dirichlet, alpha: 1.0}",
-            f"model={self.model}",
-            f"cohort={self.cohort}",
-            "sampler=cyclic",
-            "local={epochs: 1, batch_size: 8}",
-            "evaluation={clients: false}",
-        )
-
-    @property
-    def targets(self) -> tuple[float, float]:
-        low, high = (round(self.best * p / 1e4, 8) for p in self.percents)
-        return low, high
-
-    def server_grid(self, method: str) -> tuple[float, ...]:
-        """Server rates: five for the two small tasks, three for the others."""
-        small = self.clients == 10
-        if method in ("FedAvg", "FedAvgM"):
-            return powers(range(-4, 1) if small else range(-2, 1))
-        return powers(range(-5, 0) if small else range(-5, -2))
-
-
-def powers(exponents: range | tuple[int, ...]) -> tuple[float, ...]:
-    """Powers of ten."""
-    return tuple(float(f"1e{n}") for n in exponents)
-
-
-MNLI_RATES: Rates = {
-    "FedAvg": (0, -2), "FedAvgM": (0, -3), "FedAdam": (-4, -2),
-    "FedAdamW": (-4, -4), "FedAdaGrad": (-4, -2),
-}  # fmt: skip
-MRPC = Glue(
-    "mrpc", "MRPC", "mrpc", 10, 10, 100, 90.2, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -4),
-     "FedAdamW": (-4, -5), "FedAdaGrad": (-4, -5)},
-    easy=0.69,
-)  # fmt: skip
-RTE = Glue(
-    "rte", "RTE", "rte", 10, 5, 250, 78.7, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (-1, -3), "FedAdam": (-5, -5),
-     "FedAdamW": (-5, -5), "FedAdaGrad": (-4, -3)},
-    easy=0.54, length=256,
-)  # fmt: skip
-SST2 = Glue(
-    "sst2", "SST-2", "sst2", 100, 10, 200, 94.8, (95, 99),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -4), "FedAdam": (-4, -4),
-     "FedAdamW": (-4, -4), "FedAdaGrad": (-4, -4)},
-    easy=0.62, limit=20_000,
-)  # fmt: skip
-QNLI = Glue(
-    "qnli", "QNLI", "qnli", 250, 10, 200, 92.8, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -3),
-     "FedAdamW": (-4, -3), "FedAdaGrad": (-4, -3)},
-    easy=0.54, limit=25_000,
-)  # fmt: skip
-MNLI_M = Glue(
-    "mnli-m", "MNLI-m", "mnli", 1000, 10, 200, 90.6, (85, 90), MNLI_RATES, easy=0.38, limit=40_000,
-    model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
-)  # fmt: skip
-MNLI_MM = Glue(
-    "mnli-mm", "MNLI-mm", "mnli_mm", 1000, 10, 200, 90.7, (85, 90), MNLI_RATES, easy=0.38,
-    limit=40_000,
-    model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
-)  # fmt: skip
-TASKS = (MRPC, RTE, SST2, QNLI, MNLI_M, MNLI_MM)
-
-ROUNDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "mrpc": {
-        "FedAvg": (26, 30), "FDA-SGD": (6, 10),
-        "FedAvgM": (21, 31), "FDA-SGDM": (5, 16),
-        "FedAdam": (20, 40), "FDA-Adam": (7, 11),
-        "FedAdamW": (17, 25), "FDA-AdamW": (14, 16),
-        "FedAdaGrad": (29, 35), "FDA-AdaGrad": (21, 23),
-    },
-    "rte": {
-        "FedAvg": (67, 103), "FDA-SGD": (16, 20),
-        "FedAvgM": (111, 182), "FDA-SGDM": (41, 126),
-        "FedAdam": (118, 153), "FDA-Adam": (72, 188),
-        "FedAdamW": (118, 160), "FDA-AdamW": (71, 176),
-        "FedAdaGrad": (20, 96), "FDA-AdaGrad": (18, 54),
-    },
-    "sst2": {
-        "FedAvg": (8, 93), "FDA-SGD": (7, 43),
-        "FedAvgM": (30, 91), "FDA-SGDM": (12, 41),
-        "FedAdam": (12, 42), "FDA-Adam": (8, 25),
-        "FedAdamW": (12, 35), "FDA-AdamW": (8, 14),
-        "FedAdaGrad": (21, 67), "FDA-AdaGrad": (7, 24),
-    },
-    "qnli": {
-        "FedAvg": (35, 71), "FDA-SGD": (9, 23),
-        "FedAvgM": (38, 81), "FDA-SGDM": (11, 44),
-        "FedAdam": (11, 22), "FDA-Adam": (6, 20),
-        "FedAdamW": (11, 22), "FDA-AdamW": (6, 20),
-        "FedAdaGrad": (12, 24), "FDA-AdaGrad": (6, 20),
-    },
-    "mnli-m": {
-        "FedAvg": (12, 16), "FDA-SGD": (4, 8),
-        "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
-        "FedAdam": (11, 12), "FDA-Adam": (9, 10),
-        "FedAdamW": (57, 66), "FDA-AdamW": (43, 54),
-        "FedAdaGrad": (8, 15), "FDA-AdaGrad": (14, 15),
-    },
-    "mnli-mm": {
-        "FedAvg": (12, 15), "FDA-SGD": (4, 6),
-        "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
-        "FedAdam": (11, 12), "FDA-Adam": (9, 10),
-        "FedAdamW": (57, 66), "FDA-AdamW": (42, 52),
-        "FedAdaGrad": (8, 11), "FDA-AdaGrad": (6, 14),
-    },
-}  # fmt: skip
-"""Table 4.4."""
-SELECTED: Mapping[str, Mapping[str, float]] = {
-    "mrpc": {
-        "FedAvg": 88.73, "FedAvgM": 88.48, "FedAdam": 87.5, "FedAdamW": 90.2,
-        "FedAdaGrad": 88.97,
-    },
-    "rte": {
-        "FedAvg": 80.87, "FedAvgM": 79.06, "FedAdam": 79.06, "FedAdamW": 77.98,
-        "FedAdaGrad": 75.81,
-    },
-    "sst2": {
-        "FedAvg": 94.5, "FedAvgM": 94.61, "FedAdam": 95.3, "FedAdamW": 94.95,
-        "FedAdaGrad": 94.84,
-    },
-    "qnli": {
-        "FedAvg": 90.94, "FedAvgM": 90.21, "FedAdam": 92.07, "FedAdamW": 92.18,
-        "FedAdaGrad": 91.36,
-    },
-    "mnli-m": {
-        "FedAvg": 89.19, "FedAvgM": 90.08, "FedAdam": 89.92, "FedAdamW": 89.87,
-        "FedAdaGrad": 88.49,
-    },
-    "mnli-mm": {
-        "FedAvg": 89.48, "FedAvgM": 89.75, "FedAdam": 90.05, "FedAdamW": 90.03,
-        "FedAdaGrad": 88.87,
-    },
-}  # fmt: skip
-"""Best accuracy of the authors' runs at the selected rates."""
-BETTER: Mapping[str, Mapping[str, tuple[int, int, float]]] = {
-    "mrpc": {"FedAvgM": (-1, -3, 88.48), "FedAdam": (-4, -5, 89.71)},
-    "sst2": {"FedAdaGrad": (-4, -3, 94.95)},
-    "mnli-mm": {"FedAdam": (-4, -5, 90.08), "FedAdamW": (-4, -2, 90.06)},
-}
-"""Where another cell of the grid (server, client) is as good as the selected one, or better."""
-HEAT_MNLI: Mapping[str, tuple[tuple[float, ...], ...]] = {
-    "FedAvg": ((32.7,), (44.9,), (88.0,), (89.2,), (35.4,)),
-    "FedAvgM": (
-        (31.8, 32.7, 41.1), (32.6, 41.6, 87.3), (42.9, 87.3, 90.1),
-        (84.4, 51.7, 84.2), (53.6, 35.4, 49.6),
-    ),
-    "FedAdam": (
-        (82.2, 89.8, 35.4), (84.5, 89.8, 35.4), (85.1, 88.4, 35.4),
-        (88.1, 89.9, 38.5), (35.4, 86.1, 35.4),
-    ),
-    "FedAdamW": (
-        (82.2, 89.8, 35.4), (84.5, 89.9, 35.4), (85.1, 88.5, 35.4),
-        (88.1, 89.6, 38.5), (35.4, 85.5, 35.4),
-    ),
-    "FedAdaGrad": (
-        (53.0, 87.5, 35.4), (50.3, 85.7, 35.4), (47.0, 85.4, 35.5),
-        (64.1, 88.5, 39.1), (35.4, 35.4, 43.5),
-    ),
-}  # fmt: skip
-"""Figure 4.13: a line for each client rate from 1e-5 up, in it the server rates in ascending
-order."""
 
 
 def rates(server: int, client: int) -> Settings:
@@ -333,9 +120,6 @@ def tuning(task: Glue, rows: Mapping[str, Settings]) -> Tuning:
         for row in rows
     }
     return Tuning(grids, Column("test_accuracy", statistic="best"), settings=("stop={}",))
-
-
-LOGGED = "from the authors' logs"
 
 
 def variance(figure: str, task: Glue) -> Entry:
@@ -529,8 +313,6 @@ def of_task(task: Glue, rows: Mapping[str, Settings]) -> dict[str, Settings]:
 
 
 EPOCHS = (1, 3, 5, 15, 20, 30)
-MRPC_FAILED = (("FedAvgM", 15), ("FedAdaGrad", 3), ("FedAdaGrad", 5), ("FedAdaGrad", 20))
-"""Rows and epochs of Figure 4.17 that did not converge."""
 
 
 def local_work(task: Glue, target: int) -> Entry:

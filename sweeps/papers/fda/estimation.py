@@ -16,19 +16,9 @@ from functools import partial
 from algorithms.fda import SUGGESTED as PUBLISHED
 from orchestrator.analysis.wallclock import communication_seconds
 from sweeps.entry import Budget, Column, Entry, Rule, Settings
-from sweeps.papers.fda.tasks import (
-    DENSENET121,
-    DENSENET201,
-    GB,
-    LENET,
-    STEPS,
-    VGG,
-    Task,
-    cost,
-    of_group,
-    reduced,
-    smoke,
-)
+from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.columns import GB, STEPS, cost, of_group
+from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, LENET, VGG, Task
 
 WORKERS = 5
 FACTORS = (1, 2, 3, 4, 5, 7, 10)

@@ -1,35 +1,23 @@
-"""What chapter 3 of the FDA thesis trains: five models, their data, and the strategies' settings on
-each.
-"""
+"""What chapter 3 of the FDA thesis trains: five models, their data, and what is varied on each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from sweeps.entry import Budget, Column, Settings
+from sweeps.entry import Settings
 
 Theta = float | str
 MNIST_WORKERS = tuple(range(5, 61, 5))
 CIFAR_WORKERS = tuple(range(5, 31, 5))
-GB, STEPS = "GB", "steps"
-FDA = {"LinearFDA": "linear", "SketchFDA": "sketch"}
-"""Strategy -> its monitor."""
-SUGGESTED = "FL"
-"""Row label of Θ = 4.91e-5 d, which suits a stand-in of any size."""
-STAND_IN = "stand-in"
-"""Group of the columns that ask a stand-in for its own target."""
-LEVEL = "IID"
+EVEN = "IID"
 """Group of the columns with even clients."""
-
-IID: Mapping[str, Settings] = {LEVEL: ("data.partition={name: iid, shuffle: false}",)}
+IID: Mapping[str, Settings] = {EVEN: ("data.partition={name: iid, shuffle: false}",)}
 LABEL_0: Mapping[str, Settings] = {"label 0": ("data.partition={name: label, label: 0}",)}
 LABEL_8: Mapping[str, Settings] = {"label 8": ("data.partition={name: label, label: 8}",)}
 SORTED_60: Mapping[str, Settings] = {
     "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",),
 }
-
 FED_ADAM: Settings = (
     "algorithm=fedadam",
     "server_optimizer={lr: 0.001, beta2: 0.999, eps: 1.0e-7, bias_correction: true}",
@@ -42,34 +30,6 @@ FED_AVG_M: Settings = (
     "local.optimizer={name: sgd, weight_decay: 2.0e-4}",
     "local.lr=0.0316",
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """A strategy, where it has one with its Θ, and with the number of workers where that is not in
-    the columns.
-    """
-
-    strategy: str
-    theta: Theta | None = None
-    workers: int | None = None
-
-    def __str__(self) -> str:
-        """The row's label."""
-        theta = f"{self.theta:g}" if isinstance(self.theta, float | int) else self.theta
-        parts = (("Θ", theta), ("K", self.workers))
-        return " ".join([self.strategy, *(f"{n}={v}" for n, v in parts if v is not None)])
-
-
-Rows = Mapping[Row, Settings]
-
-
-class Point(NamedTuple):
-    """Where on an axis (or, without ``x``, under which name) a cost is asked."""
-
-    label: str
-    settings: Settings = ()
-    x: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -242,147 +202,3 @@ CONVNEXT = Task(
         "with 20 times its learning rate, to 20 %, with Θ = 4.91e-5 d",
     ),
 )
-
-
-def fda(thetas: Iterable[Theta]) -> dict[Row, Settings]:
-    """Both FDA variants for each Θ; ``FL`` is the suggestion for slow networks."""
-    return {Row(name, theta): (_round_end(name, theta),) for name in FDA for theta in thetas}
-
-
-def _round_end(name: str, theta: Theta) -> str:
-    value = "fl" if theta == SUGGESTED else theta
-    return f"round_end={{name: fda, theta: {value}, monitor: {FDA[name]}}}"
-
-
-def rivals(task: Task) -> dict[Row, Settings]:
-    """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
-    synchronous: Settings = (
-        "algorithm=synchronous", "round_end=fixed", "local.steps=1", f"rounds={task.cap}",
-        f"evaluation.every={task.evaluate}",
-    )  # fmt: skip
-    rows = {Row("Synchronous"): synchronous}
-    if task.federated is not None:
-        name, settings = task.federated
-        # an epoch a round with an optimiser that starts anew: the thesis' FedOpt is the papers'
-        rows[Row(name)] = (
-            *settings, "round_end=fixed", "local.steps=null", "local.epochs=1",
-            "local.optimizer_state=reset", "rounds=1001", "stop.steps_total=400000",
-        )  # fmt: skip
-    return rows
-
-
-def strategies(task: Task) -> dict[Row, Settings]:
-    """FDA's rivals and FDA: the thesis' grid of Θ, and where a stand-in needs it the suggestion by
-    size.
-    """
-    named: tuple[Theta, ...] = () if task.stand_in is None else (SUGGESTED,)
-    return {**rivals(task), **fda((*task.thetas, *named))}
-
-
-def with_workers(rows: Rows, workers: Sequence[int]) -> dict[Row, Settings]:
-    """Each row for each of the numbers of workers."""
-    return {
-        replace(row, workers=k): (*own, f"data.clients={k}")
-        for row, own in rows.items()
-        for k in workers
-    }
-
-
-def labelled(rows: Rows) -> dict[str, Settings]:
-    """The rows as an entry has them."""
-    return {str(row): settings for row, settings in rows.items()}
-
-
-def labels(rows: Iterable[Row]) -> tuple[str, ...]:
-    """What the rows are called in an entry."""
-    return tuple(map(str, rows))
-
-
-def in_thesis(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Labels of the rows that the thesis has, too."""
-    return labels(row for row in rows if row.theta != SUGGESTED)
-
-
-def cost(what: str, target: float, settings: Settings = ()) -> Column:
-    """Gigabytes or steps of each client until the server's model has the target accuracy."""
-    if what == GB:
-        return Column(
-            "test_accuracy", settings, "gigabytes_to", target=target, better="low", digits=3
-        )
-    return Column("test_accuracy", settings, "steps_to", target=target, better="low", digits=0)
-
-
-def name_of(group: str, what: str, label: str) -> str:
-    """What a column of costs is called."""
-    return ", ".join(filter(None, (group, what, label)))
-
-
-def costs(
-    group: str, target: float, points: Iterable[Point], settings: Settings = ()
-) -> dict[str, Column]:
-    """Gigabytes at each of the points, then steps; ``settings`` are the group's."""
-    return {
-        name_of(group, what, label): replace(
-            cost(what, target, (*settings, *own)), panel=f"{group}, {what}", x=x, group=group
-        )
-        for what in (GB, STEPS)
-        for label, own, x in points
-    }
-
-
-def at_workers(workers: Iterable[int]) -> tuple[Point, ...]:
-    """Points on an axis of the number of workers K."""
-    return tuple(Point(f"K={k}", (f"data.clients={k}",), k) for k in workers)
-
-
-def at_thetas(thetas: Iterable[Theta]) -> tuple[Point, ...]:
-    """Points on an axis of Θ; the named ones, which are d's multiples, stand beside each other."""
-    return tuple(_at_theta(theta) for theta in thetas)
-
-
-def _at_theta(theta: Theta) -> Point:
-    settings = (f"round_end.theta={theta}",)
-    if isinstance(theta, str):
-        return Point(f"Θ={theta}", settings, f"Θ={theta}")
-    return Point(f"Θ={theta:g}", settings, theta)
-
-
-def of_group(columns: Mapping[str, Column], group: str) -> tuple[str, ...]:
-    """Names of the columns of one group."""
-    return tuple(name for name, column in columns.items() if column.group == group)
-
-
-def bytes_of(columns: Mapping[str, Column]) -> tuple[str, ...]:
-    """Names of the columns that say what was sent."""
-    return tuple(name for name, column in columns.items() if column.statistic == "gigabytes_to")
-
-
-def steps_of(columns: Mapping[str, Column]) -> tuple[str, ...]:
-    """Names of the columns that say what was computed."""
-    return tuple(name for name, column in columns.items() if column.statistic == "steps_to")
-
-
-def smoke(rows: tuple[str, ...], columns: tuple[str, ...]) -> Budget:
-    """Two rounds of LeNet-5 on a few of the embedded images."""
-    settings = (
-        "data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "local.steps=3",
-        "rounds=2", "stop.round=2",
-    )  # fmt: skip
-    text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
-    return Budget(settings, rows=rows, columns=columns, reduced=text)
-
-
-def reduced(
-    task: Task, rows: tuple[str, ...], columns: tuple[str, ...], text: str, steps: int = 8000
-) -> Budget:
-    """The given part of the grid, by the stand-in where the task has one."""
-    stop = f"stop.steps_total={steps}"
-    if task.stand_in is None:
-        return Budget((stop,), rows=rows, columns=columns, reduced=text)
-    target = f"stop.test_accuracy={task.stand_in.target}"
-    return Budget(
-        (*task.stand_in.settings, target, stop),
-        rows=rows,
-        columns=columns,
-        reduced=f"{task.stand_in.text}; {text}",
-    )
