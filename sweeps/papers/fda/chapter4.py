@@ -122,14 +122,15 @@ def tuning(task: Glue, rows: Mapping[str, Settings]) -> Tuning:
     return Tuning(grids, Column("test_accuracy", statistic="best"), settings=("stop={}",))
 
 
-def variance(figure: str, task: Glue) -> Entry:
-    """How far apart the clients' models are when FedOpt collects them."""
+def variance(figure: str, task: Glue, label: str) -> Entry:
+    """How far apart the clients' models are when FedOpt collects them on a task, called ``label``
+    there.
+    """
     asked_once = "round_end={name: fda, theta: 1.0e+30, every: 1000000, monitor: exact}"
     column = Column("variance_estimate", better="low", digits=6)
     return Entry(
         id=f"fda/{figure}",
-        title="Variance of the clients' models at the end of each FedOpt round, "
-        f"{task.label.removesuffix('-m')}",
+        title=f"Variance of the clients' models at the end of each FedOpt round, {label}",
         rows=fed_opt(task.rates),
         columns={"variance": column},
         base=(*task.base, asked_once),
@@ -352,11 +353,11 @@ def by_epochs(target: float, group: str = "") -> dict[str, Column]:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    variance("figure4.2", MRPC),
-    variance("figure4.3", RTE),
-    variance("figure4.4", QNLI),
-    variance("figure4.5", SST2),
-    variance("figure4.6", MNLI_M),
+    variance("figure4.2", MRPC, "MRPC"),
+    variance("figure4.3", RTE, "RTE"),
+    variance("figure4.4", QNLI, "QNLI"),
+    variance("figure4.5", SST2, "SST-2"),
+    variance("figure4.6", MNLI_M, "MNLI"),
     *(heat_map(f"figure4.{n}", task) for n, task in enumerate(TASKS, start=9)),
     *(selection(task) for task in TASKS),
     *(table(task) for task in TASKS),

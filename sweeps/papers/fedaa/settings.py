@@ -29,6 +29,7 @@ DATA: dict[str, Settings] = {
     "synthetic00": ("data.dataset={name: synthetic, alpha: 0.0, beta: 0.0}", *GENERATED),
     "synthetic11": ("data.dataset={name: synthetic, alpha: 1.0, beta: 1.0}", *GENERATED),
 }
+NOT_IMAGES = ("synthetic00", "synthetic11")
 TITLES: dict[str, str] = {
     "mnist": "MNIST", "cifar10": "CIFAR-10", "fashionmnist": "Fashion-MNIST", "emnist": "EMNIST",
     "synthetic00": "SYNTHETIC(0,0)", "synthetic11": "SYNTHETIC(1,1)",
@@ -106,12 +107,12 @@ AGENT_REDUCED = Budget(
 
 def base(data: str, *more: str) -> Settings:
     """The paper's own settings on a dataset."""
-    return (*COMMON, *(() if data.startswith("synthetic") else IMAGES), *DATA[data], *more)
+    return (*COMMON, *(() if data in NOT_IMAGES else IMAGES), *DATA[data], *more)
 
 
 def budgets(data: str) -> dict[str, Budget]:
     """Smoke, reduced and full budget of an entry whose columns do not change the dataset."""
-    smoke = SMALL if data.startswith("synthetic") else (*SMALL, *EMBEDDED)
+    smoke = SMALL if data in NOT_IMAGES else (*SMALL, *EMBEDDED)
     return {"smoke": Budget(smoke, reduced=TRIED), "reduced": REDUCED[data], "full": Budget()}
 
 
