@@ -61,8 +61,9 @@ def sweep(
     ] = None,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
+    # imported here: they take seconds, which other commands need not wait for
     from orchestrator.cluster.connection import connected
-    from sweeps import commands
+    from sweeps import commands, targets
     from sweeps.home import looked_at
 
     if show:
@@ -75,10 +76,11 @@ def sweep(
         return
     if not target or folder is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
-    commands.check(target, budget, column or [])
-    place = commands.place_of(target, budget, out)
+    chosen = targets.resolve(target, budget, column or ())
+    chosen.check()
+    place = chosen.place(out)
     with connected(address, num_cpus, num_gpus):
-        commands.sweep(target, budget, place, resume, settings or [], at_once, column or [])
+        chosen.run(place, targets.Running(resume, tuple(settings or ()), at_once))
 
 
 @cli.app.command()
@@ -97,11 +99,11 @@ def table(
     """Measured numbers beside the published ones, and which of the paper's claims hold; also while
     the sweep runs.
     """
-    from sweeps import commands
+    from sweeps import targets
     from sweeps.home import looked_at
 
-    place = commands.place_of(target, budget, out)
-    commands.show_table(target, budget, looked_at(place), form.value, file, column or [])
+    chosen = targets.resolve(target, budget, column or ())
+    chosen.show(looked_at(chosen.place(out)), form.value, file)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from orchestrator.data.sources import cache
+from sweeps.reproduction import Reproduction
 from sweeps.results import stored
 
 
@@ -22,7 +23,12 @@ def known() -> dict[str, float]:
     return found
 
 
-def note(entry: str, budget: str, folder: Path) -> None:
+def key(one: Reproduction) -> str:
+    """What an entry at a budget is called in the file."""
+    return f"{one.entry.id} {one.size}"
+
+
+def note(one: Reproduction, folder: Path) -> None:
     """Remember what a sweep's trials took."""
     _, results = stored(folder)
     tables = [r.folder.rounds() for r in results if r.status != "failed"]
@@ -30,4 +36,4 @@ def note(entry: str, budget: str, folder: Path) -> None:
     if rounds:
         _file().parent.mkdir(parents=True, exist_ok=True)
         seconds = sum(float(t["seconds"].sum()) for t in tables)
-        _file().write_text(json.dumps({**known(), f"{entry} {budget}": seconds / rounds}, indent=2))
+        _file().write_text(json.dumps({**known(), key(one): seconds / rounds}, indent=2))

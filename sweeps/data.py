@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import ray
 
@@ -20,14 +19,14 @@ class Shelf:
     this process.
     """
 
-    def __init__(self, references: Mapping[str, Any]) -> None:
+    def __init__(self, references: Mapping[str, ray.ObjectRef]) -> None:
         self.references = dict(references)
         self.made: dict[str, FederatedData] = {}
 
     @classmethod
     def of(cls, configs: Iterable[Config]) -> Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
-        references: dict[str, Any] = {}
+        references: dict[str, ray.ObjectRef] = {}
         for config in configs:
             key = _name(config)
             if key not in references and len(references) < MOST:

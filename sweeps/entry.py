@@ -6,10 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from sweeps.spaces import Yaml
 
 Settings = tuple[str, ...]
 """Config keys as ``--set`` takes them: ``local.lr=0.1``; later ones win."""
+Values = Mapping[tuple[str, str], Mapping[int, float]]
+"""(row, column) -> seed -> measured value; NaN where a target was not reached."""
+Grid = Mapping[str, tuple[Yaml, ...]]
+"""Config key -> values."""
+
+
+Statistic = Literal[
+    "last", "best", "tail", "sum",
+    "rounds_to", "steps_to", "gigabytes_to", "seconds_to", "cost_to",
+]  # fmt: skip
+Kind = Literal["", "curves", "axis", "scatter", "clouds"]
 
 
 @dataclass(frozen=True)
@@ -21,17 +34,7 @@ class Column:
     settings: Settings = ()
     """How the runs of this column differ from those of others; columns with equal settings share
     their runs."""
-    statistic: Literal[
-        "last",
-        "best",
-        "tail",
-        "sum",
-        "rounds_to",
-        "steps_to",
-        "gigabytes_to",
-        "seconds_to",
-        "cost_to",
-    ] = "last"
+    statistic: Statistic = "last"
     """Of the metric over rounds: its last value, its best, the mean of the last ``tail`` values,
     the sum; or what it took until the metric reached ``target``."""
     tail: int = 1
@@ -45,6 +48,15 @@ class Column:
     digits: int = 2
     cost: Callable[[float, float], float] | None = None
     """For ``cost_to``: what steps and bytes cost together."""
+    panel: str = ""
+    """Title of the panel of an ``axis`` figure that its point is in, empty: the figure's own; or
+    the setting of a rule that it is the cost of."""
+    x: float | str | None = None
+    """Where on the panel's axis the point is: at a number, or in turn under a word; None: under
+    the column's name."""
+    group: str = ""
+    """What its runs have in common with those of other columns, which budgets take or leave
+    together: a split of the data, a network, a stand-in."""
 
     @property
     def mode(self) -> Literal["max", "min"]:
@@ -100,9 +112,9 @@ class Tuning:
     again.
     """
 
-    grids: Mapping[str, Mapping[str, tuple[Any, ...]]]
-    """Row -> config key -> values. Every row must have as many combinations, so that no method is
-    tuned harder."""
+    grids: Mapping[str, Grid]
+    """Row -> its grid. Every row must have as many combinations, so that no method is tuned
+    harder."""
     criterion: Column
     seeds: tuple[int, ...] = (1000,)
     settings: Settings = ()
@@ -113,7 +125,8 @@ class Tuning:
 class Rule:
     """A rule of thumb y = c x: the line through the origin and the points of the cheapest rows.
 
-    The columns that it looks at are called "SETTING, NETWORK" and show costs.
+    It looks at the columns whose ``panel`` is a setting and whose ``group`` is a network; they
+    show costs.
     """
 
     factors: Mapping[str, float]
@@ -142,16 +155,30 @@ class Entry:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """(row, column) -> number."""
     claims: tuple[Claim, ...] = ()
-    figure: Literal["", "curves", "axis", "scatter", "clouds", "rule"] = ""
+    figure: Kind = ""
     """A table; or curves of the columns' metrics over rounds; or rows' cells over the columns as an
     axis; or one column against the other; or the same with a panel for each pair of columns and the
-    density of each strategy's runs; or the points and lines of ``rule``."""
+    density of each strategy's runs."""
     rule: Rule | None = None
+    """A figure of this rule's points and lines instead."""
     over: str = "round"
     """What curves are drawn over: a column of rounds.parquet."""
+    along: str = ""
+    """What the numbers ``x`` of the columns are (K, Θ), to be written under an axis."""
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    """Row -> the strategy whose cloud its run is part of; a row that is not there is its own."""
     logarithmic: bool = False
     """Whether a figure's values span orders of magnitude."""
     tuning: Tuning | None = None
     unavailable: str = ""
     """Why the paper's own data or models cannot be had, where that is so; ``reduced`` then says
     what stands in."""
+
+    @property
+    def picture(self) -> Kind | Literal["rule"]:
+        """What is drawn of it; empty for a table."""
+        return "rule" if self.rule is not None else self.figure
+
+    def cost_of(self, setting: str, network: str) -> str:
+        """The column that a rule looks at for a setting and a network."""
+        return next(n for n, c in self.columns.items() if (c.panel, c.group) == (setting, network))

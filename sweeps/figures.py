@@ -14,9 +14,9 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-from sweeps.entry import Entry
-from sweeps.reproduction import Values, labels
-from sweeps.results import by_trial
+from sweeps.entry import Column, Entry, Values
+from sweeps.reproduction import Reproduction
+from sweeps.results import Result, by_trial
 from sweeps.rules import Line, lines
 from sweeps.tables import numbers
 
@@ -27,31 +27,28 @@ COLORS = [colormaps["tab20"](number) for number in range(20)]
 """For panels with more rows than matplotlib has colours."""
 DECADES = 100
 """Ratio of an axis' ends from which on it is logarithmic."""
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+"""Parts of a density's maximum between which a cloud has one shade."""
+SHADES = (0.1, 0.2, 0.3, 0.4, 0.5)
+MARGIN, FINENESS = 0.3, 60
+"""Decades that a cloud's density is computed beyond its points, and values on each side."""
+CURVE = ("row", "column", "round", "over", "mean", "standard_error", "seeds")
 
 
-def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
+def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
     """Metrics over rounds, mean over seeds: row, column, round, place on the x axis, mean, standard
     error, seeds.
     """
     results, pieces = by_trial(folder), []
     seeds = sorted({seed for _, seed in results})
-    for (row, column), label in labels(entry, budget).items():
-        metric, scale = entry.columns[column].metric, entry.columns[column].scale
+    for (row, column), label in one.labels.items():
         ended = [results[label, seed] for seed in seeds if (label, seed) in results]
         for result in ended:
-            rounds = None if result.status == "failed" else result.folder.rounds()
-            if rounds is not None and metric in rounds:
-                known = rounds[rounds[metric].notna()]
-                one = {
-                    "round": known["round"],
-                    "over": known[entry.over],
-                    "value": scale * known[metric],
-                }
-                pieces.append(pd.DataFrame({"row": row, "column": column, **one}))
+            line = _course(result, one.entry.columns[column], one.entry.over)
+            if line is not None:
+                pieces.append(line.assign(row=row, column=column))
     if not pieces:
-        return pd.DataFrame(
-            columns=["row", "column", "round", "over", "mean", "standard_error", "seeds"]
-        )
+        return pd.DataFrame(columns=list(CURVE))
     grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False)
     return grouped.agg(
         over=("over", "mean"),
@@ -61,30 +58,49 @@ def curves(entry: Entry, budget: str, folder: Path) -> pd.DataFrame:
     ).reset_index()
 
 
-def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
-    """The figure of an entry and its data."""
-    data = (
-        curves(entry, budget, folder)
-        if entry.figure == "curves"
-        else numbers(entry, budget, values)
-    )
+def _course(result: Result, column: Column, over: str) -> pd.DataFrame | None:
+    """A run's rounds that report the column's metric: round, over, value; None if none does."""
+    if result.status == "failed":
+        return None
+    rounds = result.folder.rounds()
+    if column.metric not in rounds:
+        return None
+    known = rounds[rounds[column.metric].notna()]
+    value = column.scale * known[column.metric]
+    return pd.DataFrame({"round": known["round"], "over": known[over], "value": value})
+
+
+def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
+    """The figure of an entry and its data; curves are read from ``folder``."""
+    entry = one.entry
+    data = curves(one, folder) if entry.figure == "curves" else numbers(one, values)
     panels = _panels(entry, data)
     across, down = min(ABREAST, len(panels)), -(-len(panels) // ABREAST)
     figure = Figure(figsize=(SIZE[0] * across, SIZE[1] * down), layout="constrained")
     for number, (title, part) in enumerate(panels.items(), start=1):
-        place = figure.add_subplot(down, across, number)
-        place.set_title(fill(title, 48), fontsize=8)
-        place.grid(alpha=0.3)
-        if part["row"].nunique() > len(COLORS) // 2:
-            place.set_prop_cycle(color=COLORS)
-        if entry.rule is not None:
+        place = _place(figure, (down, across, number), title, part)
+        if entry.picture == "rule":
             _rule(place, lines(entry, values))
         else:
-            DRAWN[entry.figure](place, part)
-        if entry.figure == "curves":
-            place.set_xlabel(entry.over.replace("_", " "))
+            DRAWN[entry.picture](place, part, entry)
         if entry.logarithmic and (part["mean"] > 0).any():
             place.set_yscale("log")
+    _legend(figure)
+    return figure, data
+
+
+def _place(figure: Figure, where: tuple[int, int, int], title: str, part: pd.DataFrame) -> Axes:
+    """An empty panel at (lines, columns, number), with colours for the rows of ``part``."""
+    place = figure.add_subplot(*where)
+    place.set_title(fill(title, 48), fontsize=8)
+    place.grid(alpha=0.3)
+    if part["row"].nunique() > len(COLORS) // 2:
+        place.set_prop_cycle(color=COLORS)
+    return place
+
+
+def _legend(figure: Figure) -> None:
+    """One legend beside all panels: a row has the same colour in each."""
     named = {
         name: line
         for place in figure.axes
@@ -92,7 +108,6 @@ def draw(entry: Entry, budget: str, values: Values, folder: Path) -> tuple[Figur
     }
     if named:
         figure.legend(named.values(), named, loc="outside right upper", fontsize=7)
-    return figure, data
 
 
 def _panels(entry: Entry, data: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -103,38 +118,31 @@ def _panels(entry: Entry, data: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if entry.figure == "clouds":
         pairs = zip(columns[::2], columns[1::2], strict=True)
         return {f"{a} and {b}": data[data["column"].isin((a, b))] for a, b in pairs}
-    if entry.figure == "axis":  # "IID, GB, K=5" is the point K=5 of the panel "IID, GB"
-        above, points = (
-            data["column"].str.rpartition(", ")[0],
-            data["column"].str.rpartition(", ")[2],
-        )
-        return {
-            a or entry.title: data[above == a].assign(column=points[above == a])
-            for a in above.unique()
-        }
+    if entry.figure == "axis":
+        panel = data["column"].map(lambda name: entry.columns[name].panel)
+        return {title or entry.title: data[panel == title] for title in panel.unique()}
     return {entry.title: data}
 
 
-def _curves(place: Axes, data: pd.DataFrame) -> None:
+def _curves(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
     for row, line in data.groupby("row", sort=False):
         place.plot(line["over"], line["mean"], label=row, linewidth=1.3)
+    place.set_xlabel(entry.over.replace("_", " "))
 
 
-def _axis(place: Axes, data: pd.DataFrame) -> None:
-    """Points named "K=5" are drawn at 5, others beside each other."""
-    named = data["column"].str.extract(r"^(\S+)=(\S+)$")
-    values = pd.to_numeric(named[1], errors="coerce")
-    measured = values.notna().all()
-    data = data.assign(at=values if measured else data["column"])
-    for row, line in data.groupby("row", sort=False):
+def _axis(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
+    """Points whose x are numbers are drawn there, others beside each other."""
+    known = {name: entry.columns[name].x for name in data["column"]}
+    at = data["column"].map({name: name if x is None else x for name, x in known.items()})
+    for row, line in data.assign(at=at).groupby("row", sort=False):
         place.errorbar(
             line["at"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2
         )
-    if not measured:
+    if not pd.api.types.is_numeric_dtype(at):
         place.tick_params(axis="x", rotation=45)
         return
-    place.set_xlabel(named[0].iloc[0])
-    if values.min() > 0 and values.max() >= DECADES * values.min():
+    place.set_xlabel(entry.along)
+    if at.min() > 0 and at.max() >= DECADES * at.min():
         place.set_xscale("log")
 
 
@@ -147,32 +155,33 @@ def _pairs(place: Axes, data: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[list(dict.fromkeys(data["row"])), [first, second]].dropna()
 
 
-def _scatter(place: Axes, data: pd.DataFrame) -> None:
+def _scatter(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
     for row, pair in _pairs(place, data).iterrows():
         place.scatter(pair.iloc[0], pair.iloc[1], label=row, s=18)
 
 
-def _clouds(place: Axes, data: pd.DataFrame) -> None:
-    """A point a run on logarithmic axes, over the density of each strategy's runs (first word of
-    the row).
-    """
+def _clouds(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
+    """A point a run on logarithmic axes, over the density of each strategy's runs."""
     place.set_xscale("log")
     place.set_yscale("log")
     pairs = _pairs(place, data)
-    for number, (strategy, runs) in enumerate(
-        pairs.groupby(pairs.index.str.split(" ").str[0], sort=False)
-    ):
-        color = f"C{number}"
+    strategies = [entry.strategies.get(row, row) for row in pairs.index]
+    for number, (strategy, runs) in enumerate(pairs.groupby(strategies, sort=False)):
         points = np.log10(runs.to_numpy(float).T)
-        place.scatter(10 ** points[0], 10 ** points[1], label=strategy, s=12, color=color)
+        place.scatter(10 ** points[0], 10 ** points[1], label=strategy, s=12, color=f"C{number}")
+        # a density needs points that do not lie on one line
         if points.shape[1] > 3 and np.linalg.matrix_rank(np.cov(points)) == 2:
-            across, up = (np.linspace(v.min() - 0.3, v.max() + 0.3, 60) for v in points)
-            density = gaussian_kde(points)(
-                np.stack(np.meshgrid(across, up)).reshape(2, -1)
-            ).reshape(60, 60)
-            levels = density.max() * np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
-            shades = [to_rgba(color, alpha) for alpha in (0.1, 0.2, 0.3, 0.4, 0.5)]
-            place.contourf(10**across, 10**up, density, levels=levels, colors=shades)
+            _density(place, points, f"C{number}")
+
+
+def _density(place: Axes, points: np.ndarray, color: str) -> None:
+    """Shades where ``points`` (2 x runs, in decades) are dense."""
+    across, up = (np.linspace(v.min() - MARGIN, v.max() + MARGIN, FINENESS) for v in points)
+    grid = np.stack(np.meshgrid(across, up)).reshape(2, -1)
+    density = gaussian_kde(points)(grid).reshape(FINENESS, FINENESS)
+    shades = [to_rgba(color, alpha) for alpha in SHADES]
+    levels = density.max() * np.array(LEVELS)
+    place.contourf(10**across, 10**up, density, levels=levels, colors=shades)
 
 
 def _rule(place: Axes, found: list[Line]) -> None:
@@ -182,23 +191,19 @@ def _rule(place: Axes, found: list[Line]) -> None:
     place.set_xlabel("parameters d")
     place.set_ylabel("Θ")
     for number, line in enumerate(found):
-        if not line.points:
-            continue
-        x, y = np.array(list(line.points.values())).T
-        ends = np.array([x.min() / 2, 2 * x.max()])
-        place.scatter(x, y, color=f"C{number}", s=24, alpha=0.7)
-        place.plot(
-            ends, line.slope * ends, color=f"C{number}", label=f"{line.setting}: {line.slope:.3g} d"
-        )
-        place.plot(
-            ends,
-            line.published * ends,
-            ":",
-            color=f"C{number}",
-            label=f"published {line.published:.3g} d",
-        )
+        if line.points:
+            _line(place, line, f"C{number}")
 
 
-DRAWN: dict[str, Callable[[Axes, pd.DataFrame], None]] = {
+def _line(place: Axes, line: Line, color: str) -> None:
+    x, y = np.array(list(line.points.values())).T
+    ends = np.array([x.min() / 2, 2 * x.max()])
+    ours, theirs = f"{line.setting}: {line.slope:.3g} d", f"published {line.published:.3g} d"
+    place.scatter(x, y, color=color, s=24, alpha=0.7)
+    place.plot(ends, line.slope * ends, color=color, label=ours)
+    place.plot(ends, line.published * ends, ":", color=color, label=theirs)
+
+
+DRAWN: dict[str, Callable[[Axes, pd.DataFrame, Entry], None]] = {
     "curves": _curves, "axis": _axis, "scatter": _scatter, "clouds": _clouds,
 }  # fmt: skip

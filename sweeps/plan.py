@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -13,9 +13,13 @@ from orchestrator.config import Config
 from orchestrator.config.reading import read_whole
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
+from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
-from sweeps.spaces import Axis, as_settings, cells, problem
-from sweeps.trainable import trial_config
+from sweeps.spaces import Axis, Yaml, as_settings, cells, problem, require_no_seed
+
+if TYPE_CHECKING:
+    from ray.tune.schedulers import TrialScheduler
+    from ray.tune.search.sample import Domain
 
 
 class Scheduler(BaseModel):
@@ -32,10 +36,10 @@ class Scheduler(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, value: Any) -> Any:
+    def _by_name(cls, value: Yaml) -> Yaml:
         return {"name": value} if isinstance(value, str) else value
 
-    def start(self, rounds: int, drawn: dict[str, Any]) -> Any:
+    def start(self, rounds: int, drawn: Mapping[str, Domain]) -> TrialScheduler:
         """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may
         change.
         """
@@ -50,8 +54,8 @@ class Scheduler(BaseModel):
             return schedulers.MedianStoppingRule(time_attr="round", grace_period=self.grace)
         if self.name == "pbt":
             return schedulers.PopulationBasedTraining(
-                time_attr="round", perturbation_interval=self.interval, hyperparam_mutations=drawn,
-                require_attrs=False,
+                time_attr="round", perturbation_interval=self.interval,
+                hyperparam_mutations=dict(drawn), require_attrs=False,
             )  # fmt: skip
         return schedulers.FIFOScheduler()
 
@@ -71,7 +75,7 @@ class Sweep(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
-    base: str | dict[str, Any] = Field(
+    base: str | dict[str, Yaml] = Field(
         default_factory=dict, description="a config, or a path beside the sweep"
     )
     set: tuple[str, ...] = Field((), description="key=value for every trial")
@@ -103,40 +107,60 @@ class Sweep(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _seed_of_the_base(cls, given: Any) -> Any:
+    def _seed_of_the_base(cls, given: Yaml) -> Yaml:
+        """A base with a seed is meant on that seed, not on seed 0."""
         base = given.get("base") if isinstance(given, dict) else None
-        if isinstance(base, dict) and isinstance(base.get("seed"), int) and "seeds" not in given:
-            return {**given, "seeds": (base["seed"],)}
+        seed = base.get("seed") if isinstance(base, dict) else None
+        if isinstance(given, dict) and isinstance(seed, int) and "seeds" not in given:
+            return {**given, "seeds": (seed,)}
         return given
 
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:
+        for require in (
+            self._require_distinct,
+            self._require_settings,
+            self._require_searchable,
+            self._require_schedulable,
+            self._require_draws,
+        ):
+            require()
+        return self
+
+    def _require_distinct(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds: a seed is there twice")
         if len({cell.label for cell in self.cells}) < len(self.cells):
             raise ValueError("cells: two of them have the same label")
-        _no_seed((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
+
+    def _require_settings(self) -> None:
+        require_no_seed((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
         if wrong := problem(self.axes):
             raise ValueError(wrong)
-        if self.searcher == "optuna" and (
-            len(self.seeds) > 1 or any(a.when for a in self.axes.values())
-        ):
+
+    def _require_searchable(self) -> None:
+        # it compares trials by one number each, in a space that has the same axes everywhere
+        conditional = any(axis.when for axis in self.axes.values())
+        if self.searcher == "optuna" and (len(self.seeds) > 1 or conditional):
             raise ValueError(
                 "optuna chooses each trial by the last ones: give it one seed and unconditional "
                 "axes"
             )
-        if self.scheduler.name == "pbt" and not any(a.grid is None for a in self.axes.values()):
+
+    def _require_schedulable(self) -> None:
+        if self.scheduler.name == "pbt" and self._all_on_the_grid:
             raise ValueError("pbt changes drawn axes, and this sweep has none")
-        if (
-            self.samples > 1
-            and self.searcher != "optuna"
-            and all(a.grid is not None for a in self.axes.values())
-        ):
+
+    def _require_draws(self) -> None:
+        if self.samples > 1 and self.searcher != "optuna" and self._all_on_the_grid:
             raise ValueError(
                 "samples: there are no random axes to draw from, so they would all be the same "
                 "trial"
             )
-        return self
+
+    @property
+    def _all_on_the_grid(self) -> bool:
+        return all(axis.grid is not None for axis in self.axes.values())
 
     @property
     def column(self) -> Column:
@@ -146,12 +170,12 @@ class Sweep(BaseModel):
             self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4
         )
 
-    def changed(self, settings: list[str], at_once: int | None) -> Sweep:
+    def changed(self, settings: Sequence[str], at_once: int | None) -> Sweep:
         """This sweep with further settings and a limit on trials at the same time; raises UserError
         for a seed.
         """
         try:
-            _no_seed(settings)
+            require_no_seed(settings)
         except ValueError as error:
             raise UserError(f"--set {error}") from error
         return self.model_copy(
@@ -165,31 +189,33 @@ class Sweep(BaseModel):
         """
         return self.report_every or (0 if self.scheduler.name == "fifo" else 1)
 
-    def raw(self) -> dict[str, Any]:
+    def raw(self) -> dict[str, Yaml]:
         """The base config as a mapping."""
         return dict(self.base) if isinstance(self.base, dict) else {}
 
-    def planned(self) -> list[dict[str, Any]]:
-        """Trials on the grid, each with its seeds: {label, settings, seed}."""
-        grid = [
-            as_settings(cell) for cell in ([{}] if self.searcher == "optuna" else cells(self.axes))
-        ]
+    def planned(self) -> list[Planned]:
+        """The cells of the grid, each on its seeds; under optuna there is one, which draws all
+        axes.
+        """
+        grid = [{}] if self.searcher == "optuna" else cells(self.axes)
         groups = self.cells or (Cell(label=""),)
         return [
-            {
-                "label": ", ".join(filter(None, [group.label, *cell])) or self.name,
-                "settings": [*self.set, *group.settings, *self.also, *cell],
-                "seed": seed,
-            }
+            self._planned(group, as_settings(cell), seed)
             for group, cell, seed in itertools.product(groups, grid, self.seeds)
         ]
 
-    def drawn(self) -> dict[str, Any]:
+    def _planned(self, group: Cell, cell: list[str], seed: int) -> Planned:
+        label = ", ".join(filter(None, [group.label, *cell])) or self.name
+        return Planned(label, (*self.set, *group.settings, *self.also, *cell), seed)
+
+    def drawn(self) -> dict[str, Domain]:
         """Random axes as Tune's domains; under optuna the grid's, too."""
         from ray import tune
 
-        found = {path: axis.domain() for path, axis in self.axes.items() if axis.grid is None}
+        domains = {path: axis.domain() for path, axis in self.axes.items()}
+        found = {path: domain for path, domain in domains.items() if domain is not None}
         if self.searcher == "optuna":
+            # after the others: the order is that in which a seed's numbers are drawn
             found |= {
                 path: tune.choice(list(axis.grid))
                 for path, axis in self.axes.items()
@@ -201,17 +227,12 @@ class Sweep(BaseModel):
         """Configs that stand for all trials: every cell of the grid, and the ends of the ranges;
         raises UserError.
         """
-        for planned in self.planned():
-            yield trial_config(self.raw(), {"planned": planned})
-        for path, axis in self.axes.items():
-            if path in self.drawn():
-                for value in axis.some():
-                    yield trial_config(self.raw(), {"planned": self.planned()[0], path: value})
-
-
-def _no_seed(settings: Sequence[str]) -> None:
-    if any(setting.partition("=")[0].strip() == "seed" for setting in settings):
-        raise ValueError("seed: the seeds of a sweep are its seeds: [0, 1, 2]")
+        base, planned = self.raw(), self.planned()
+        for one in planned:
+            yield Choice(one).config(base)
+        for path in self.drawn():
+            for value in self.axes[path].some():
+                yield Choice(planned[0], {path: value}).config(base)
 
 
 def read_sweep(path: Path) -> Sweep:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.typing import SeriesGroupBy
 
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+from sweeps.choice import Choice
 from sweeps.entry import Column
 from sweeps.plan import Sweep
+from sweeps.spaces import Yaml
 from sweeps.statistics import value
 
 
@@ -26,8 +30,8 @@ class Result:
     status: str
     """finished, stopped (by a scheduler) or failed."""
     error: str
-    chosen: dict[str, Any]
-    """Drawn axes, path -> value."""
+    drawn: Mapping[str, Yaml]
+    """Path -> value."""
     folder: RunFolder
 
     def value(self, column: Column) -> float:
@@ -45,9 +49,7 @@ def plan_of(folder: Path) -> Sweep:
     file = folder / "sweep.json"
     if not file.is_file():
         raise no_sweep(folder)
-    known = json.loads(file.read_text())
-    known.pop("actors", None)  # of earlier versions, where resources.actors is now
-    return Sweep.model_validate(known)
+    return Sweep.model_validate(json.loads(file.read_text()))
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
@@ -64,18 +66,10 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
 
 
 def _result(path: Path) -> Result:
-    trial, result = (
-        json.loads((path / name).read_text()) for name in ("trial.json", "result.json")
-    )
-    chosen = {k: v for k, v in trial.items() if k != "planned"}
-    about = trial["planned"]
+    choice, ended = Choice.read(path), json.loads((path / "result.json").read_text())
+    planned, error = choice.planned, ended.get("error", "")
     return Result(
-        about["label"],
-        about["seed"],
-        result["status"],
-        result.get("error", ""),
-        chosen,
-        RunFolder(path),
+        planned.label, planned.seed, ended["status"], error, choice.drawn, RunFolder(path)
     )
 
 
@@ -84,25 +78,26 @@ def table(folder: Path) -> pd.DataFrame:
     metric.
     """
     sweep, results = stored(folder)
-    rows = []
-    for result in results:
-        at = {"trial": result.label, **{k: str(v) for k, v in result.chosen.items()}}
-        rows.append(
-            {
-                **at,
-                "seed": result.seed,
-                "status": result.status,
-                "value": result.value(sweep.column),
-            }
-        )
+    rows = [_row(result, sweep.column) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
     keys = [c for c in data.columns if c not in ("seed", "status", "value")]
     grouped = data.groupby(keys, sort=False)
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
-    cells["stopped"] = grouped["status"].agg(lambda s: int((s == "stopped").sum())).to_numpy()
-    cells["failed"] = grouped["status"].agg(lambda s: int((s == "failed").sum())).to_numpy()
+    for status in ("stopped", "failed"):
+        cells[status] = _count(grouped["status"], status)
     return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
         drop=True
     )
+
+
+def _count(statuses: SeriesGroupBy, status: str) -> np.ndarray:
+    return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
+
+
+def _row(result: Result, column: Column) -> dict[str, object]:
+    """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns."""
+    at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
+    own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
+    return {**at, **own}

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.entry import Entry
-from sweeps.reproduction import Values
+from sweeps.entry import Entry, Rule, Values
 
 
 @dataclass(frozen=True)
@@ -40,30 +39,33 @@ class Line:
 
 def lines(entry: Entry, values: Values) -> list[Line]:
     """The lines of an entry's rule, from what has been measured; none if it has no rule."""
-    if entry.rule is None:
+    rule = entry.rule
+    if rule is None:
         return []
     return [
-        Line(
-            setting,
-            {n: p for n in entry.rule.sizes if (p := _point(entry, values, setting, n))},
-            slope,
-        )
-        for setting, slope in entry.rule.published.items()
+        Line(setting, _points(entry, rule, values, setting), published)
+        for setting, published in rule.published.items()
     ]
 
 
-def _point(entry: Entry, values: Values, setting: str, network: str) -> tuple[float, float] | None:
-    """(x, y) of the row with the least mean cost; a row with a seed that missed the target does not
-    count.
-    """
-    assert entry.rule is not None
-    means = {row: _mean(values.get((row, f"{setting}, {network}"), {})) for row in entry.rows}
+def _points(
+    entry: Entry, rule: Rule, values: Values, setting: str
+) -> dict[str, tuple[float, float]]:
+    """Network -> (x, y) of its cheapest row, without networks that have not been measured."""
+    found = {}
+    for network, size in rule.sizes.items():
+        row = _cheapest(entry, values, entry.cost_of(setting, network))
+        if row is not None:
+            found[network] = (size, size * rule.factors[row])
+    return found
+
+
+def _cheapest(entry: Entry, values: Values, column: str) -> str | None:
+    """The row with the least mean cost; a row with a seed that missed the target does not count."""
+    means = {row: _mean(list(values.get((row, column), {}).values())) for row in entry.rows}
     known = {row: mean for row, mean in means.items() if math.isfinite(mean)}
-    if not known:
-        return None
-    size = entry.rule.sizes[network]
-    return size, size * entry.rule.factors[min(known, key=lambda row: known[row])]
+    return min(known, key=lambda row: known[row]) if known else None
 
 
-def _mean(seeds: dict[int, float]) -> float:
-    return float(np.mean(list(seeds.values()))) if seeds else math.nan
+def _mean(seeds: list[float]) -> float:
+    return float(np.mean(seeds)) if seeds else math.nan

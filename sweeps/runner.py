@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+from ray import tune
+from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results.storage import join
 from orchestrator.rounds.drive import PATIENCE
+from sweeps.choice import PLANNED, Choice
 from sweeps.data import Shelf
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, plan_of
-from sweeps.trainable import Job, Trial, bundles, check_room
-from sweeps.watch import FILE, Watcher
+from sweeps.spaces import Yaml
+from sweeps.status import Status
+from sweeps.trainable import SweepFacts, Trial, bundles, check_room
+from sweeps.watch import Watcher
 
 
 class Variants(BasicVariantGenerator):
@@ -46,36 +52,45 @@ KEPT, KEPT_FOR_PBT = 3, 10
 coming."""
 
 
+ENVIRONMENT = {
+    # a killed driver finds its trials where they were
+    "TUNE_GLOBAL_CHECKPOINT_S": "1",
+    # rounds that are not evaluated report no metric
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    # a bar of our own shows what goes on
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+"""What we need of Tune otherwise than it is by default."""
+SHUFFLED = ("asha", "median")
+"""Schedulers that compare a trial with earlier ones: a grid in its own order may show them ever
+better trials."""
+Loggers = list[tune.Callback]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep that can be run: what was found while that was made sure of."""
+
+    sweep: Sweep
+    configs: Sequence[Config]
+    """At least one, and all of the same resources."""
+    shelf: Shelf
+    searcher: Searcher | SearchAlgorithm
+    loggers: Loggers
+
+
 def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     """Run all trials (Ray must be connected); their results are in ``home``'s ``trials``.
 
     Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder
     is another sweep's or another process's.
     """
-    os.environ.setdefault(
-        "TUNE_GLOBAL_CHECKPOINT_S", "1"
-    )  # a killed driver finds its trials where they were
-    os.environ.setdefault(
-        "TUNE_DISABLE_STRICT_METRIC_CHECKING", "1"
-    )  # rounds that are not evaluated report no metric
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
-    configs = list(sweep.configs())
-    resources = configs[0].resources
-    if any(bundles(config.resources) != bundles(resources) for config in configs):
-        raise UserError(
-            "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, "
-            "gpus_per_actor and "
-            "strategy must not differ among them"
-        )
-    check_room(resources)
-    shelf = Shelf.of(configs)
-    searcher, loggers = (
-        _searcher(sweep),
-        _loggers(sweep, home),
-    )  # a missing package is told before anything is written
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    prepared = _prepared(sweep, home)
     _own(home, sweep, resume)
     try:
-        _fit(sweep, configs, shelf, home, resume, searcher, loggers)
+        _fit(prepared, home, resume)
         home.send()  # what a logger has left here
         home.collect()
         _require_all(home)
@@ -83,72 +98,66 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
         home.folder.release()
 
 
+def _prepared(sweep: Sweep, home: Home) -> Prepared:
+    """Everything that may be wrong with a sweep is told before anything is written."""
+    configs = list(sweep.configs())
+    resources = configs[0].resources
+    if any(bundles(config.resources) != bundles(resources) for config in configs):
+        raise UserError(
+            "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, "
+            "gpus_per_actor and strategy must not differ among them"
+        )
+    check_room(resources)
+    return Prepared(sweep, configs, Shelf.of(configs), _searcher(sweep), _loggers(sweep, home))
+
+
 def _require_all(home: Home) -> None:
     """Raises UserError if trials have not ended: Tune returns from Ctrl-C as if they had."""
-    status = json.loads((home.path / FILE).read_text())
-    left = status["total"] - status["finished"] - status["stopped"] - status["failed"]
+    status = Status.read(home.path)
+    left = status.total - status.ended
     if left > 0:
         raise UserError(
-            f"{home.place}: interrupted with {left} of {status['total']} trials to go; add "
+            f"{home.place}: interrupted with {left} of {status.total} trials to go; add "
             "--resume to go on"
         )
 
 
-def _fit(
-    sweep: Sweep,
-    configs: list[Config],
-    shelf: Shelf,
-    home: Home,
-    resume: bool,
-    searcher: Any,
-    loggers: list[Any],
-) -> None:
-    from ray import tune
-
+def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
+    sweep = prepared.sweep
     Variants.at_once, Watcher.here = sweep.at_once or 0, home
-    job = Job(home.place, sweep.raw(), sweep.metric, sweep.rounds_a_report)
-    trainable: Any = tune.with_resources(
-        tune.with_parameters(Trial, job=job, shelf=shelf), bundles(configs[0].resources)
+    facts = SweepFacts(home.place, sweep.raw(), sweep.metric, sweep.rounds_a_report)
+    trainable = tune.with_resources(
+        tune.with_parameters(Trial, facts=facts, shelf=prepared.shelf),
+        bundles(prepared.configs[0].resources),
     )
     storage = join(home.place, TUNE)
-    if resume and tune.Tuner.can_restore(join(storage, "trials")):
+    known = join(storage, "trials")
+    # one that was killed before Tune wrote anything begins anew
+    if resume and tune.Tuner.can_restore(known):
         tuner = tune.Tuner.restore(
-            join(storage, "trials"),
-            trainable=trainable,
-            resume_unfinished=True,
-            resume_errored=True,
+            known, trainable=trainable, resume_unfinished=True, resume_errored=True
         )
     else:
         total = len(sweep.planned()) * sweep.samples
-        rounds = max(config.rounds for config in configs)
         watcher = Watcher(home, total, sweep.metric, sweep.mode)
-        tuner = _tuner(sweep, trainable, storage, rounds, searcher, [watcher, *loggers])
+        tuner = _tuner(prepared, trainable, storage, watcher)
     tuner.fit()
 
 
 def _tuner(
-    sweep: Sweep, trainable: Any, storage: str, rounds: int, searcher: Any, callbacks: list[Any]
-) -> Any:
-    from ray import tune
-
-    drawn, planned = sweep.drawn(), sweep.planned()
-    if sweep.scheduler.name in (
-        "asha",
-        "median",
-    ):  # a grid in its own order may show them ever better trials
-        random.Random(sweep.seeds[0]).shuffle(planned)
+    prepared: Prepared, trainable: type[tune.Trainable], storage: str, watcher: Watcher
+) -> tune.Tuner:
+    sweep, drawn = prepared.sweep, prepared.sweep.drawn()
+    rounds = max(config.rounds for config in prepared.configs)
     return tune.Tuner(
         trainable,
-        param_space={
-            "planned": planned[0] if sweep.searcher == "optuna" else tune.grid_search(planned),
-            **drawn,
-        },
+        param_space={PLANNED: _space(sweep), **drawn},
         tune_config=tune.TuneConfig(
             metric=sweep.metric,
             mode=sweep.mode,
             num_samples=sweep.samples,
             scheduler=sweep.scheduler.start(rounds, drawn),
-            search_alg=searcher,
+            search_alg=prepared.searcher,
             max_concurrent_trials=sweep.at_once if sweep.searcher == "optuna" else None,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: trial.trial_id,
@@ -156,7 +165,7 @@ def _tuner(
         run_config=tune.RunConfig(
             name="trials",
             storage_path=storage,
-            callbacks=callbacks,
+            callbacks=[watcher, *prepared.loggers],
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=sweep.retries),
             checkpoint_config=tune.CheckpointConfig(
@@ -168,7 +177,16 @@ def _tuner(
     )
 
 
-def _searcher(sweep: Sweep) -> Any:
+def _space(sweep: Sweep) -> Yaml:
+    """The planned trials as Tune's grid; optuna, which knows no grids, has the one that it is."""
+    planned = sweep.planned()
+    if sweep.scheduler.name in SHUFFLED:
+        random.Random(sweep.seeds[0]).shuffle(planned)
+    spelt = [Choice(one).as_trial()[PLANNED] for one in planned]
+    return spelt[0] if sweep.searcher == "optuna" else tune.grid_search(spelt)
+
+
+def _searcher(sweep: Sweep) -> Searcher | SearchAlgorithm:
     """Tune's searcher for the drawn axes, keyed by the first seed."""
     if sweep.searcher == "optuna":
         try:
@@ -182,26 +200,32 @@ def _searcher(sweep: Sweep) -> Any:
     return Variants(random_state=sweep.seeds[0])
 
 
-def _loggers(sweep: Sweep, home: Home) -> list[Any]:
+def _loggers(sweep: Sweep, home: Home) -> Loggers:
     """Tune's loggers that the sweep names; raises UserError for one whose package is missing."""
-    from ray.tune.logger import TBXLoggerCallback
-
-    made: list[Any] = []
-    if "tensorboard" in sweep.loggers:
-        made.append(TBXLoggerCallback())
+    makers = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
     try:
-        if "mlflow" in sweep.loggers:
-            from ray.air.integrations.mlflow import MLflowLoggerCallback
-
-            server = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home.path / 'mlflow.db'}")
-            made.append(MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=server))
-        if "wandb" in sweep.loggers:
-            from ray.air.integrations.wandb import WandbLoggerCallback
-
-            made.append(WandbLoggerCallback(project=sweep.name))
+        return [make(sweep, home) for name, make in makers.items() if name in sweep.loggers]
     except (ImportError, RuntimeError) as error:
         raise UserError(f"loggers: {error}") from error
-    return made
+
+
+def _tensorboard(sweep: Sweep, home: Home) -> tune.Callback:
+    from ray.tune.logger import TBXLoggerCallback
+
+    return TBXLoggerCallback()
+
+
+def _mlflow(sweep: Sweep, home: Home) -> tune.Callback:
+    from ray.air.integrations.mlflow import MLflowLoggerCallback
+
+    server = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home.path / 'mlflow.db'}")
+    return MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=server)
+
+
+def _wandb(sweep: Sweep, home: Home) -> tune.Callback:
+    from ray.air.integrations.wandb import WandbLoggerCallback
+
+    return WandbLoggerCallback(project=sweep.name)
 
 
 def _own(home: Home, sweep: Sweep, resume: bool) -> None:
@@ -210,18 +234,7 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     """
     mine = sweep.model_copy(update={"at_once": None})  # how fast it goes may change on --resume
     if resume:
-        if not home.holds("sweep.json"):
-            raise no_sweep(home.place)
-        home.folder.make()
-        home.folder.claim(
-            PATIENCE
-        )  # before the copy here is replaced, in which another process may work
-        home.collect()
-        if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
-            home.folder.release()
-            raise UserError(
-                f"{home.place} holds another sweep (or another budget of it); choose another --out"
-            )
+        _own_again(home, mine)
         return
     home.folder.require_empty(besides=TUNING)
     home.folder.make()
@@ -229,3 +242,19 @@ def _own(home: Home, sweep: Sweep, resume: bool) -> None:
     home.folder.refresh(resuming=False)
     home.folder.write_text("sweep.json", mine.model_dump_json(indent=2, exclude={"at_once"}))
     home.send()
+
+
+def _own_again(home: Home, mine: Sweep) -> None:
+    """Raises UserError if the folder is not ``mine``'s."""
+    if not home.holds("sweep.json"):
+        raise no_sweep(home.place)
+    home.folder.make()
+    # before the copy here is replaced, in which another process may work
+    home.folder.claim(PATIENCE)
+    home.collect()
+    # compared as it is read: a list that was a tuple is no other sweep
+    if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
+        home.folder.release()
+        raise UserError(
+            f"{home.place} holds another sweep (or another budget of it); choose another --out"
+        )

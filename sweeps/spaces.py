@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from ray.tune.search.sample import Domain
+
+Yaml = object
+"""A value as YAML has it: a scalar, a list or a mapping. Sweeps pass it on to configs, which
+validate it."""
+KINDS = ("grid", "choice", "uniform", "loguniform")
+SEEDS = "the seeds of a sweep are its seeds: [0, 1, 2]"
+"""Why ``seed`` is neither an axis nor a setting."""
 
 
 class Axis(BaseModel):
@@ -15,29 +25,26 @@ class Axis(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    grid: tuple[Any, ...] | None = Field(None, min_length=1, description="every value is tried")
-    choice: tuple[Any, ...] | None = Field(
+    grid: tuple[Yaml, ...] | None = Field(None, min_length=1, description="every value is tried")
+    choice: tuple[Yaml, ...] | None = Field(
         None, min_length=1, description="drawn from these values"
     )
     uniform: tuple[float, float] | None = Field(None, description="drawn between two numbers")
     loguniform: tuple[float, float] | None = Field(
         None, description="drawn between two numbers, evenly in logarithms"
     )
-    when: dict[str, Any] = Field(
+    when: dict[str, Yaml] = Field(
         default_factory=dict, description="only where earlier grid keys are so"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_list(cls, given: Any) -> Any:
+    def _bare_list(cls, given: Yaml) -> Yaml:
         return {"grid": given} if isinstance(given, list | tuple) else given
 
     @model_validator(mode="after")
     def _one_kind(self) -> Axis:
-        kinds = [
-            k for k in ("grid", "choice", "uniform", "loguniform") if getattr(self, k) is not None
-        ]
-        if len(kinds) != 1:
+        if sum(getattr(self, kind) is not None for kind in KINDS) != 1:
             raise ValueError("an axis is one of grid, choice, uniform, loguniform")
         for low, high in filter(None, (self.uniform, self.loguniform)):
             if not low < high or (self.loguniform and low <= 0):
@@ -47,7 +54,7 @@ class Axis(BaseModel):
                 )
         return self
 
-    def domain(self) -> Any:
+    def domain(self) -> Domain | None:
         """What Tune draws from; None for a grid."""
         from ray import tune
 
@@ -57,18 +64,19 @@ class Axis(BaseModel):
             return tune.uniform(*self.uniform)
         return tune.loguniform(*self.loguniform) if self.loguniform is not None else None
 
-    def some(self) -> list[Any]:
+    def some(self) -> list[Yaml]:
         """Values that stand for all, to be validated before anything runs."""
         return list(self.grid or self.choice or self.uniform or self.loguniform or ())
 
 
-def cells(axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
+def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
     """Every combination of the grid axes, in order, without those that a ``when`` leaves out; path
     -> value.
     """
-    found: list[dict[str, Any]] = [{}]
+    found: list[dict[str, Yaml]] = [{}]
     for path, axis in axes.items():
         if axis.grid is not None:
+            # a cell that the condition leaves out goes on once, without the axis
             found = [
                 {**cell, path: value} if fits(axis, cell) else cell
                 for cell, value in itertools.product(found, axis.grid)
@@ -79,37 +87,50 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Any]]:
 
 def problem(axes: Mapping[str, Axis]) -> str | None:
     """Why the conditions and grids of ``axes`` make no sense, in one sentence; None if they do."""
-    grids: dict[str, list[Any]] = {}
+    grids: dict[str, list[Yaml]] = {}
     for path, axis in axes.items():
-        if path == "seed":
-            return "axes.seed: the seeds of a sweep are its seeds: [0, 1, 2]"
-        if axis.when and axis.grid is None:
-            return f"axes.{path}: it is drawn in every trial, so it cannot have a when"
-        for key, value in axis.when.items():
-            if _name(value) not in grids.get(key, []):
-                return f"axes.{path}: when {key} is {_name(value)!r}, which no grid above it has"
+        wrong = _problem(path, axis, grids)
+        if wrong is not None:
+            return f"axes.{path}: {wrong}"
         if axis.grid is not None:
-            values = [_yaml(value) for value in axis.grid]
-            if len(set(values)) < len(values):
-                return f"axes.{path}: a value is there twice"
             grids[path] = [_name(value) for value in axis.grid]
     return None
 
 
-def fits(axis: Axis, cell: Mapping[str, Any]) -> bool:
+def _problem(path: str, axis: Axis, above: Mapping[str, list[Yaml]]) -> str | None:
+    """What is wrong with one axis below the grids ``above`` (path -> names of its values)."""
+    if path == "seed":
+        return SEEDS
+    if axis.when and axis.grid is None:
+        return "it is drawn in every trial, so it cannot have a when"
+    for key, value in axis.when.items():
+        if _name(value) not in above.get(key, []):
+            return f"when {key} is {_name(value)!r}, which no grid above it has"
+    values = [_yaml(value) for value in axis.grid or ()]
+    return "a value is there twice" if len(set(values)) < len(values) else None
+
+
+def require_no_seed(settings: Iterable[str]) -> None:
+    """Raise ValueError if one of the ``settings`` (``key=value``) is a seed."""
+    if any(setting.partition("=")[0].strip() == "seed" for setting in settings):
+        raise ValueError(f"seed: {SEEDS}")
+
+
+def fits(axis: Axis, cell: Mapping[str, Yaml]) -> bool:
     """Whether the axis' condition holds in ``cell``; a part is compared by its name."""
     return all(_name(cell.get(path)) == _name(value) for path, value in axis.when.items())
 
 
-def _name(value: Any) -> Any:
+def _name(value: Yaml) -> Yaml:
     return value.get("name") if isinstance(value, Mapping) else value
 
 
-def as_settings(cell: Mapping[str, Any]) -> list[str]:
+def as_settings(cell: Mapping[str, Yaml]) -> list[str]:
     """``key=value`` strings, with the values in YAML on one line."""
     return [f"{path}={_yaml(value)}" for path, value in cell.items()]
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: Yaml) -> str:
+    """On one line, however long: a setting is one."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
     return text.removesuffix("\n...").strip()

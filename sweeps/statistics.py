@@ -27,30 +27,30 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
         return math.nan
     if column.target is not None:
         return column.scale * _until(rounds, column, Goal(column.target, column.falling))
+    return column.scale * _of(known, column)
+
+
+def _of(known: pd.Series, column: Column) -> float:
+    """The statistic of the metric's values, in the order of the rounds."""
     if column.statistic == "sum":
-        return column.scale * float(known.sum())
+        return float(known.sum())
     if column.statistic == "best":
-        return column.scale * float(known.max() if column.better == "high" else known.min())
-    return column.scale * float(
-        known.iloc[-column.tail if column.statistic == "tail" else -1 :].mean()
-    )
+        return float(known.max() if column.better == "high" else known.min())
+    last = column.tail if column.statistic == "tail" else 1
+    return float(known.iloc[-last:].mean())
 
 
 def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
-    """What it took until the metric reached the goal."""
+    """What it took until the metric reached the goal; NaN if it did not."""
     spent = up_to(rounds, column.metric, goal)
     if spent is None:
         return math.nan
-    steps, nbytes = (
-        float(spent["steps_total"].iloc[-1]),
-        float((spent["bytes_up"] + spent["bytes_down"]).sum()),
-    )
+    steps = float(spent["steps_total"].iloc[-1])
+    nbytes = float((spent["bytes_up"] + spent["bytes_down"]).sum())
     if column.cost is not None:
         return column.cost(steps, nbytes)
     if column.statistic == "steps_to":
         return steps
     if column.statistic == "seconds_to":
         return float(spent["seconds"].sum())
-    if column.statistic == "gigabytes_to":
-        return nbytes / 1e9
-    return float(len(spent))
+    return nbytes / 1e9 if column.statistic == "gigabytes_to" else float(len(spent))

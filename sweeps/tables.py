@@ -5,8 +5,8 @@ HTML or LaTeX.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,8 +14,9 @@ import pandas as pd
 from rich.table import Table
 
 from orchestrator.terminal import console
-from sweeps.entry import Column, Entry, Published
-from sweeps.reproduction import Values, Verdict, chosen_budget, shown, verdicts
+from sweeps.claims import summaries
+from sweeps.entry import Column, Entry, Published, Values
+from sweeps.reproduction import Reproduction
 from sweeps.rules import lines
 
 FRAME = 3
@@ -23,32 +24,50 @@ FRAME = 3
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
 
 
-def numbers(entry: Entry, budget: str, values: Values) -> pd.DataFrame:
-    """One row a cell: measured mean, standard error and seeds; published value and spread; their
-    difference.
-    """
-    rows, columns = shown(entry, chosen_budget(entry, budget))
-    found = []
-    for row in rows:
-        for column in columns:
-            published = entry.published.get((row, column), Published(None))
-            seeds = np.array(
-                list(values.get((row, column), {}).values()) if published.exists else []
-            )
-            known = seeds[np.isfinite(seeds)]
-            mean = float(known.mean()) if len(known) else math.nan
-            spread = (
-                float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
-            )
-            said = math.nan if published.value is None else published.value
-            found.append({
-                "row": row, "column": column, "mean": mean, "standard_error": spread,
-                "seeds": len(seeds),
-                "missed": int((~np.isfinite(seeds)).sum()), "published": said,
-                "published_spread": math.nan if published.spread is None else published.spread,
-                "difference": mean - said, "note": published.note,
-            })  # fmt: skip
-    return pd.DataFrame(found)
+@dataclass(frozen=True)
+class Number:
+    """A cell: what was measured, what the paper says."""
+
+    row: str
+    column: str
+    mean: float
+    """Over the seeds that have a number; NaN without one, as everywhere below."""
+    standard_error: float
+    seeds: int
+    missed: int
+    """Seeds that did not reach the target, or failed."""
+    published: float
+    published_spread: float
+    difference: float
+    note: str
+
+
+def numbers(one: Reproduction, values: Values) -> pd.DataFrame:
+    """One row a cell, with ``Number``'s fields as columns."""
+    cells = [_number(one.entry, row, column, values) for row, column in one.labels]
+    return pd.DataFrame([vars(cell) for cell in cells])
+
+
+def _number(entry: Entry, row: str, column: str, values: Values) -> Number:
+    published = entry.published.get((row, column), Published(None))
+    # what a method does not have (a global model) its runs may report all the same
+    measured = list(values.get((row, column), {}).values()) if published.exists else []
+    seeds = np.array(measured)
+    known = seeds[np.isfinite(seeds)]
+    mean = float(known.mean()) if len(known) else math.nan
+    said = _or_nan(published.value)
+    return Number(
+        row, column, mean, _standard_error(known), len(seeds), int((~np.isfinite(seeds)).sum()),
+        said, _or_nan(published.spread), mean - said, published.note,
+    )  # fmt: skip
+
+
+def _standard_error(known: np.ndarray) -> float:
+    return float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
@@ -62,63 +81,90 @@ def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cell(line: pd.Series, column: Column) -> str:
-    digits = column.digits
-    if not line["seeds"]:
-        text = "·"
-    elif math.isnan(line["mean"]):
-        text = "missed"
-    else:
-        text = f"{line['mean']:.{digits}f}"
-        if not math.isnan(line["standard_error"]):
-            text += f" ± {line['standard_error']:.{digits}f}"
-        if line["missed"]:
-            text += f", {line['missed']} missed"
+    measured, said = _measured(line, column.digits), line["note"]
     if not math.isnan(line["published"]):
-        text += f" ({line['published']:.{digits}f})"
-    elif line["note"]:
-        text += f" ({line['note']})"
-    return text
+        said = f"{line['published']:.{column.digits}f}"
+    return f"{measured} ({said})" if said else measured
 
 
-def render(
-    entry: Entry, budget: str, values: Values, form: Format, also: Sequence[str] = ()
-) -> str:
+def _measured(line: pd.Series, digits: int) -> str:
+    if not line["seeds"]:
+        return "·"
+    if math.isnan(line["mean"]):
+        return "missed"
+    text = f"{line['mean']:.{digits}f}"
+    if not math.isnan(line["standard_error"]):
+        text += f" ± {line['standard_error']:.{digits}f}"
+    return f"{text}, {line['missed']} missed" if line["missed"] else text
+
+
+@dataclass(frozen=True)
+class Written:
+    """What every form of a table says."""
+
+    head: str
+    table: pd.DataFrame
+    """As ``wide`` makes it."""
+    notes: tuple[str, ...]
+    said: tuple[str, ...]
+    """A sentence for each claim, and for each line of a rule."""
+
+
+def render(one: Reproduction, values: Values, form: Format, also: Sequence[str] = ()) -> str:
     """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has
     changed.
     """
-    data = numbers(entry, budget, values)
-    reduced = chosen_budget(entry, budget).reduced
+    data, entry, reduced = numbers(one, values), one.entry, one.budget.reduced
     other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
     other += [f"and with {', '.join(also)}"] if also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
-    table, said = wide(entry, data), [*claims(entry, values), *map(str, lines(entry, values))]
-    head = f"{entry.id}: {entry.title}"
-    notes = ["measured ± standard error over seeds (published)", *other]
-    if form == "terminal":
-        for part in _pieces(table, console.width):
-            console.print(_drawn(part, head))
-        console.print("; ".join(notes), highlight=False)
-        for line in said:
-            console.print(f"  {line}", highlight=False)
-        return ""
-    if form == "html":
-        listed = "".join(f"<li>{line}</li>" for line in said)
-        shown = table.to_html(border=0)
-        return f"<h3>{head}</h3>\n{shown}\n<p>{'; '.join(notes)}</p>\n<ul>{listed}</ul>\n"
-    if form == "latex":
-        caption = _latex(f"{head}; {'; '.join(notes)}. {' '.join(f'{line}.' for line in said)}")
-        return table.to_latex(
-            caption=caption, column_format="l" + "r" * table.shape[1], escape=True
-        )
+    written = Written(
+        f"{entry.id}: {entry.title}",
+        wide(entry, data),
+        ("measured ± standard error over seeds (published)", *other),
+        (*summaries(entry, values), *map(str, lines(entry, values))),
+    )
+    return FORMS[form](written)
+
+
+def _terminal(written: Written) -> str:
+    for part in _pieces(written.table, console.width):
+        console.print(_drawn(part, written.head))
+    console.print("; ".join(written.notes), highlight=False)
+    for line in written.said:
+        console.print(f"  {line}", highlight=False)
+    return ""
+
+
+def _html(written: Written) -> str:
+    listed = "".join(f"<li>{line}</li>" for line in written.said)
+    table, notes = written.table.to_html(border=0), "; ".join(written.notes)
+    return f"<h3>{written.head}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n"
+
+
+def _latex(written: Written) -> str:
+    sentences = " ".join(f"{line}." for line in written.said)
+    caption = _escaped(f"{written.head}; {'; '.join(written.notes)}. {sentences}")
+    columns = "l" + "r" * written.table.shape[1]
+    return written.table.to_latex(caption=caption, column_format=columns, escape=True)
+
+
+def _markdown(written: Written) -> str:
+    table = written.table
     text = [
-        f"**{head}** — {'; '.join(notes)}.",
+        f"**{written.head}** — {'; '.join(written.notes)}.",
         "",
         _line(["", *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
+        *(_line([str(row), *cells]) for row, cells in table.iterrows()),
     ]
-    text += [_line([str(row), *cells]) for row, cells in table.iterrows()]
-    return "\n".join([*text, "", *[f"- {line}" for line in said], ""])
+    return "\n".join([*text, "", *[f"- {line}" for line in written.said], ""])
+
+
+FORMS: dict[Format, Callable[[Written], str]] = {
+    "terminal": _terminal, "html": _html, "latex": _latex, "markdown": _markdown,
+}  # fmt: skip
 
 
 def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
@@ -145,7 +191,7 @@ def _drawn(part: pd.DataFrame, head: str) -> Table:
     return drawn
 
 
-def _latex(text: str) -> str:
+def _escaped(text: str) -> str:
     """``text`` with what LaTeX would read as commands made plain."""
     plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(plain.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
@@ -153,26 +199,3 @@ def _latex(text: str) -> str:
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def claims(entry: Entry, values: Values) -> list[str]:
-    """A sentence for each claim of the paper: in how many cells it holds (p < 0.05), leans so,
-    fails, or is open.
-    """
-    return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
-
-
-def _summary(found: list[Verdict]) -> str:
-    words = Counter(v.word for v in found)
-    if not found or words["open"] == len(found):
-        return "not measured yet"
-    names = {
-        "holds": "holds (p < 0.05)",
-        "leans": "leans so",
-        "fails": "fails",
-        "open": "not measured",
-    }
-    return (
-        ", ".join(f"{names[w]} in {words[w]}" for w in names if words[w])
-        + f" of {len(found)} cells"
-    )

@@ -4,10 +4,7 @@ as it ends.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,103 +16,69 @@ from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
 from orchestrator.cluster.reservation import Reservation, bundle, capacity
-from orchestrator.config import Config, build
-from orchestrator.config.paths import put
-from orchestrator.config.reading import apply
+from orchestrator.config import Config
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import UserError
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results import checkpoint
-from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import join
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.world import World
+from sweeps.choice import Choice
 from sweeps.data import Shelf
+from sweeps.spaces import Yaml
 
 REPORT_SECONDS = 2.0
+"""Between reports where only the clock asks for them."""
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepFacts:
     """What all trials of a sweep share."""
 
     folder: str
     """Folder of the sweep, a path or a URI; each trial's results go to ``trials/KEY``."""
-    base: dict[str, Any]
+    base: dict[str, Yaml]
     """Raw config before a trial's own settings."""
     metric: str
     report_every: int
     """Rounds between reports; 0: ``REPORT_SECONDS``."""
 
 
-def trial_config(base: Mapping[str, Any], chosen: Mapping[str, Any]) -> Config:
-    """The config of a trial: the base, its settings, its seed, its drawn values; raises
-    UserError."""
-    raw: dict[str, Any] = json.loads(json.dumps(base))
-    planned = chosen["planned"]
-    for setting in planned["settings"]:
-        apply(raw, setting)
-    for path, value in chosen.items():
-        if path != "planned":
-            put(raw, path, value)
-    put(raw, "seed", planned["seed"])
-    return build(raw)
-
-
-def trial_key(chosen: Mapping[str, Any], trial: str) -> str:
-    """A short name that is a function of what a trial computes, and of Tune's name where two may
-    draw the same.
-    """
-    text = json.dumps(chosen, sort_keys=True, default=str)
-    drawn = set(chosen) != {"planned"}
-    return hashlib.sha256(text.encode()).hexdigest()[:12] + (f"-{trial}" if drawn else "")
-
-
-def folder_of(sweep: str, chosen: Mapping[str, Any], trial: str) -> RunFolder:
-    """Where a trial of the sweep in that folder (a path or a URI) leaves its results."""
-    return RunFolder.at(join(sweep, "trials", trial_key(chosen, trial)))
-
-
-def leave_failed(folder: RunFolder, chosen: Mapping[str, Any], problem: str) -> None:
-    """Say in a trial's folder why it has no results."""
-    folder.make()
-    folder.write_text("trial.json", json.dumps(chosen, default=str))
-    folder.write_text("result.json", json.dumps({"status": "failed", "error": problem}))
-    folder.publish()
-
-
 class Trial(tune.Trainable):
     """Steps an experiment; one process may run many trials after one another."""
 
     def setup(
-        self, config: dict[str, Any], job: Job | None = None, shelf: Shelf | None = None
+        self, config: dict[str, Yaml], facts: SweepFacts | None = None, shelf: Shelf | None = None
     ) -> None:
-        assert job is not None
-        self.job, self.shelf = job, shelf or Shelf({})
+        assert facts is not None
+        self.facts, self.shelf = facts, shelf or Shelf({})
         self._open(config)
 
-    def _open(self, config: dict[str, Any]) -> None:
-        self.key = trial_key(config, self.trial_id)
-        self.folder = folder_of(self.job.folder, config, self.trial_id)
+    def _open(self, config: dict[str, Yaml]) -> None:
+        self.choice = Choice.of(config)
+        self.folder = self.choice.folder(self.facts.folder, self.trial_id)
         self.written, self.problem = False, ""
-        self.latest: dict[str, Any] = {}
+        self.latest: dict[str, object] = {}
         self.experiment: Experiment | None = None
         self.exporter: Exporter | None = None
         try:
-            chosen = trial_config(self.job.base, config)
-            self.experiment = Experiment(
-                chosen, lambda world: self._plane(world, chosen), self.shelf.data(chosen)
-            )
-            self.folder.refresh(resuming=False)
-            self.folder.open(self.experiment.config)
-            self.folder.write_text("trial.json", json.dumps(config, default=str))
-            plane = self.experiment.federation.plane
-            self.exporter = Exporter(
-                self.experiment.config, self.folder.place, plane, trial=self.key
-            )
+            self.experiment = self._experiment(self.choice.config(self.facts.base))
+            self.exporter = self._exporter(self.experiment)
         except UserError as error:
-            self.problem = str(error)
+            self.problem = str(error)  # told by the first step: Tune would try a setup again
+
+    def _experiment(self, config: Config) -> Experiment:
+        return Experiment(config, lambda world: self._plane(world, config), self.shelf.data(config))
+
+    def _exporter(self, experiment: Experiment) -> Exporter:
+        """The trial's folder, made anew, and who tells Ray's metrics of its rounds."""
+        self.folder.refresh(resuming=False)
+        self.folder.open(experiment.config)
+        self.choice.write(self.folder)
+        plane = experiment.federation.plane
+        key = self.choice.key(self.trial_id)
+        return Exporter(experiment.config, self.folder.place, plane, trial=key)
 
     def _plane(self, world: World, config: Config) -> Plane:
         actors = config.resources.actors
@@ -123,12 +86,11 @@ class Trial(tune.Trainable):
             return InProcess(world, config.resources.gpus_per_actor)
         group = get_current_placement_group()
         assert group is not None
-        reserved = Reservation(
-            group, actors, first=1, owned=False
-        )  # the first bundle is this trial's own
+        # the first bundle is this trial's own
+        reserved = Reservation(group, actors, first=1, owned=False)
         return RayPool(world, config.name, config.resources, reserved)
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> dict[str, object]:
         """Some rounds; the record of the last, with the latest value of every metric."""
         if self.experiment is None:
             return self._failed()
@@ -138,13 +100,12 @@ class Trial(tune.Trainable):
             self.problem = str(error)
             return self._failed()
         except Exception:
-            self.written = (
-                True  # the sweep's driver says what became of it, once it is not tried again
-            )
+            # the sweep's driver says what became of it, once it is not tried again
+            self.written = True
             raise
         done = self.experiment.finished
-        if self.job.metric not in self.latest and done:
-            self.problem = f"the trial does not report {self.job.metric!r}"
+        if self.facts.metric not in self.latest and done:
+            self.problem = f"the trial does not report {self.facts.metric!r}"
             return self._failed()
         if done:
             self._write("finished")
@@ -159,12 +120,12 @@ class Trial(tune.Trainable):
             if self.exporter is not None:
                 self.exporter.tell(record)
             done += 1
-            if done == self.job.report_every:
+            if done == self.facts.report_every:
                 return
-            if not self.job.report_every and time.monotonic() - begun >= REPORT_SECONDS:
+            if not self.facts.report_every and time.monotonic() - begun >= REPORT_SECONDS:
                 return
 
-    def _failed(self) -> dict[str, Any]:
+    def _failed(self) -> dict[str, object]:
         """A trial that cannot go on by its own fault is reported, and not tried again."""
         self._write("failed")
         at = self.experiment.t if self.experiment else 0
@@ -173,7 +134,7 @@ class Trial(tune.Trainable):
     def _write(self, status: str) -> None:
         self.written = True
         if self.experiment is None or status == "failed":
-            leave_failed(self.folder, self.config, self.problem)
+            self.choice.leave_failed(self.folder, self.problem)
         else:
             write_results(self.experiment, self.folder, report=False)
             self.folder.publish()
@@ -190,7 +151,7 @@ class Trial(tune.Trainable):
             for record in self.experiment.records:
                 self.latest |= record
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: dict[str, Yaml]) -> bool:
         """Take on another trial in this process."""
         self._close()
         self._open(new_config)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from typing import Any, ClassVar
+from collections import Counter
+from typing import Any, ClassVar, Literal
 
 from ray import tune
+from ray.tune.experiment import Trial
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from orchestrator.terminal import console
+from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
-from sweeps.trainable import folder_of, leave_failed
+from sweeps.status import FILE, Status
 
-FILE = "status.json"
 SENT_EVERY = 10.0
-"""Seconds between copies of it to storage, while no trial ends."""
+"""Seconds between copies of the file to storage, while no trial ends."""
+Ended = Literal["finished", "stopped", "failed"]
 
 
 class Watcher(tune.Callback):
@@ -30,9 +32,9 @@ class Watcher(tune.Callback):
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
-        self.ended: dict[str, str] = {}
-        """Trial -> finished, stopped or failed."""
+        self.ended: dict[str, Ended] = {}
         self.best: tuple[float, str] = (math.nan, "")
+        """The best value of the metric, and the label of the trial that reported it."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -73,84 +75,85 @@ class Watcher(tune.Callback):
         self.bar.start()
         self._tell()
 
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_trial_start(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
         self.running[trial.trial_id] = 0
-        self.ended.pop(trial.trial_id, None)
+        self.ended.pop(trial.trial_id, None)  # it ended in the sweep that this one continues
         self._tell()
 
     def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        result: dict[str, Any],
+        **info: Any,
     ) -> None:
+        label = Choice.of(trial.config).planned.label
         self.running[trial.trial_id] = int(result.get("round", 0))
-        value = result.get(self.metric, math.nan)
-        sign = 1 if self.mode == "max" else -1
-        if math.isfinite(value) and not sign * self.best[0] >= sign * value:
-            self.best = (value, trial.config["planned"]["label"])
+        self._compare(result.get(self.metric, math.nan), label)
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
-            console.print(
-                f"failed: {trial.config['planned']['label']}: {result['problem']}", highlight=False
-            )
+            console.print(f"failed: {label}: {result['problem']}", highlight=False)
         self._tell()
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def _compare(self, value: float, label: str) -> None:
+        """Remember a value that is better than the best, which is NaN at first."""
+        sign = 1 if self.mode == "max" else -1
+        if math.isfinite(value) and not sign * self.best[0] >= sign * value:
+            self.best = (value, label)
+
+    def on_trial_complete(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
         self.running.pop(trial.trial_id, None)
         done = bool((trial.last_result or {}).get("done"))
+        # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         self._tell(line=True)
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+    def on_trial_error(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+    ) -> None:
         """A trial whose process died, after the retries that it has."""
         self.running.pop(trial.trial_id, None)
         self.ended[trial.trial_id] = "failed"
         problem = f"its process ended with an error; see the files of {trial.trial_id} in {TUNE}/"
-        folder = folder_of(self.home.place, trial.config, trial.trial_id)
-        leave_failed(folder, trial.config, problem)
+        choice = Choice.of(trial.config)
+        folder = choice.folder(self.home.place, trial.trial_id)
+        choice.leave_failed(folder, problem)
         folder.discard()
         self._tell(line=True)
 
-    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         self._tell(last=True)
         self.bar.stop()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """What there is to say, for a terminal and for status.json."""
-        kinds = list(self.ended.values())
-        elapsed = time.time() - self.begun
-        left = self.total - len(kinds)
-        return {
-            "total": self.total,
-            "finished": kinds.count("finished"),
-            "stopped": kinds.count("stopped"),
-            "failed": kinds.count("failed"),
-            "running": self.running,
-            "metric": self.metric,
-            "best": None if math.isnan(self.best[0]) else self.best[0],
-            "best_trial": self.best[1],
-            "seconds": elapsed,
-            "seconds_left": elapsed / len(kinds) * left if kinds else None,
-        }
+        ended = Counter(self.ended.values())
+        elapsed, left = time.time() - self.begun, self.total - ended.total()
+        value, trial = self.best
+        return Status(
+            total=self.total,
+            finished=ended["finished"],
+            stopped=ended["stopped"],
+            failed=ended["failed"],
+            running=self.running,
+            metric=self.metric,
+            best=None if math.isnan(value) else value,
+            best_trial=trial,
+            seconds=elapsed,
+            seconds_left=elapsed / ended.total() * left if ended else None,
+        )
 
     def _tell(self, line: bool = False, last: bool = False) -> None:
         status = self.status()
-        self.home.folder.write_text(FILE, json.dumps(status))
+        self.home.folder.write_text(FILE, status.to_json())
         if line or last or time.monotonic() - self.sent > SENT_EVERY:
             self.sent = time.monotonic()
             self.home.send()
-        note = describe(status)
-        self.bar.update(self.task, completed=len(self.ended), note=note)
+        self.bar.update(self.task, completed=len(self.ended), note=str(status))
         if line and not console.is_terminal:
-            console.print(f"trial {len(self.ended)}/{self.total}: {note}", highlight=False)
-
-
-def describe(status: dict[str, Any]) -> str:
-    """One line: running, failed, best, time left."""
-    parts = [f"{len(status['running'])} running"]
-    for kind in ("stopped", "failed"):
-        if status[kind]:
-            parts.append(f"{status[kind]} {kind}")
-    if status["best"] is not None:
-        parts.append(f"best {status['metric']} {status['best']:.4g} ({status['best_trial']})")
-    if status["seconds_left"] is not None and status["seconds_left"] > 0:
-        parts.append(f"about {status['seconds_left'] / 60:.0f} min left")
-    return ", ".join(parts)
+            console.print(f"trial {len(self.ended)}/{self.total}: {status}", highlight=False)

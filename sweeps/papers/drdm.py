@@ -4,36 +4,30 @@ minimisation)."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings, Tuning
-
-Grid = Mapping[str, tuple[Any, ...]]
+from sweeps.entry import Budget, Claim, Column, Entry, Grid, Published, Settings, Tuning
 
 BASELINES = ("DRFA", "SCAFFOLD", "SCAFF-PD", "FedAvg")
-MEASURES = {
-    "average": ("client_accuracy_mean", "high"),
-    "worst": ("client_accuracy_worst", "high"),
-    "deviation": ("client_accuracy_std", "low"),
-}
-"""Name of a column -> metric, and which way is better: the three lines that the tables have for
-each method."""
 TAIL = 5
 """Evaluations at the end of a run that a cell is the mean of (docs/results/drdm.md: rounds 80 to
 100)."""
+MEASURES = {
+    "average": Column("client_accuracy_mean", (), "tail", TAIL, scale=100),
+    "worst": Column("client_accuracy_worst", (), "tail", TAIL, scale=100),
+    "deviation": Column("client_accuracy_std", (), "tail", TAIL, scale=100, better="low"),
+}
+"""The three lines that the tables have for each method."""
 PAPER_SEEDS = tuple(range(10))
 FEW_SEEDS = (0, 1, 2)
 SMOKE: Settings = (
     "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3",
-    "local.steps=2", "rounds=2",
-    "evaluation.every=1",
+    "local.steps=2", "rounds=2", "evaluation.every=1",
 )  # fmt: skip
 CLIENTS: Settings = (
     "rounds=100", "cohort=20", "data.clients=30", "local.steps=10", "local.batch_size=32",
-    "local.lr=0.1",
-    "evaluation.every=5",
+    "local.lr=0.1", "evaluation.every=5",
 )  # fmt: skip
 
 
@@ -130,8 +124,7 @@ RESNET = Task(
     ),
     reduced_how=(
         "EfficientNet-Lite0 (two Python packages: `fedorch describe features`) stands in for "
-        "ResNet18, and the 10,000 "
-        "embedded images for all 70,000; three seeds."
+        "ResNet18, and the 10,000 embedded images for all 70,000; three seeds."
     ),
     unavailable="ResNet18's ImageNet weights are torchvision's download; data.dataset.weights "
     "names a file of them.",
@@ -143,13 +136,21 @@ def partition(alpha: float, sigma: float) -> str:
     return f"data.partition={{name: zipf, alpha: {alpha}, sigma: {sigma}}}"
 
 
-def measured(axis: str, settings: Settings) -> dict[str, Column]:
+def name_of(axis: str, measure: str) -> str:
+    """What a column is called: its partition, where there are several, and the measure."""
+    return f"{axis} {measure}".strip()
+
+
+def names_of(axes: tuple[str, ...], measures: Iterable[str]) -> tuple[str, ...]:
+    """Columns of several partitions."""
+    return tuple(name_of(axis, measure) for axis in axes for measure in measures)
+
+
+def measured(axis: str, setting: str) -> dict[str, Column]:
     """The three columns of one partition; ``axis`` is what tells it apart."""
     return {
-        f"{axis} {name}".strip(): Column(
-            metric, settings, "tail", TAIL, scale=100, better="low" if better == "low" else "high"
-        )
-        for name, (metric, better) in MEASURES.items()
+        name_of(axis, name): replace(column, settings=(setting,))
+        for name, column in MEASURES.items()
     }
 
 
@@ -160,7 +161,7 @@ def cells(
     printed.
     """
     return {
-        (method, f"{axis} {name}"): Published(float(number))
+        (method, name_of(axis, name)): Published(float(number))
         for method, lines in printed.items()
         for name, line in zip(MEASURES, lines, strict=True)
         for axis, number in zip(axes, line.split(), strict=True)
@@ -169,8 +170,8 @@ def cells(
 
 def ahead(axes: tuple[str, ...], *names: str) -> Claim:
     """DRDM is ahead of all baselines, in the columns ``names`` of every partition."""
-    columns = tuple(f"{axis} {name}".strip() for axis in axes for name in names)
-    return Claim(f"DRDM ahead of all baselines: {', '.join(names)}", "DRDM", BASELINES, columns)
+    text = f"DRDM ahead of all baselines: {', '.join(names)}"
+    return Claim(text, "DRDM", BASELINES, names_of(axes, names))
 
 
 def table(
@@ -186,28 +187,21 @@ def table(
     client.
     """
     axes = tuple(partitions)
-    columns = {
-        k: c for axis, setting in partitions.items() for k, c in measured(axis, (setting,)).items()
-    }
-    first = columns[f"{axes[0]} worst"]
-    some = (
-        tuple(f"{axis} {name}" for axis in (axes[0], axes[-1]) for name in MEASURES)
-        if ends_only
-        else ()
-    )
+    columns: dict[str, Column] = {}
+    for axis, setting in partitions.items():
+        columns |= measured(axis, setting)
+    some = names_of((axes[0], axes[-1]), MEASURES) if ends_only else ()
+    first = names_of(axes[:1], MEASURES)
     budgets = {
-        "smoke": Budget(
-            task.smoke,
-            columns=tuple(f"{axes[0]} {name}" for name in MEASURES),
-            reduced="Two rounds of six clients.",
-        ),
+        "smoke": Budget(task.smoke, columns=first, reduced="Two rounds of six clients."),
         "reduced": Budget(task.reduced, FEW_SEEDS, columns=some, reduced=task.reduced_how),
         "full": Budget(seeds=PAPER_SEEDS),
     }
     return Entry(
-        f"drdm/table{number}", title, task.rows, columns, task.base, budgets,
-        published=cells(axes, printed), claims=(ahead(axes, *claimed),),
-        tuning=Tuning(task.grids, first), unavailable=task.unavailable,
+        f"drdm/table{number}", title,
+        task.rows, columns, task.base, budgets, published=cells(axes, printed),
+        claims=(ahead(axes, *claimed),),
+        tuning=Tuning(task.grids, columns[name_of(axes[0], "worst")]), unavailable=task.unavailable,
     )  # fmt: skip
 
 
@@ -215,15 +209,16 @@ def curves(
     number: int, title: str, task: Task, setting: str, reduced: Settings, how: str, claims: Claims
 ) -> Entry:
     """Averages, deviations and worst clients over the rounds in one partition."""
-    columns = measured("", (setting,))
+    columns = measured("", setting)
     budgets = {
         "smoke": Budget(task.smoke, reduced="Two rounds of six clients."),
         "reduced": Budget(reduced, FEW_SEEDS, reduced=how),
         "full": Budget(seeds=PAPER_SEEDS),
     }
     return Entry(
-        f"drdm/figure{number}", title, task.rows, columns, task.base, budgets,
-        claims=claims, figure="curves", unavailable=task.unavailable,
+        f"drdm/figure{number}", title,
+        task.rows, columns, task.base, budgets, claims=claims, figure="curves",
+        unavailable=task.unavailable,
     )  # fmt: skip
 
 
@@ -262,31 +257,26 @@ TABLE4 = {
 }
 TABLE5 = {
     "DRDM": (
-        "67.55 65.67 65.15 65.34 66.31",
-        "39.51 44.78 47.65 51.04 51.21",
+        "67.55 65.67 65.15 65.34 66.31", "39.51 44.78 47.65 51.04 51.21",
         "12.39 9.52 8.70 7.34 7.30",
     ),
     "DRFA": (
-        "67.43 63.36 63.37 62.82 65.82",
-        "37.41 39.38 45.01 47.88 51.80",
+        "67.43 63.36 63.37 62.82 65.82", "37.41 39.38 45.01 47.88 51.80",
         "12.88 9.94 8.53 7.74 6.66",
     ),
     "SCAFFOLD": (
-        "70.58 65.17 64.83 64.99 65.34",
-        "38.01 40.77 47.05 50.00 51.07",
+        "70.58 65.17 64.83 64.99 65.34", "38.01 40.77 47.05 50.00 51.07",
         "12.35 9.88 8.494 7.59 6.66",
     ),
     "SCAFF-PD": (
-        "59.41 61.59 60.51 62.28 62.17",
-        "34.44 39.82 42.90 43.70 48.64",
+        "59.41 61.59 60.51 62.28 62.17", "34.44 39.82 42.90 43.70 48.64",
         "12.92 10.44 8.94 8.01 7.21",
     ),
     "FedAvg": (
-        "63.07 59.68 58.91 61.51 61.95",
-        "28.43 34.90 39.44 46.06 46.53",
+        "63.07 59.68 58.91 61.51 61.95", "28.43 34.90 39.44 46.06 46.53",
         "15.26 10.93 9.55 8.02 7.27",
     ),
-}
+}  # fmt: skip
 TABLE6 = {
     "DRDM": ("67.89 68.85 67.66", "40.60 43.41 40.62", "12.37 11.32 12.77"),
     "DRFA": ("62.99 65.57 63.81", "32.47 37.27 30.60", "13.55 12.74 13.43"),
@@ -300,57 +290,19 @@ def tables() -> tuple[Entry, ...]:
     """Tables 1 to 6: three tasks, each over class mixes and over sizes."""
     everything, levels, worst = tuple(MEASURES), ("average", "worst"), ("worst",)
     return (
-        table(
-            1,
-            "KMNIST, CNN: class mixes from skewed to mild, equal sizes",
-            CNN,
-            BY_ALPHA,
-            TABLE1,
-            everything,
-            True,
-        ),
-        table(
-            2,
-            "KMNIST, CNN: ever more unequal sizes, skewed mixes",
-            CNN,
-            BY_SIGMA,
-            TABLE2,
-            everything,
-            True,
-        ),
-        table(
-            3,
-            "MNIST, linear: class mixes from skewed to mild, equal sizes",
-            LINEAR,
-            BY_ALPHA,
-            TABLE3,
-            levels,
-        ),
-        table(
-            4,
-            "MNIST, linear: ever more unequal sizes, skewed mixes",
-            LINEAR,
-            BY_SIGMA,
-            TABLE4,
-            levels,
-        ),
-        table(
-            5,
-            "Fashion-MNIST, last layer on ResNet18: class mixes",
-            RESNET,
-            BY_ALPHA_WIDE,
-            TABLE5,
-            worst,
-        ),
-        table(
-            6,
-            "Fashion-MNIST, last layer on ResNet18: unequal sizes",
-            RESNET,
-            BY_SIGMA,
-            TABLE6,
-            worst,
-        ),
-    )
+        table(1, "KMNIST, CNN: class mixes from skewed to mild, equal sizes",
+              CNN, BY_ALPHA, TABLE1, everything, ends_only=True),
+        table(2, "KMNIST, CNN: ever more unequal sizes, skewed mixes",
+              CNN, BY_SIGMA, TABLE2, everything, ends_only=True),
+        table(3, "MNIST, linear: class mixes from skewed to mild, equal sizes",
+              LINEAR, BY_ALPHA, TABLE3, levels),
+        table(4, "MNIST, linear: ever more unequal sizes, skewed mixes",
+              LINEAR, BY_SIGMA, TABLE4, levels),
+        table(5, "Fashion-MNIST, last layer on ResNet18: class mixes",
+              RESNET, BY_ALPHA_WIDE, TABLE5, worst),
+        table(6, "Fashion-MNIST, last layer on ResNet18: unequal sizes",
+              RESNET, BY_SIGMA, TABLE6, worst),
+    )  # fmt: skip
 
 
 def training_curves() -> tuple[Entry, ...]:
@@ -358,58 +310,26 @@ def training_curves() -> tuple[Entry, ...]:
     fashion: Settings = ("data.dataset=fashion_mnist",)
     how = "Fashion-MNIST stands in for Kuzushiji-MNIST; three seeds."
     best = (ahead(("",), *MEASURES),)
-    last = tuple(
-        Claim(f"{name} ahead of FedAvg", name, ("FedAvg",))
-        for name in BASELINES
-        if name != "FedAvg"
-    )
+    others = (name for name in BASELINES if name != "FedAvg")
+    last = tuple(Claim(f"{name} ahead of FedAvg", name, ("FedAvg",)) for name in others)
     level = (ahead(("",), "average", "worst"),)
     equal, unequal = partition(0.1, 0.0), partition(0.1, 0.3)
     few = LINEAR.reduced_how
     return (
-        curves(
-            1,
-            "KMNIST, CNN, α = 0.1, equal sizes: the course of training",
-            CNN,
-            equal,
-            fashion,
-            how,
-            best + last,
-        ),
-        curves(
-            2,
-            "KMNIST, CNN, α = 0.1, σ = 0.3: the course of training",
-            CNN,
-            unequal,
-            fashion,
-            how,
-            best,
-        ),
-        curves(
-            5,
-            "MNIST, linear, α = 0.1, equal sizes: the course of training",
-            LINEAR,
-            equal,
-            (),
-            few,
-            level,
-        ),
-        curves(
-            6,
-            "MNIST, linear, α = 0.1, σ = 0.3: the course of training",
-            LINEAR,
-            unequal,
-            (),
-            few,
-            level,
-        ),
-    )
+        curves(1, "KMNIST, CNN, α = 0.1, equal sizes: the course of training",
+               CNN, equal, fashion, how, best + last),
+        curves(2, "KMNIST, CNN, α = 0.1, σ = 0.3: the course of training",
+               CNN, unequal, fashion, how, best),
+        curves(5, "MNIST, linear, α = 0.1, equal sizes: the course of training",
+               LINEAR, equal, (), few, level),
+        curves(6, "MNIST, linear, α = 0.1, σ = 0.3: the course of training",
+               LINEAR, unequal, (), few, level),
+    )  # fmt: skip
 
 
 LOCAL_STEPS: Settings = (
     *LINEAR.base, partition(0.1, 0.0), "algorithm={name: drdm, mu: 0.1, gamma: 0.001}",
-    "local.lr=0.1", "rounds=120",
-    "evaluation.every=1",
+    "local.lr=0.1", "rounds=120", "evaluation.every=1",
 )  # fmt: skip
 """DRDM's runs over τ; the paper names no dataset for them (docs/results/drdm.md: MNIST, linear)."""
 
@@ -455,8 +375,8 @@ def local_steps() -> tuple[Entry, ...]:
     return (
         Entry(
             "drdm/figure3", "Worst client over the rounds, by local steps",
-            steps_rows(5, 10, 20, 30), rounds,
-            LOCAL_STEPS, steps_budgets(), claims=sooner, figure="curves",
+            steps_rows(5, 10, 20, 30), rounds, LOCAL_STEPS, steps_budgets(), claims=sooner,
+            figure="curves",
             published={(tau, "rounds to 85 %"): Published(n) for tau, n in printed.items()},
         ),
         Entry(

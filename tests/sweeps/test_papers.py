@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from sweeps import commands
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
 from sweeps.papers import entries, entry
-from sweeps.reproduction import final_sweep, shown, tuning_sweep
+from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial
+from sweeps.targets import Running, resolve
 from tests.conftest import needs_data
 
 ENTRIES = entries()
@@ -47,6 +47,13 @@ def test_every_table_and_figure_is_there():
     assert all(name in listed.output for name in ENTRIES)
 
 
+def all_or_none_are_numbers(one, panel):
+    """An axis is of numbers, which then have a name, or of words."""
+    points = [column.x for column in one.columns.values() if column.panel == panel]
+    numbers = [isinstance(x, int | float) for x in points]
+    return not any(numbers) or (all(numbers) and one.along)
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_agrees_with_itself(name):
     one = ENTRIES[name]
@@ -56,8 +63,11 @@ def test_an_entry_agrees_with_itself(name):
     for row, column in one.published:
         assert row in one.rows
         assert column in one.columns
+    assert set(one.strategies) <= set(one.rows)
+    for panel in {column.panel for column in one.columns.values()}:
+        assert one.figure != "axis" or all_or_none_are_numbers(one, panel)
     if one.figure == "clouds":
-        assert all(len(shown(one, budget)[1]) % 2 == 0 for budget in one.budgets.values())
+        assert all(len(Reproduction(one, budget).columns) % 2 == 0 for budget in one.budgets)
     for claim in one.claims:
         assert {claim.better, *claim.worse} <= set(one.rows)
         assert set(claim.columns) <= set(one.columns)
@@ -75,9 +85,10 @@ def test_its_trials_are_configs(name):
     """All of smoke and of the first stage; of the larger budgets every row and every column
     once."""
     one = ENTRIES[name]
-    list(final_sweep(one, "smoke", {}).configs())
+    list(Reproduction(one, "smoke").final_sweep().configs())
     for budget in ("reduced", "full"):
-        rows, columns = shown(one, one.budgets[budget])
+        reproduction = Reproduction(one, budget)
+        rows, columns = reproduction.rows, reproduction.columns
         pairs = {
             *zip(rows, itertools.cycle(columns), strict=False),
             *zip(itertools.cycle(rows), columns, strict=False),
@@ -92,7 +103,7 @@ def test_its_trials_are_configs(name):
                     *one.columns[column].settings,
                 ],
             )
-        tuning = tuning_sweep(one, budget)
+        tuning = reproduction.tuning_sweep()
         if tuning is not None:
             assert (
                 len(
@@ -136,32 +147,32 @@ def test_an_unknown_entry_gets_the_nearest_name(wrong, right):
 
 
 def test_costs_are_low_where_the_metric_is_high():
-    plan = final_sweep(entry("fda/table3.2"), "reduced", {})
+    plan = Reproduction(entry("fda/table3.2"), "reduced").final_sweep()
     assert (plan.metric, plan.mode) == ("test_accuracy", "max")
 
 
 def test_an_unknown_budget():
     with pytest.raises(UserError, match="drdm/table1 has smoke, reduced, full"):
-        commands.check("drdm/table1", "huge")
+        resolve("drdm/table1", "huge")
 
 
 def test_a_table_without_results(tmp_path):
     with pytest.raises(UserError, match="run `fedorch sweep drdm/table1 --budget smoke` first"):
-        commands.show_table("drdm/table1", "smoke", tmp_path, "terminal", None)
+        resolve("drdm/table1", "smoke").show(tmp_path, "terminal", None)
 
 
 SAMPLE = ["drdm/table3", "feddual/figure2", "fedaa/table1-mnist", "fda/table4.2-mrpc"]
 
 
 def assert_it_runs(name, folder):
-    commands.sweep(name, "smoke", folder, False, [], 2)
-    one = ENTRIES[name]
+    target = resolve(name, "smoke")
+    target.run(str(folder), Running(at_once=2))
     found = by_trial(folder)
-    assert len(found) == len(final_sweep(one, "smoke", {}).planned())
+    assert len(found) == len(Reproduction(ENTRIES[name], "smoke").final_sweep().planned())
     assert {r.status for r in found.values()} == {"finished"}, [
         r.error for r in found.values() if r.error
     ]
-    commands.show_table(name, "smoke", folder, "markdown", folder / "table.md")
+    target.show(folder, "markdown", folder / "table.md")
     assert (folder / "table.md").read_text().count("|") > 10
 
 

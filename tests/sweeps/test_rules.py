@@ -5,16 +5,21 @@ import math
 import pytest
 
 from orchestrator.analysis.wallclock import communication_seconds
-from sweeps.entry import Entry, Rule
+from sweeps.entry import Column, Entry, Rule
 from sweeps.figures import draw
 from sweeps.papers import entry
-from sweeps.reproduction import labels
+from sweeps.reproduction import Reproduction
 from sweeps.rules import lines
 from sweeps.statistics import value
 from tests.sweeps.test_statistics import ROUNDS
 
 RULE = Rule({"low": 0.1, "high": 0.3}, {"small": 10.0, "large": 100.0}, {"slow": 0.2, "fast": 0.1})
-ONE = Entry("x/figure", "", {"low": (), "high": ()}, {}, (), {}, figure="rule", rule=RULE)
+COLUMNS = {
+    f"{setting}, {network}": Column(panel=setting, group=network)
+    for setting in RULE.published
+    for network in RULE.sizes
+}
+ONE = Entry("x/figure", "", {"low": (), "high": ()}, COLUMNS, (), {}, rule=RULE)
 
 
 def test_the_cheapest_rows_decide():
@@ -53,8 +58,9 @@ def test_costs_of_figure_3_15_are_the_thesis_formulas():
 
 def test_its_figure_has_a_line_for_each_setting(tmp_path):
     one = entry("fda/figure3.15")
-    values = {cell: {0: float(number)} for number, cell in enumerate(labels(one, "full"), start=1)}
-    figure, data = draw(one, "full", values, tmp_path)
+    full = Reproduction(one, "full")
+    values = {cell: {0: float(number)} for number, cell in enumerate(full.labels, start=1)}
+    figure, data = draw(full, values, tmp_path)
     place = figure.axes[0]
     assert len(place.collections) == 3
     assert len(place.lines) == 6

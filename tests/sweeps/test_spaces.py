@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from sweeps.choice import Planned
 from sweeps.plan import Scheduler, Sweep, read_sweep
 from sweeps.spaces import Axis, as_settings, cells
 
@@ -75,11 +76,8 @@ def test_trials_are_cells_times_seeds():
         seeds=[3, 4], cells=[{"label": "a"}, {"label": "b", "settings": ["cohort=2"]}]
     ).planned()
     assert len(planned) == 8
-    assert planned[-1] == {
-        "label": "b, local.lr=0.2",
-        "settings": ["model=linear", "cohort=2", "local.lr=0.2"],
-        "seed": 4,
-    }
+    settings = ("model=linear", "cohort=2", "local.lr=0.2")
+    assert planned[-1] == Planned("b, local.lr=0.2", settings, 4)
     assert [c.seed for c in sweep(seeds=[3, 4]).configs()] == [3, 4, 3, 4]
 
 

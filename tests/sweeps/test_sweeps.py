@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,14 +26,17 @@ from orchestrator.results.checkpoint import save
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps import commands, runner, tables
+from sweeps.choice import Choice, Planned
+from sweeps.claims import summaries, verdicts
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
 from sweeps.figures import draw
 from sweeps.home import Home
 from sweeps.papers import entry
 from sweeps.plan import Sweep
-from sweeps.reproduction import choose, final_sweep, labels, measured, tuning_sweep, verdicts
+from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, stored, table
-from sweeps.trainable import Trial, trial_config
+from sweeps.targets import Running, SweepFile, resolve
+from sweeps.trainable import Trial
 from sweeps.watch import Watcher
 from tests.conftest import finish
 
@@ -177,11 +181,11 @@ def test_drawn_axes(tmp_path):
     plan = sweep(axes={"local.lr": {"loguniform": [0.01, 1.0]}}, samples=3, seeds=[5])
     run_sweep(plan, tmp_path / "s", False)
     _, found = stored(tmp_path / "s")
-    rates = [r.chosen["local.lr"] for r in found]
+    rates = [r.drawn["local.lr"] for r in found]
     assert len(set(rates)) == 3
     assert all(0.01 <= r <= 1 for r in rates)
     for r in found:
-        assert r.folder.config().local.lr == r.chosen["local.lr"]
+        assert r.folder.config().local.lr == r.drawn["local.lr"]
 
 
 def test_optuna(tmp_path):
@@ -195,7 +199,7 @@ def test_optuna(tmp_path):
     run_sweep(plan, tmp_path / "s", False)
     _, found = stored(tmp_path / "s")
     assert len(found) == 3
-    assert all(r.folder.config().cohort == r.chosen["cohort"] for r in found)
+    assert all(r.folder.config().cohort == r.drawn["cohort"] for r in found)
 
 
 def test_mlflow(tmp_path, monkeypatch):
@@ -260,21 +264,12 @@ def test_a_trial_with_a_share_of_a_gpu_trains_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", devices.append)
     monkeypatch.setattr(plane, "BlockHost", lambda world: devices.append(world.device))
-    chosen = {
-        "planned": {"label": "", "settings": [*SMALL, "resources.gpus_per_actor=0.25"], "seed": 0}
-    }
-    config = trial_config({}, chosen)
+    planned = Planned("", (*SMALL, "resources.gpus_per_actor=0.25"), 0)
+    config = Choice(planned).config({})
     world = Experiment(load(None, SMALL)).world
     devices.clear()
     Trial._plane(SimpleNamespace(), world, config)
     assert devices == [0.25, "cuda"]
-
-
-def test_a_sweep_of_an_earlier_version_can_be_read(finished, tmp_path):
-    shutil.copytree(finished, tmp_path / "old")
-    file = tmp_path / "old" / "sweep.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "actors": 0}))
-    assert len(by_trial(tmp_path / "old")) == 8
 
 
 def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
@@ -291,7 +286,7 @@ def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     plan = sweep(axes={"local.lr": [0.1]})
     run_sweep(plan, tmp_path / "s", False)
     watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
-    died = {"planned": {**plan.planned()[0], "seed": 9}}
+    died = Choice(replace(plan.planned()[0], seed=9)).as_trial()
     watcher.on_trial_error(1, [], SimpleNamespace(trial_id="one", config=died))
     assert by_trial(tmp_path / "s")["local.lr=0.1", 9].status == "failed"
     assert table(tmp_path / "s")["failed"].tolist() == [1]
@@ -308,13 +303,11 @@ def test_a_restored_trial_knows_its_last_metrics(tmp_path):
 
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
     with pytest.raises(UserError, match="exists and is not empty"):
-        commands.sweep("drdm/table1", "smoke", str(reproduced), False)
+        resolve("drdm/table1", "smoke").run(str(reproduced), Running())
     with pytest.raises(UserError, match="is not the folder of a sweep"):
-        commands.sweep("drdm/table1", "smoke", str(tmp_path / "mistyped"), True)
+        resolve("drdm/table1", "smoke").run(str(tmp_path / "mistyped"), Running(resume=True))
     with pytest.raises(UserError, match="needs them all"):
-        commands.check(
-            "fedaa/figure2-clear", "smoke", [next(iter(entry("fedaa/figure2-clear").columns))]
-        )
+        resolve("fedaa/figure2-clear", "smoke", ["accuracy"])
 
 
 def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
@@ -323,17 +316,15 @@ def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path
     for path in trials:
         if "FedProx" in (path / "trial.json").read_text():
             shutil.rmtree(path)
-    assert choose(ENTRY, "reduced", tmp_path / "tuning") == {
-        "FedAvg": ["local.lr=0.1"],
-        "FedProx": ["local.lr=0.1"],
-    }
+    tuned = REDUCED.choose(tmp_path / "tuning")
+    assert tuned.rows == {"FedAvg": ("local.lr=0.1",), "FedProx": ("local.lr=0.1",)}
     assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace(
         "\n", " "
     )
     for path in trials:
         shutil.rmtree(path, ignore_errors=True)
     with pytest.raises(UserError, match="no trial of the tuning"):
-        choose(ENTRY, "reduced", tmp_path / "tuning")
+        REDUCED.choose(tmp_path / "tuning")
 
 
 def test_a_folder_of_another_sweep(finished, tmp_path):
@@ -375,14 +366,16 @@ ENTRY = Entry(
     ),
 )
 
+REDUCED = Reproduction(ENTRY, "reduced")
+
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
     """Both stages of ENTRY at the reduced budget."""
     folder = tmp_path_factory.mktemp("sweeps") / "entry"
-    run_sweep(tuning_sweep(ENTRY, "reduced").changed([], 2), folder / "tuning", False)
-    tuned = choose(ENTRY, "reduced", folder / "tuning")
-    run_sweep(final_sweep(ENTRY, "reduced", tuned).changed([], 2), folder, False)
+    run_sweep(REDUCED.tuning_sweep().changed([], 2), folder / "tuning", False)
+    tuned = REDUCED.choose(folder / "tuning")
+    run_sweep(REDUCED.final_sweep(tuned).changed([], 2), folder, False)
     return folder
 
 
@@ -400,14 +393,14 @@ def test_columns_of_equal_settings_share_their_trials(reproduced):
 
 
 def test_cells_are_the_runs_own_numbers(reproduced):
-    values = measured(ENTRY, "reduced", reproduced)
+    values = REDUCED.measured(reproduced)
     alone = finish(
         load(None, [*SMALL, "local.steps=2", "algorithm=fedavg", "local.lr=0.1", "seed=2"])
     )
     assert values["FedAvg", "worst"][2] == pytest.approx(
         100 * alone.records[-1]["client_accuracy_worst"]
     )
-    data = tables.numbers(ENTRY, "reduced", values).set_index(["row", "column"])
+    data = tables.numbers(REDUCED, values).set_index(["row", "column"])
     three = list(values["FedAvg", "mean"].values())
     cell = data.loc["FedAvg", "mean"]
     assert cell["mean"] == pytest.approx(np.mean(three))
@@ -418,12 +411,10 @@ def test_cells_are_the_runs_own_numbers(reproduced):
 
 def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
     """Whatever its runs say."""
-    from dataclasses import replace
-
     none = replace(
         ENTRY, published={("FedAvg", "mean"): Published(None, note="has no mean", exists=False)}
     )
-    text = tables.render(none, "reduced", measured(ENTRY, "reduced", reproduced), "markdown")
+    text = tables.render(Reproduction(none, "reduced"), REDUCED.measured(reproduced), "markdown")
     assert "| · (has no mean) |" in text
 
 
@@ -436,15 +427,13 @@ def test_claims_are_paired_tests():
     a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
     assert mean.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
     assert (mean.word, worst.word) == ("holds", "fails")
-    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in tables.claims(ENTRY, values)[0]
-    assert "not measured yet" in tables.claims(ENTRY, {})[0]
+    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in summaries(ENTRY, values)[0]
+    assert "not measured yet" in summaries(ENTRY, {})[0]
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
 def test_every_form_of_the_table(reproduced, form, capsys):
-    text = tables.render(
-        ENTRY, "reduced", measured(ENTRY, "reduced", reproduced), form, ["local.batch_size=7"]
-    )
+    text = tables.render(REDUCED, REDUCED.measured(reproduced), form, ["local.batch_size=7"])
     text += capsys.readouterr().out
     assert "FedProx" in text
     assert "50.0" in text
@@ -456,10 +445,13 @@ def test_every_form_of_the_table(reproduced, form, capsys):
 
 def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text("{name: mine, axes: {local.lr: [0.1]}}")
-    commands.show_table(str(tmp_path / "mine.yaml"), "reduced", finished, "terminal", None)
+    mine = resolve(str(tmp_path / "mine.yaml"), "reduced")
+    mine.show(finished, "terminal", None)
     assert "8 trials ended" in capsys.readouterr().out
     with pytest.raises(UserError, match="no published table"):
-        commands.show_table(str(tmp_path / "mine.yaml"), "reduced", finished, "latex", None)
+        mine.show(finished, "latex", None)
+    with pytest.raises(UserError, match="a sweep's file has none"):
+        SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
 
 
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
@@ -467,19 +459,14 @@ def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     shutil.copytree(reproduced, tmp_path / "half")
     for path in sorted((tmp_path / "half" / "trials").iterdir())[:9]:
         shutil.rmtree(path)
-    text = tables.render(
-        ENTRY, "reduced", measured(ENTRY, "reduced", tmp_path / "half"), "markdown"
-    )
+    text = tables.render(REDUCED, REDUCED.measured(tmp_path / "half"), "markdown")
     assert "·" in text
 
 
 @pytest.mark.parametrize("figure", ["curves", "axis", "scatter", "clouds"])
 def test_figures(reproduced, figure):
-    from dataclasses import replace
-
-    drawn, data = draw(
-        replace(ENTRY, figure=figure), "reduced", measured(ENTRY, "reduced", reproduced), reproduced
-    )
+    one = replace(REDUCED, entry=replace(ENTRY, figure=figure))
+    drawn, data = draw(one, REDUCED.measured(reproduced), reproduced)
     assert drawn.axes
     if figure == "curves":
         one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]
@@ -493,8 +480,8 @@ def test_figures(reproduced, figure):
 
 def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
     one = entry("fda/figure3.8")
-    values = {(r, c): {0: float(len(r))} for r, c in labels(one, "full")}
-    drawn, _ = draw(one, "full", values, tmp_path)
+    full = Reproduction(one, "full")
+    drawn, _ = draw(full, {(r, c): {0: float(len(r))} for r, c in full.labels}, tmp_path)
     names = [
         f"{split}, {what}"
         for split in ("IID", "label 0", "60 % sorted")
@@ -508,10 +495,8 @@ def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
 
 
 def test_curves_may_be_drawn_over_the_steps_done(reproduced):
-    from dataclasses import replace
-
     one = replace(ENTRY, figure="curves", over="steps_total", logarithmic=True)
-    drawn, data = draw(one, "reduced", measured(ENTRY, "reduced", reproduced), reproduced)
+    drawn, data = draw(Reproduction(one, "reduced"), REDUCED.measured(reproduced), reproduced)
     assert drawn.axes[0].get_xlabel() == "steps total"
     assert drawn.axes[0].get_yscale() == "log"
     assert (data["over"] == data["round"] * data["over"].min()).all()
@@ -520,16 +505,17 @@ def test_curves_may_be_drawn_over_the_steps_done(reproduced):
 def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
     """A density for strategies with enough runs, from the runs that reached the target."""
     one = entry("fda/figure3.3")
+    full = Reproduction(one, "full")
     rng = np.random.default_rng(0)
     values = {
         (row, column): {
             0: float(np.exp(rng.normal(3 if "Synchronous" in row else 0)))
             * (1 if "GB" in column else 1000)
         }
-        for row, column in labels(one, "full")
+        for row, column in full.labels
     }
     values["Synchronous K=5", next(iter(one.columns))] = {0: float("nan")}
-    drawn, _ = draw(one, "full", values, tmp_path)
+    drawn, _ = draw(full, values, tmp_path)
     assert len(drawn.axes) == len(one.columns) // 2
     first = drawn.axes[0]
     names = [text.get_text() for text in drawn.legends[0].get_texts()]
@@ -542,8 +528,6 @@ def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
 
 
 def test_unequal_tuning_is_refused():
-    from dataclasses import replace
-
     unfair = replace(
         ENTRY,
         tuning=Tuning(
@@ -551,7 +535,7 @@ def test_unequal_tuning_is_refused():
         ),
     )
     with pytest.raises(UserError, match="as many trials to be tuned with"):
-        tuning_sweep(unfair, "reduced")
+        Reproduction(unfair, "reduced").tuning_sweep()
 
 
 def run_in_shell(*words, **options):

@@ -10,21 +10,12 @@ a figure here has all of its Θ for all of its K.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
-from sweeps.papers.fda.tasks import (
-    CIFAR_WORKERS,
-    DENSENET121,
-    DENSENET201,
-    SUGGESTED,
-    Task,
-    fda,
-    reduced,
-    rivals,
-    smoke,
-    thesis_rows,
-)
+from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.rows import FDA, SUGGESTED, Row, fda, labelled, labels, rivals
+from sweeps.papers.fda.tasks import CIFAR_WORKERS, DENSENET121, DENSENET201, Task
 
 Panel = tuple[Task, float, int]
 PANELS: tuple[Panel, ...] = tuple(
@@ -38,13 +29,17 @@ TARGETS = {DENSENET121.label: 0.8, DENSENET201.label: 0.78}
 LOSS, ACCURACY = "training loss", "test accuracy"
 
 
-def strategies(task: Task, thetas: Sequence[float], other: Task | None) -> dict[str, Settings]:
-    """Rows of one model; those of a model that is not the base's say so."""
-    rows = {**rivals(task), **fda(task, tuple(thetas))}
-    if other is None:
-        return {**rows, **fda(task, (SUGGESTED,))}
-    own = (f"model={task.label.lower()}", f"stop.test_accuracy={TARGETS[task.label]}")
-    return {f"{task.label} {row}": (*settings, *own) for row, settings in rows.items()}
+def own_rows(task: Task, panels: Sequence[Panel]) -> dict[Row, Settings]:
+    """The strategies on a model, with all Θ that the panels have for it."""
+    thetas = dict.fromkeys(theta for other, theta, _ in panels if other is task)
+    return {**rivals(task), **fda(thetas)}
+
+
+def further_rows(task: Task, panels: Sequence[Panel]) -> dict[str, Settings]:
+    """The same for a model that is not the base's, which the rows say."""
+    model = (f"model={task.label.lower()}", f"stop.test_accuracy={TARGETS[task.label]}")
+    rows = own_rows(task, panels)
+    return {f"{task.label} {row}": (*settings, *model) for row, settings in rows.items()}
 
 
 def columns_for(workers: Sequence[int]) -> dict[str, Column]:
@@ -59,42 +54,40 @@ def columns_for(workers: Sequence[int]) -> dict[str, Column]:
 
 def curves(figure: str, panels: Sequence[Panel], note: str) -> Entry:
     """The strategies' progress for the given panels."""
-    tasks = list(dict.fromkeys(task.label for task, _, _ in panels))
+    first, *others = dict.fromkeys(task.label for task, _, _ in panels)
     by_label = {task.label: task for task, _, _ in panels}
-    first = by_label[tasks[0]]
-    rows: dict[str, Settings] = {}
-    for label in tasks:
-        used = tuple(dict.fromkeys(theta for task, theta, _ in panels if task.label == label))
-        rows |= strategies(by_label[label], used, None if label == first.label else first)
-    columns = columns_for(sorted({k for _, _, k in panels}))
-    least = min(k for _, _, k in panels)
-    few = tuple(c for c in columns if c.endswith(f"K={least}"))
-    suggested = tuple(f"{m} Θ={SUGGESTED}" for m in ("LinearFDA", "SketchFDA"))
-    plain = tuple(r for r in rows if not r.startswith("DenseNet"))
+    task = by_label[first]
+    own = own_rows(task, panels)
+    stand_in = fda((SUGGESTED,))
+    further: dict[str, Settings] = {}
+    for label in others:
+        further |= further_rows(by_label[label], panels)
+    workers = sorted({k for _, _, k in panels})
+    columns, few = columns_for(workers), tuple(columns_for(workers[:1]))
+    plain = labels((*own, *stand_in))
+    text = f"{workers[0]} workers"
     return Entry(
         id=f"fda/{figure}",
-        title=f"Progress of training {' and '.join(tasks)} by strategy{note}",
-        rows=rows,
+        title=f"Progress of training {' and '.join((first, *others))} by strategy{note}",
+        rows={**labelled(own), **labelled(stand_in), **further},
         columns=columns,
-        base=first.base,
+        base=task.base,
         budgets={
             "smoke": smoke(plain, few),
-            "reduced": reduced(
-                first, (*first.rivals, *suggested), few, f"{least} workers", steps=4000
-            ),
-            "full": Budget(rows=thesis_rows(rows)),
+            "reduced": reduced(task, (*task.rivals, *labels(stand_in)), few, text, steps=4000),
+            "full": Budget(rows=(*labels(own), *further)),
         },
         figure="curves",
         over="steps_total",
-        claims=_overfit(rows, columns),
+        claims=_overfit((*own, *stand_in), columns),
     )
 
 
-def _overfit(rows: dict[str, Settings], columns: dict[str, Column]) -> tuple[Claim, ...]:
+def _overfit(rows: Iterable[Row], columns: Mapping[str, Column]) -> tuple[Claim, ...]:
     """Synchronous fits the training data further than FDA while both reach the same test
     accuracy."""
-    losses = tuple(c for c in columns if c.startswith(LOSS))
-    fitted = tuple(r for r in rows if r.startswith(("LinearFDA", "SketchFDA")))
+    losses = tuple(name for name, column in columns.items() if column.metric == "train_loss")
+    fitted = labels(row for row in rows if row.strategy in FDA)
     text = "Synchronous fits the training data more closely than FDA"
     return tuple(Claim(text, "Synchronous", (row,), losses) for row in fitted)
 

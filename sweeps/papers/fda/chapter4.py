@@ -9,38 +9,31 @@ mean little; where there is no tuning they have rows of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings, Tuning
+from sweeps.papers.fda.glue import (
+    CLIENT,
+    MNLI_M,
+    MRPC,
+    QNLI,
+    RTE,
+    SERVERS,
+    SST2,
+    TASKS,
+    Glue,
+    Rates,
+    Server,
+    powers,
+)
+from sweeps.papers.fda.published import BETTER, HEAT_MNLI, LOGGED, MRPC_FAILED, ROUNDS, SELECTED
 
-Rates = Mapping[str, tuple[int, int]]
-"""FedOpt method -> powers of ten of the server's and the clients' learning rate."""
 Cells = dict[tuple[str, str], Published]
-
-SERVERS: Mapping[str, tuple[str, str, str]] = {
-    "FedAvg": ("FDA-SGD", "fedavg", "{name: sgd}"),
-    "FedAvgM": ("FDA-SGDM", "fedavgm", "{name: sgd, momentum: 0.9}"),
-    "FedAdam": (
-        "FDA-Adam",
-        "fedadam",
-        "{name: adam, beta2: 0.999, eps: 1.0e-8, bias_correction: true}",
-    ),
-    "FedAdamW": (
-        "FDA-AdamW",
-        "fedadamw",
-        "{name: adamw, beta2: 0.999, eps: 1.0e-8, weight_decay: 0.01, bias_correction: true}",
-    ),
-    "FedAdaGrad": ("FDA-AdaGrad", "fedadagrad", "{name: adagrad, eps: 1.0e-10}"),
-}
-"""FedOpt method -> its FDA-Opt counterpart, the algorithm, the server's optimiser."""
-CLIENT = tuple(range(-5, 0))
 STAND_IN_RATES: Rates = {
-    "FedAvg": (0, -2),
-    "FedAvgM": (0, -2),
-    "FedAdam": (-1, -2),
-    "FedAdamW": (-1, -2),
-    "FedAdaGrad": (-1, -2),
-}
+    "FedAvg": (0, -2), "FedAvgM": (0, -2), "FedAdam": (-1, -2),
+    "FedAdamW": (-1, -2), "FedAdaGrad": (-1, -2),
+}  # fmt: skip
+STAND_IN = "stand-in"
+"""Group of the columns that ask the stand-in for its own target."""
 BAG = ", bag of words"
 """Ending of the rows with rates for the stand-in."""
 WORDS: Settings = ("model={name: fasttext, vocabulary: 2000, width: 16}", "local.optimizer=adam")
@@ -48,233 +41,6 @@ STAND_IN_TEXT = (
     "a bag of word embeddings (32,034 parameters for two classes) in place of the transformer, "
     "clients with Adam"
 )
-
-
-@dataclass(frozen=True)
-class Glue:
-    """A task as chapter 4 distributes and trains it."""
-
-    key: str
-    label: str
-    data: str
-    clients: int
-    cohort: int
-    rounds: int
-    best: float
-    """Best centralised accuracy, percent (Table 4.3)."""
-    percents: tuple[int, int]
-    """Targets, in percent of the best."""
-    rates: Rates
-    easy: float
-    """Target of the stand-in."""
-    limit: int | None = None
-    """Training rows of the stand-in."""
-    length: int = 128
-    """Tokens kept of a text."""
-    model: str = "roberta_base"
-    tokenizer: str = "roberta-base"
-
-    @property
-    def base(self) -> Settings:
-        """One epoch a round at every client of the cohort."""
-        return (
-            f"name=fda_opt_{self.key.replace('-', '_')}",
-            f"rounds={self.rounds}",
-            f"data.dataset={{name: glue, task: {self.data}, tokenizer: {self.tokenizer}, length: "
-            f"{self.length}}}",
-            f"data.clients={self.clients}",
-            "data.partition={name: glue_dirichlet, alpha: 1.0}",
-            f"model={self.model}",
-            f"cohort={self.cohort}",
-            "sampler=cyclic",
-            "local={epochs: 1, batch_size: 8}",
-            "evaluation={clients: false}",
-        )
-
-    @property
-    def targets(self) -> tuple[float, float]:
-        low, high = (round(self.best * p / 1e4, 8) for p in self.percents)
-        return low, high
-
-    def server_grid(self, method: str) -> tuple[float, ...]:
-        """Server rates: five for the two small tasks, three for the others."""
-        small = self.clients == 10
-        if method in ("FedAvg", "FedAvgM"):
-            return powers(range(-4, 1) if small else range(-2, 1))
-        return powers(range(-5, 0) if small else range(-5, -2))
-
-
-def powers(exponents: range | tuple[int, ...]) -> tuple[float, ...]:
-    """Powers of ten."""
-    return tuple(float(f"1e{n}") for n in exponents)
-
-
-MNLI_RATES: Rates = {
-    "FedAvg": (0, -2),
-    "FedAvgM": (0, -3),
-    "FedAdam": (-4, -2),
-    "FedAdamW": (-4, -4),
-    "FedAdaGrad": (-4, -2),
-}
-MRPC = Glue(
-    "mrpc", "MRPC", "mrpc", 10, 10, 100, 90.2, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -4),
-     "FedAdamW": (-4, -5), "FedAdaGrad": (-4, -5)},
-    easy=0.69,
-)  # fmt: skip
-RTE = Glue(
-    "rte", "RTE", "rte", 10, 5, 250, 78.7, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (-1, -3), "FedAdam": (-5, -5),
-     "FedAdamW": (-5, -5), "FedAdaGrad": (-4, -3)},
-    easy=0.54, length=256,
-)  # fmt: skip
-SST2 = Glue(
-    "sst2", "SST-2", "sst2", 100, 10, 200, 94.8, (95, 99),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -4), "FedAdam": (-4, -4),
-     "FedAdamW": (-4, -4), "FedAdaGrad": (-4, -4)},
-    easy=0.62, limit=20_000,
-)  # fmt: skip
-QNLI = Glue(
-    "qnli", "QNLI", "qnli", 250, 10, 200, 92.8, (90, 95),
-    {"FedAvg": (0, -3), "FedAvgM": (0, -3), "FedAdam": (-4, -3),
-     "FedAdamW": (-4, -3), "FedAdaGrad": (-4, -3)},
-    easy=0.54, limit=25_000,
-)  # fmt: skip
-MNLI_M = Glue(
-    "mnli-m", "MNLI-m", "mnli", 1000, 10, 200, 90.6, (85, 90), MNLI_RATES, easy=0.38, limit=40_000,
-    model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
-)  # fmt: skip
-MNLI_MM = Glue(
-    "mnli-mm", "MNLI-mm", "mnli_mm", 1000, 10, 200, 90.7, (85, 90), MNLI_RATES, easy=0.38,
-    limit=40_000,
-    model="deberta_v3_base", tokenizer="microsoft/deberta-v3-base",
-)  # fmt: skip
-TASKS = (MRPC, RTE, SST2, QNLI, MNLI_M, MNLI_MM)
-
-ROUNDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "mrpc": {
-        "FedAvg": (26, 30), "FDA-SGD": (6, 10), "FedAvgM": (21, 31), "FDA-SGDM": (5, 16),
-        "FedAdam": (20, 40),
-        "FDA-Adam": (7, 11), "FedAdamW": (17, 25), "FDA-AdamW": (14, 16), "FedAdaGrad": (29, 35),
-        "FDA-AdaGrad": (21, 23),
-    },
-    "rte": {
-        "FedAvg": (67, 103), "FDA-SGD": (16, 20), "FedAvgM": (111, 182), "FDA-SGDM": (41, 126),
-        "FedAdam": (118, 153),
-        "FDA-Adam": (72, 188), "FedAdamW": (118, 160), "FDA-AdamW": (71, 176),
-        "FedAdaGrad": (20, 96),
-        "FDA-AdaGrad": (18, 54),
-    },
-    "sst2": {
-        "FedAvg": (8, 93), "FDA-SGD": (7, 43), "FedAvgM": (30, 91), "FDA-SGDM": (12, 41),
-        "FedAdam": (12, 42),
-        "FDA-Adam": (8, 25), "FedAdamW": (12, 35), "FDA-AdamW": (8, 14), "FedAdaGrad": (21, 67),
-        "FDA-AdaGrad": (7, 24),
-    },
-    "qnli": {
-        "FedAvg": (35, 71), "FDA-SGD": (9, 23), "FedAvgM": (38, 81), "FDA-SGDM": (11, 44),
-        "FedAdam": (11, 22),
-        "FDA-Adam": (6, 20), "FedAdamW": (11, 22), "FDA-AdamW": (6, 20), "FedAdaGrad": (12, 24),
-        "FDA-AdaGrad": (6, 20),
-    },
-    "mnli-m": {
-        "FedAvg": (12, 16), "FDA-SGD": (4, 8), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
-        "FedAdam": (11, 12),
-        "FDA-Adam": (9, 10), "FedAdamW": (57, 66), "FDA-AdamW": (43, 54), "FedAdaGrad": (8, 15),
-        "FDA-AdaGrad": (14, 15),
-    },
-    "mnli-mm": {
-        "FedAvg": (12, 15), "FDA-SGD": (4, 6), "FedAvgM": (29, 35), "FDA-SGDM": (12, 15),
-        "FedAdam": (11, 12),
-        "FDA-Adam": (9, 10), "FedAdamW": (57, 66), "FDA-AdamW": (42, 52), "FedAdaGrad": (8, 11),
-        "FDA-AdaGrad": (6, 14),
-    },
-}  # fmt: skip
-"""Table 4.4."""
-SELECTED: Mapping[str, Mapping[str, float]] = {
-    "mrpc": {
-        "FedAvg": 88.73,
-        "FedAvgM": 88.48,
-        "FedAdam": 87.5,
-        "FedAdamW": 90.2,
-        "FedAdaGrad": 88.97,
-    },
-    "rte": {
-        "FedAvg": 80.87,
-        "FedAvgM": 79.06,
-        "FedAdam": 79.06,
-        "FedAdamW": 77.98,
-        "FedAdaGrad": 75.81,
-    },
-    "sst2": {
-        "FedAvg": 94.5,
-        "FedAvgM": 94.61,
-        "FedAdam": 95.3,
-        "FedAdamW": 94.95,
-        "FedAdaGrad": 94.84,
-    },
-    "qnli": {
-        "FedAvg": 90.94,
-        "FedAvgM": 90.21,
-        "FedAdam": 92.07,
-        "FedAdamW": 92.18,
-        "FedAdaGrad": 91.36,
-    },
-    "mnli-m": {
-        "FedAvg": 89.19,
-        "FedAvgM": 90.08,
-        "FedAdam": 89.92,
-        "FedAdamW": 89.87,
-        "FedAdaGrad": 88.49,
-    },
-    "mnli-mm": {
-        "FedAvg": 89.48,
-        "FedAvgM": 89.75,
-        "FedAdam": 90.05,
-        "FedAdamW": 90.03,
-        "FedAdaGrad": 88.87,
-    },
-}
-"""Best accuracy of the authors' runs at the selected rates."""
-BETTER: Mapping[str, Mapping[str, tuple[int, int, float]]] = {
-    "mrpc": {"FedAvgM": (-1, -3, 88.48), "FedAdam": (-4, -5, 89.71)},
-    "sst2": {"FedAdaGrad": (-4, -3, 94.95)},
-    "mnli-mm": {"FedAdam": (-4, -5, 90.08), "FedAdamW": (-4, -2, 90.06)},
-}
-"""Where another cell of the grid (server, client) is as good as the selected one, or better."""
-HEAT_MNLI: Mapping[str, tuple[tuple[float, ...], ...]] = {
-    "FedAvg": ((32.7,), (44.9,), (88.0,), (89.2,), (35.4,)),
-    "FedAvgM": (
-        (31.8, 32.7, 41.1),
-        (32.6, 41.6, 87.3),
-        (42.9, 87.3, 90.1),
-        (84.4, 51.7, 84.2),
-        (53.6, 35.4, 49.6),
-    ),
-    "FedAdam": (
-        (82.2, 89.8, 35.4),
-        (84.5, 89.8, 35.4),
-        (85.1, 88.4, 35.4),
-        (88.1, 89.9, 38.5),
-        (35.4, 86.1, 35.4),
-    ),
-    "FedAdamW": (
-        (82.2, 89.8, 35.4),
-        (84.5, 89.9, 35.4),
-        (85.1, 88.5, 35.4),
-        (88.1, 89.6, 38.5),
-        (35.4, 85.5, 35.4),
-    ),
-    "FedAdaGrad": (
-        (53.0, 87.5, 35.4),
-        (50.3, 85.7, 35.4),
-        (47.0, 85.4, 35.5),
-        (64.1, 88.5, 39.1),
-        (35.4, 35.4, 43.5),
-    ),
-}
-"""Figure 4.13: a line for each client rate from 1e-5 up, in it the server rates in ascending
-order."""
 
 
 def rates(server: int, client: int) -> Settings:
@@ -285,14 +51,14 @@ def rates(server: int, client: int) -> Settings:
 def fed_opt(chosen: Rates, extra: Settings = (), ending: str = "") -> dict[str, Settings]:
     """The five FedOpt methods."""
     return {
-        f"{name}{ending}": (
-            f"algorithm={algorithm}",
-            f"server_optimizer={server}",
-            *rates(*chosen[name]),
-            *extra,
-        )
-        for name, (_, algorithm, server) in SERVERS.items()
+        f"{name}{ending}": (*method(server), *rates(*chosen[name]), *extra)
+        for name, server in SERVERS.items()
     }
+
+
+def method(server: Server) -> Settings:
+    """A FedOpt method without its rates."""
+    return (f"algorithm={server.algorithm}", f"server_optimizer={server.optimizer}")
 
 
 def both(chosen: Rates, extra: Settings = (), ending: str = "") -> dict[str, Settings]:
@@ -300,31 +66,30 @@ def both(chosen: Rates, extra: Settings = (), ending: str = "") -> dict[str, Set
     rows: dict[str, Settings] = {}
     for name, settings in fed_opt(chosen, extra).items():
         rows[f"{name}{ending}"] = settings
-        rows[f"{SERVERS[name][0]}{ending}"] = (*settings, "round_end=fda_opt")
+        rows[f"{SERVERS[name].counterpart}{ending}"] = (*settings, "round_end=fda_opt")
     return rows
 
 
-def pairs(
-    columns: tuple[str, ...], text: str, start: str = "", ending: str = ""
-) -> tuple[Claim, ...]:
+def pairs(text: str, start: str = "", ending: str = "") -> tuple[Claim, ...]:
     """FDA-Opt ahead of its counterpart, for each server optimiser."""
     return tuple(
-        Claim(f"{fda} {text} {fed}", f"{start}{fda}{ending}", (f"{start}{fed}{ending}",), columns)
-        for fed, (fda, _, _) in SERVERS.items()
+        Claim(
+            f"{server.counterpart} {text} {name}",
+            f"{start}{server.counterpart}{ending}",
+            (f"{start}{name}{ending}",),
+        )
+        for name, server in SERVERS.items()
     )
 
 
 def smoke(rows: tuple[str, ...] = (), columns: tuple[str, ...] = ()) -> Budget:
     """Two rounds of LeNet-5 on a few of the embedded images."""
     settings = (
-        "data.dataset=fashion_mnist_10k",
-        "model=lenet5",
-        "data.limit=600",
-        "data.clients=10",
-        "cohort=5",
-    )
+        "data.dataset=fashion_mnist_10k", "model=lenet5", "data.limit=600", "data.clients=10",
+        "cohort=5", "rounds=2",
+    )  # fmt: skip
     text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
-    return Budget((*settings, "rounds=2"), rows=rows, columns=columns, reduced=text)
+    return Budget(settings, rows=rows, columns=columns, reduced=text)
 
 
 def reduced(
@@ -349,7 +114,7 @@ def tuning(task: Glue, rows: Mapping[str, Settings]) -> Tuning:
     """The thesis' grid of both rates. FedAvg's server, at 1 in the thesis, gets FedAvgM's rates, to
     have as many.
     """
-    methods = {row: fed for fed, (fda, _, _) in SERVERS.items() for row in (fed, fda)}
+    methods = {row: fed for fed, server in SERVERS.items() for row in (fed, server.counterpart)}
     grids = {
         row: {"server_optimizer.lr": task.server_grid(methods[row]), "local.lr": powers(CLIENT)}
         for row in rows
@@ -357,14 +122,15 @@ def tuning(task: Glue, rows: Mapping[str, Settings]) -> Tuning:
     return Tuning(grids, Column("test_accuracy", statistic="best"), settings=("stop={}",))
 
 
-def variance(figure: str, task: Glue) -> Entry:
-    """How far apart the clients' models are when FedOpt collects them."""
+def variance(figure: str, task: Glue, label: str) -> Entry:
+    """How far apart the clients' models are when FedOpt collects them on a task, called ``label``
+    there.
+    """
     asked_once = "round_end={name: fda, theta: 1.0e+30, every: 1000000, monitor: exact}"
     column = Column("variance_estimate", better="low", digits=6)
     return Entry(
         id=f"fda/{figure}",
-        title="Variance of the clients' models at the end of each FedOpt round, "
-        f"{task.label.removesuffix('-m')}",
+        title=f"Variance of the clients' models at the end of each FedOpt round, {label}",
         rows=fed_opt(task.rates),
         columns={"variance": column},
         base=(*task.base, asked_once),
@@ -401,32 +167,17 @@ def heat_map(figure: str, task: Glue) -> Entry:
     """Best accuracy over the grid of rates: a row for each method and server rate, a column for
     each client rate.
     """
-    rows: dict[str, Settings] = {}
-    published: Cells = {}
-    for name, (_, algorithm, server) in SERVERS.items():
-        grid = (1.0,) if name == "FedAvg" else task.server_grid(name)
-        for i, lr in enumerate(grid):
-            rows[_server(name, lr)] = (
-                f"algorithm={algorithm}",
-                f"server_optimizer={server}",
-                f"server_optimizer.lr={lr}",
-            )
-            if task is MNLI_M:
-                for n, line in zip(CLIENT, HEAT_MNLI[name], strict=True):
-                    published[_server(name, lr), f"clients 1e{n}"] = Published(line[i])
-    logged = "from the authors' logs"
-    for name, value in SELECTED[task.key].items() if task is not MNLI_M else ():
-        s, c = task.rates[name]
-        published[_server(name, float(f"1e{s}")), f"clients 1e{c}"] = Published(value, note=logged)
-    for name, (s, c, value) in BETTER.get(task.key, {}).items():
-        published[_server(name, float(f"1e{s}")), f"clients 1e{c}"] = Published(value, note=logged)
+    rows: dict[str, Settings] = {
+        _server(name, lr): (*method(server), f"server_optimizer.lr={lr}")
+        for name, server in SERVERS.items()
+        for lr in server_rates(name, task)
+    }
     columns = {
-        f"clients 1e{n}": Column(
-            "test_accuracy", (f"local.lr=1.0e{n}",), "best", scale=100.0, digits=1
-        )
+        _clients(n): Column("test_accuracy", (f"local.lr=1.0e{n}",), "best", scale=100.0, digits=1)
         for n in CLIENT
     }
-    few = tuple(f"clients 1e{n}" for n in (-3, -2, -1))
+    few = tuple(_clients(n) for n in (-3, -2, -1))
+    cells = heat_cells() if task is MNLI_M else logged_cells(task)
     return Entry(
         id=f"fda/{figure}",
         title=f"Best test accuracy on {task.label} over client and server learning rates, by "
@@ -439,8 +190,48 @@ def heat_map(figure: str, task: Glue) -> Entry:
             "reduced": reduced(task, 20, (), few),
             "full": Budget(),
         },
-        published=published,
+        published=cells | better_cells(task),
     )
+
+
+def server_rates(name: str, task: Glue) -> tuple[float, ...]:
+    """Of a heat map: FedAvg's server has the rate 1 only."""
+    return (1.0,) if name == "FedAvg" else task.server_grid(name)
+
+
+def heat_cells() -> Cells:
+    """Figure 4.13, which alone has its numbers printed."""
+    return {
+        (_server(name, lr), _clients(n)): Published(line[i])
+        for name in SERVERS
+        for i, lr in enumerate(server_rates(name, MNLI_M))
+        for n, line in zip(CLIENT, HEAT_MNLI[name], strict=True)
+    }
+
+
+def logged_cells(task: Glue) -> Cells:
+    """The cell of each method that was selected."""
+    return {
+        _cell(name, *task.rates[name]): Published(value, note=LOGGED)
+        for name, value in SELECTED[task.key].items()
+    }
+
+
+def better_cells(task: Glue) -> Cells:
+    """Cells that are as good, or better."""
+    return {
+        _cell(name, server, client): Published(value, note=LOGGED)
+        for name, (server, client, value) in BETTER.get(task.key, {}).items()
+    }
+
+
+def _cell(name: str, server: int, client: int) -> tuple[str, str]:
+    """Row and column of a method's powers of ten."""
+    return _server(name, float(f"1e{server}")), _clients(client)
+
+
+def _clients(power: int) -> str:
+    return f"clients 1e{power}"
 
 
 def _server(method: str, lr: float) -> str:
@@ -476,7 +267,7 @@ def table(task: Glue) -> Entry:
             "full": Budget(columns=names),
         },
         published=published,
-        claims=pairs((), "takes fewer rounds than"),
+        claims=pairs("takes fewer rounds than"),
         tuning=tuning(task, rows),
     )
 
@@ -493,12 +284,10 @@ def losses(figure: str, left: Glue, right: Glue) -> Entry:
         f"data.clients={right.clients}",
         f"cohort={right.cohort}",
     )
-    first = {f"{left.label} {row}": own for row, own in both(left.rates).items()}
-    second = {f"{right.label} {row}": own for row, own in both(right.rates, data).items()}
-    stand_in = {f"{left.label} {row}": own for row, own in both(STAND_IN_RATES, (), BAG).items()}
+    first = of_task(left, both(left.rates))
+    second = of_task(right, both(right.rates, data))
+    stand_in = of_task(left, both(STAND_IN_RATES, (), BAG))
     text = "has a lower training loss than"
-    claims = [*pairs((), text, f"{left.label} "), *pairs((), text, f"{right.label} ")]
-    claims += pairs((), text, f"{left.label} ", BAG)
     return Entry(
         id=f"fda/{figure}",
         title=f"Training loss of FedOpt and FDA-Opt over rounds, {left.label} and {right.label}",
@@ -510,62 +299,65 @@ def losses(figure: str, left: Glue, right: Glue) -> Entry:
             "reduced": reduced(left, 60, tuple(stand_in)),
             "full": Budget(rows=(*first, *second)),
         },
-        claims=tuple(claims),
+        claims=(
+            *pairs(text, f"{left.label} "),
+            *pairs(text, f"{right.label} "),
+            *pairs(text, f"{left.label} ", BAG),
+        ),
         figure="curves",
     )
 
 
+def of_task(task: Glue, rows: Mapping[str, Settings]) -> dict[str, Settings]:
+    """The rows with their task's name before their own."""
+    return {f"{task.label} {row}": settings for row, settings in rows.items()}
+
+
+EPOCHS = (1, 3, 5, 15, 20, 30)
+
+
 def local_work(task: Glue, target: int) -> Entry:
     """Figure 4.17 for one task: rounds to a target by the epochs that FedOpt's round lasts."""
-    epochs = (1, 3, 5, 15, 20, 30)
-    easy = "stand-in, τ="
     first, stand_in = both(task.rates), both(STAND_IN_RATES, (), BAG)
-    columns = {
-        f"{start}{e}": Column(
-            "test_accuracy",
-            (f"local.epochs={e}",),
-            "rounds_to",
-            target=goal,
-            better="low",
-            digits=0,
-        )
-        for start, goal in (("τ=", task.targets[target]), (easy, task.easy))
-        for e in epochs
-    }
-    failed = (
-        (("FedAvgM", 15), ("FedAdaGrad", 3), ("FedAdaGrad", 5), ("FedAdaGrad", 20))
-        if task is MRPC
-        else ()
-    )
+    own, easy = by_epochs(task.targets[target]), by_epochs(task.easy, STAND_IN)
+    failed = MRPC_FAILED if task is MRPC else ()
     text = "takes fewer rounds than"
     return Entry(
         id=f"fda/figure4.17-{task.key}",
         title=f"Rounds to {task.percents[target]} % of the best accuracy on {task.label} by local "
         "epochs τ",
         rows={**first, **stand_in},
-        columns=columns,
+        columns={**own, **easy},
         base=(*task.base, f"stop={{test_accuracy: {task.targets[target]}}}"),
         budgets={
-            "smoke": smoke(rows=tuple(first), columns=("τ=1",)),
-            "reduced": reduced(
-                task, 30, tuple(stand_in), tuple(f"{easy}{e}" for e in epochs[:3]), stop=True
-            ),
-            "full": Budget(
-                rows=tuple(first), columns=tuple(c for c in columns if not c.startswith(easy))
-            ),
+            "smoke": smoke(rows=tuple(first), columns=tuple(own)[:1]),
+            "reduced": reduced(task, 30, tuple(stand_in), tuple(easy)[:3], stop=True),
+            "full": Budget(rows=tuple(first), columns=tuple(own)),
         },
         published={(row, f"τ={e}"): Published(None, note="did not converge") for row, e in failed},
-        claims=(*pairs((), text), *pairs((), text, ending=BAG)),
+        claims=(*pairs(text), *pairs(text, ending=BAG)),
         figure="axis",
+        along="τ",
     )
 
 
+def by_epochs(target: float, group: str = "") -> dict[str, Column]:
+    """Rounds to a target for each number of local epochs."""
+    return {
+        ", ".join(filter(None, (group, f"τ={epochs}"))): Column(
+            "test_accuracy", (f"local.epochs={epochs}",), "rounds_to", target=target, better="low",
+            digits=0, panel=group, x=epochs, group=group,
+        )
+        for epochs in EPOCHS
+    }  # fmt: skip
+
+
 ENTRIES: tuple[Entry, ...] = (
-    variance("figure4.2", MRPC),
-    variance("figure4.3", RTE),
-    variance("figure4.4", QNLI),
-    variance("figure4.5", SST2),
-    variance("figure4.6", MNLI_M),
+    variance("figure4.2", MRPC, "MRPC"),
+    variance("figure4.3", RTE, "RTE"),
+    variance("figure4.4", QNLI, "QNLI"),
+    variance("figure4.5", SST2, "SST-2"),
+    variance("figure4.6", MNLI_M, "MNLI"),
     *(heat_map(f"figure4.{n}", task) for n, task in enumerate(TASKS, start=9)),
     *(selection(task) for task in TASKS),
     *(table(task) for task in TASKS),

@@ -10,23 +10,15 @@ of its section on time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from algorithms.fda import SUGGESTED as PUBLISHED
 from orchestrator.analysis.wallclock import communication_seconds
 from sweeps.entry import Budget, Column, Entry, Rule, Settings
-from sweeps.papers.fda.tasks import (
-    DENSENET121,
-    DENSENET201,
-    GB,
-    LENET,
-    STEPS,
-    VGG,
-    Task,
-    cost,
-    reduced,
-    smoke,
-)
+from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.columns import GB, STEPS, cost, of_group
+from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, LENET, VGG, Task
 
 WORKERS = 5
 FACTORS = (1, 2, 3, 4, 5, 7, 10)
@@ -56,43 +48,40 @@ def _imbalance(step_ms: float, link: str, gbps: float, steps: float, nbytes: flo
     return max(computing / moving, moving / computing)
 
 
-def costs(task: Task, target: float) -> dict[str, Column]:
+def costs_of(task: Task, target: float) -> dict[str, Column]:
     """What training a network with the row's Θ costs in the three settings."""
-    settings = (
-        () if task is LENET else tuple(s for s in task.base if not s.startswith("round_end="))
-    )
+    # the base is LeNet-5's; the rows' Θ is put into its round_end, which another would replace
+    own = () if task is LENET else tuple(s for s in task.base if not s.startswith("round_end="))
     formulas: dict[str, Callable[[float, float], float]] = {
         SLOW: partial(_seconds, task.step_ms, "shared", 0.5),
         BALANCED: partial(_imbalance, task.step_ms, "shared", 0.5),
         FAST: partial(_seconds, task.step_ms, "hypercube", 56.0),
     }
-    columns = {f"Θ, {task.label}": Column("theta", settings, digits=1)}
-    columns |= {f"{what}, {task.label}": cost(what, target, settings) for what in (GB, STEPS)}
-    return columns | {
-        f"{name}, {task.label}": Column(
-            "test_accuracy",
-            settings,
-            "cost_to",
-            cost=formula,
-            target=target,
-            better="low",
-            digits=1,
+    columns = {"Θ": Column("theta", own, digits=1)}
+    columns |= {what: cost(what, target, own) for what in (GB, STEPS)}
+    columns |= {
+        setting: Column(
+            "test_accuracy", own, "cost_to", cost=formula, target=target, better="low", digits=1
         )
-        for name, formula in formulas.items()
+        for setting, formula in formulas.items()
+    }
+    return {
+        f"{name}, {task.label}": replace(column, panel=name, group=task.label)
+        for name, column in columns.items()
     }
 
 
 def estimation() -> Entry:
     """The grid of Θ/d on each network, and the line through the cheapest."""
-    factors = {f"Θ = {n}e-5 d": n * 1e-5 for n in FACTORS}
+    multiples = {n: f"{n}e-5 d" for n in FACTORS}
     rows: dict[str, Settings] = {
-        row: ("round_end.monitor=linear", f"round_end.theta={row.removeprefix('Θ = ')}")
-        for row in factors
+        f"Θ = {multiple}": ("round_end.monitor=linear", f"round_end.theta={multiple}")
+        for multiple in multiples.values()
     }
     columns: dict[str, Column] = {}
     for task, target in GOALS:
-        columns |= costs(task, target)
-    lenet = tuple(c for c in columns if c.endswith(LENET.label))
+        columns |= costs_of(task, target)
+    lenet = of_group(columns, LENET.label)
     return Entry(
         id="fda/figure3.15",
         title="The Θ that takes least time by the number of parameters, for three kinds of network "
@@ -105,9 +94,8 @@ def estimation() -> Entry:
             "reduced": reduced(LENET, (), lenet, "LeNet-5 only"),
             "full": Budget(),
         },
-        figure="rule",
         rule=Rule(
-            factors,
+            {f"Θ = {multiple}": n * 1e-5 for n, multiple in multiples.items()},
             {task.label: float(task.size) for task, _ in GOALS},
             {SLOW: PUBLISHED["fl"], BALANCED: PUBLISHED["balanced"], FAST: PUBLISHED["hpc"]},
         ),

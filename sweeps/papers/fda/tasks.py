@@ -1,29 +1,23 @@
-"""What chapter 3 of the FDA thesis trains: five models, their data, and the strategies' settings on
-each.
-"""
+"""What chapter 3 of the FDA thesis trains: five models, their data, and what is varied on each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweeps.entry import Budget, Column, Settings
+from sweeps.entry import Settings
 
 Theta = float | str
 MNIST_WORKERS = tuple(range(5, 61, 5))
 CIFAR_WORKERS = tuple(range(5, 31, 5))
-GB, STEPS = "GB", "steps"
-FDA = {"LinearFDA": "linear", "SketchFDA": "sketch"}
-SUGGESTED = "FL"
-"""Row label of Θ = 4.91e-5 d, which suits a stand-in of any size."""
-
-IID: Mapping[str, Settings] = {"IID": ("data.partition={name: iid, shuffle: false}",)}
+EVEN = "IID"
+"""Group of the columns with even clients."""
+IID: Mapping[str, Settings] = {EVEN: ("data.partition={name: iid, shuffle: false}",)}
 LABEL_0: Mapping[str, Settings] = {"label 0": ("data.partition={name: label, label: 0}",)}
 LABEL_8: Mapping[str, Settings] = {"label 8": ("data.partition={name: label, label: 8}",)}
 SORTED_60: Mapping[str, Settings] = {
-    "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",)
+    "60 % sorted": ("data.partition={name: sorted, fraction: 0.6}",),
 }
-
 FED_ADAM: Settings = (
     "algorithm=fedadam",
     "server_optimizer={lr: 0.001, beta2: 0.999, eps: 1.0e-7, bias_correction: true}",
@@ -90,7 +84,8 @@ LENET = Task(
         "algorithm=fedavg",
         "cohort=1.0",
         "round_end={name: fda, theta: 2.0, monitor: linear}",
-        "local={steps: 1000, batch_size: 32, lr: 0.001, optimizer: {name: adam, eps: 1.0e-7}, "
+        "local={steps: 1000, batch_size: 32, lr: 0.001, "
+        "optimizer: {name: adam, eps: 1.0e-7}, "
         "optimizer_state: keep, sampling: independent}",
         "evaluation={clients: false}",
     ),
@@ -154,8 +149,7 @@ DENSENET121 = Task(
         ("model=fedaa_cnn", "local.lr=0.01"),
         0.55,
         "a network of 62,006 parameters in place of the DenseNet, with a tenth of the learning "
-        "rate where local work "
-        "has momentum, to 55 %, with Θ = 4.91e-5 d",
+        "rate where local work has momentum, to 55 %, with Θ = 4.91e-5 d",
     ),
 )
 DENSENET201 = Task(
@@ -190,8 +184,8 @@ CONVNEXT = Task(
         "algorithm=fedavg",
         "cohort=1.0",
         "round_end={name: fda, theta: 50.0, monitor: linear}",
-        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, optimizer: {name: adamw, weight_decay: "
-        "1.0e-8}, "
+        "local={steps: 2000, batch_size: 32, lr: 5.0e-5, "
+        "optimizer: {name: adamw, weight_decay: 1.0e-8}, "
         "optimizer_state: keep, sampling: independent}",
         "evaluation={clients: false}",
     ),
@@ -205,92 +199,6 @@ CONVNEXT = Task(
         ("model=fedaa_cnn", "local.lr=0.001"),
         0.2,
         "a network of 69,656 parameters from scratch in place of the pre-trained ConvNeXtLarge, "
-        "with 20 times its "
-        "learning rate, to 20 %, with Θ = 4.91e-5 d",
+        "with 20 times its learning rate, to 20 %, with Θ = 4.91e-5 d",
     ),
 )
-
-
-def fda(task: Task, thetas: tuple[Theta, ...]) -> dict[str, Settings]:
-    """Both FDA variants for each Θ; ``FL`` is the suggestion for slow networks."""
-    return {
-        f"{name} Θ={theta if isinstance(theta, str) else f'{theta:g}'}": (
-            f"round_end={{name: fda, theta: {'fl' if theta == SUGGESTED else theta}, monitor: "
-            f"{monitor}}}",
-        )
-        for name, monitor in FDA.items()
-        for theta in thetas
-    }
-
-
-def rivals(task: Task) -> dict[str, Settings]:
-    """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
-    rows: dict[str, Settings] = {
-        "Synchronous": (
-            "algorithm=synchronous",
-            "round_end=fixed",
-            "local.steps=1",
-            f"rounds={task.cap}",
-            f"evaluation.every={task.evaluate}",
-        )
-    }
-    if task.federated is not None:
-        name, settings = task.federated
-        rows[name] = (
-            *settings,
-            "round_end=fixed",
-            "local.steps=null",
-            "local.epochs=1",
-            "local.optimizer_state=reset",
-            "rounds=1001",
-            "stop.steps_total=400000",
-        )
-    return rows
-
-
-def thetas(task: Task) -> tuple[Theta, ...]:
-    """The thesis' grid, and where a stand-in needs it the suggestion by size."""
-    return task.thetas if task.stand_in is None else (*task.thetas, SUGGESTED)
-
-
-def cost(what: str, target: float, settings: Settings = ()) -> Column:
-    """Gigabytes or steps of each client until the server's model has the target accuracy."""
-    if what == GB:
-        return Column(
-            "test_accuracy", settings, "gigabytes_to", target=target, better="low", digits=3
-        )
-    return Column("test_accuracy", settings, "steps_to", target=target, better="low", digits=0)
-
-
-def thesis_rows(rows: Mapping[str, Settings]) -> tuple[str, ...]:
-    """The rows that the thesis has, too."""
-    return tuple(row for row in rows if f"Θ={SUGGESTED}" not in row)
-
-
-def smoke(rows: tuple[str, ...], columns: tuple[str, ...]) -> Budget:
-    """Two rounds of LeNet-5 on a few of the embedded images."""
-    settings = (
-        "data.dataset=fashion_mnist_10k",
-        "model=lenet5",
-        "data.limit=600",
-        "local.steps=3",
-        "rounds=2",
-    )
-    text = "LeNet-5 on 600 Fashion-MNIST images for two rounds: only shows that every setting runs"
-    return Budget((*settings, "stop.round=2"), rows=rows, columns=columns, reduced=text)
-
-
-def reduced(
-    task: Task, rows: tuple[str, ...], columns: tuple[str, ...], text: str, steps: int = 8000
-) -> Budget:
-    """The given part of the grid, by the stand-in where the task has one."""
-    stop = f"stop.steps_total={steps}"
-    if task.stand_in is None:
-        return Budget((stop,), rows=rows, columns=columns, reduced=text)
-    target = f"stop.test_accuracy={task.stand_in.target}"
-    return Budget(
-        (*task.stand_in.settings, target, stop),
-        rows=rows,
-        columns=columns,
-        reduced=f"{task.stand_in.text}; {text}",
-    )

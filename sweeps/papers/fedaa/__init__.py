@@ -6,16 +6,13 @@ reduced differ; one that has its datasets side by side keeps them as columns.
 What the paper leaves open, and how it is read here:
 
 - Tables 1, 4, 7, 9 and 11 name no attack. Their FedAA cells recur in Tables 6 to 8, mostly in those
-  for 30 % same-value
-  attackers, so that is what they run. Table 3 has nothing to go by: 20 %, as in ``examples/fedaa``.
-  Figure 4: none.
+  for 30 % same-value attackers, so that is what they run. Table 3 has nothing to go by: 20 %, as in
+  ``examples/fedaa``. Figure 4: none.
 - Table 8's row Global is taken for FedAA's own aggregated model, and stands in the columns ``…
-  global``. FedAvg's
-  numbers are printed in the accuracy columns as in the paper, and once more there, where they seem
-  to belong.
+  global``. FedAvg's numbers are printed in the accuracy columns as in the paper, and once more
+  there, where they seem to belong.
 - Figure 1 does not say in words which dataset is under which attack; the pairs here are those that
-  its text fits.
-  Figure 2 names neither: CIFAR-10, 20 % same-value attackers.
+  its text fits. Figure 2 names neither: CIFAR-10, 20 % same-value attackers.
 - Rounds are the published code's 200. λ of Ditto and lp-proj is not given; see
   ``docs/results/fedaa.md``.
 """

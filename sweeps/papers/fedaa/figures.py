@@ -12,7 +12,9 @@ from sweeps.papers.fedaa.settings import (
     FEDAA,
     LEVELS,
     METHODS,
+    PARTS,
     SEEDS,
+    SELECTIONS,
     TITLES,
     UNAVAILABLE,
     Cells,
@@ -124,12 +126,7 @@ def by_selection() -> tuple[Entry, ...]:
             f"The {kind} over the part of clients that is aggregated, by the part of same-value "
             "attackers (CIFAR-10)",
             {level: attack("same_value", level) for level in ATTACKED},
-            {
-                str(m): Column(
-                    metric, (*FEDAA, f"algorithm.select={m / 100}"), better=better, digits=3
-                )
-                for m in range(10, 101, 10)
-            },
+            {m: Column(metric, own, better=better, digits=3) for m, own in SELECTIONS.items()},
             base("cifar10"),
             budgets("cifar10"),
             {(level, m): number for (m, level), number in numbers.items()},
@@ -162,21 +159,18 @@ def classes() -> Entry:
 def tradeoffs() -> tuple[Entry, ...]:
     """Figure 5: Table 6 as points, one panel a part of attackers."""
     cells = read(published.SELECTED, ATTACKED)
-    rows: dict[str, Settings] = {
-        str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)
-    }
     entries = []
     for level in ATTACKED:
         numbers: Cells = {}
-        for row in rows:
+        for row in SELECTIONS:
             numbers[row, "accuracy"] = cells[row, level]
             numbers[row, "variance"] = Published(cells[row, level].spread)
         entries.append(
             Entry(
-                f"fedaa/figure5-{level.removesuffix('%')}",
+                f"fedaa/figure5-{round(100 * PARTS[level])}",
                 f"Accuracy against variance for each M (%), {level} same-value attackers "
                 "(CIFAR-10)",
-                rows,
+                SELECTIONS,
                 {"accuracy": accuracy(), "variance": variance()},
                 base("cifar10", *attack("same_value", level)),
                 budgets("cifar10"),

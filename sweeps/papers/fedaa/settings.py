@@ -29,14 +29,11 @@ DATA: dict[str, Settings] = {
     "synthetic00": ("data.dataset={name: synthetic, alpha: 0.0, beta: 0.0}", *GENERATED),
     "synthetic11": ("data.dataset={name: synthetic, alpha: 1.0, beta: 1.0}", *GENERATED),
 }
+NOT_IMAGES = ("synthetic00", "synthetic11")
 TITLES: dict[str, str] = {
-    "mnist": "MNIST",
-    "cifar10": "CIFAR-10",
-    "fashionmnist": "Fashion-MNIST",
-    "emnist": "EMNIST",
-    "synthetic00": "SYNTHETIC(0,0)",
-    "synthetic11": "SYNTHETIC(1,1)",
-}
+    "mnist": "MNIST", "cifar10": "CIFAR-10", "fashionmnist": "Fashion-MNIST", "emnist": "EMNIST",
+    "synthetic00": "SYNTHETIC(0,0)", "synthetic11": "SYNTHETIC(1,1)",
+}  # fmt: skip
 UNAVAILABLE: dict[str, str] = {
     "emnist": "EMNIST has to be downloaded, and is not at hand where this was written."
 }
@@ -52,15 +49,19 @@ METHODS: dict[str, Settings] = {
 }
 WITHOUT_GLOBAL_MODEL = ("local", "lp-proj-2", "lp-proj-1")
 BASELINES = ("FedAvg", "Ditto", "lp-proj-2", "lp-proj-1")
-ATTACKED = ("10%", "20%", "30%", "40%")
+PARTS = {"10%": 0.1, "20%": 0.2, "30%": 0.3, "40%": 0.4}
+"""Name of a column -> part of the clients that attack."""
+ATTACKED = tuple(PARTS)
 LEVELS = ("clear", *ATTACKED)
+SELECTIONS: dict[str, Settings] = {
+    str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)
+}
+"""FedAA with M percent of the clients aggregated."""
 
 SMALL: Settings = ("rounds=2", "local.epochs=1", "data.clients=8")
 EMBEDDED: Settings = (
-    "data.dataset=fashion_mnist_10k",
-    "data.limit=600",
-    "data.heldout.per_class=5",
-)
+    "data.dataset=fashion_mnist_10k", "data.limit=600", "data.heldout.per_class=5",
+)  # fmt: skip
 TRIED = "2 rounds of 1 epoch with 8 clients: only shows that it runs."
 SEEDS = (0, 1, 2)
 REDUCED: dict[str, Budget] = {
@@ -84,8 +85,8 @@ REDUCED: dict[str, Budget] = {
          "data.clients=100", "data.heldout.per_class=10"),
         SEEDS,
         reduced="4 rounds of 10 epochs instead of 200 of 20; 100 writers of FEMNIST, pooled and "
-        "shared out over 100 "
-        "clients, stand in for EMNIST over 300, and 10 rows of each class are held out.",
+        "shared out over 100 clients, stand in for EMNIST over 300, and 10 rows of each class are "
+        "held out.",
     ),
     "synthetic00": Budget(
         ("rounds=4", "local.epochs=10"), SEEDS,
@@ -106,12 +107,12 @@ AGENT_REDUCED = Budget(
 
 def base(data: str, *more: str) -> Settings:
     """The paper's own settings on a dataset."""
-    return (*COMMON, *(() if data.startswith("synthetic") else IMAGES), *DATA[data], *more)
+    return (*COMMON, *(() if data in NOT_IMAGES else IMAGES), *DATA[data], *more)
 
 
 def budgets(data: str) -> dict[str, Budget]:
     """Smoke, reduced and full budget of an entry whose columns do not change the dataset."""
-    smoke = SMALL if data.startswith("synthetic") else (*SMALL, *EMBEDDED)
+    smoke = SMALL if data in NOT_IMAGES else (*SMALL, *EMBEDDED)
     return {"smoke": Budget(smoke, reduced=TRIED), "reduced": REDUCED[data], "full": Budget()}
 
 
@@ -127,7 +128,7 @@ def attack(name: str, level: str) -> Settings:
     """Settings for ``clear`` or a part of attackers such as ``20%``."""
     if level == "clear":
         return ("attack=none",)
-    return (f"attack={{name: {name}, fraction: {int(level.removesuffix('%')) / 100}}}",)
+    return (f"attack={{name: {name}, fraction: {PARTS[level]}}}",)
 
 
 def accuracy(*settings: str) -> Column:

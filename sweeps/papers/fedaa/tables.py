@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
@@ -14,6 +15,8 @@ from sweeps.papers.fedaa.settings import (
     FEDAA,
     LEVELS,
     METHODS,
+    PARTS,
+    SELECTIONS,
     TITLES,
     UNAVAILABLE,
     Cells,
@@ -93,8 +96,7 @@ def inner_product() -> tuple[Entry, ...]:
             f"fedaa/table2-{data}",
             f"Inner-product manipulation, and half of the clients as candidates ({TITLES[data]})",
             rows, both_models({level: attack("ipm", level) for level in levels}), base(data),
-            budgets(data),
-            read_both(text, levels), claims,
+            budgets(data), read_both(text, levels), claims,
         )
         for data, text in published.IPM.items()
     )  # fmt: skip
@@ -102,8 +104,8 @@ def inner_product() -> tuple[Entry, ...]:
 
 def challenging() -> Entry:
     """Table 3."""
-    # q_k ~ Dir(0.1) on four classes; PFNM's draws cannot give each of 100 clients two rows of so
-    # few
+    # q_k ~ Dir(0.1) on four classes; PFNM's draws cannot give each of 100 clients two rows of
+    # so few
     news: Settings = (
         "data.dataset=ag_news", "data.scale=standard",
         "data.partition={name: dirichlet, alpha: 0.4}",
@@ -117,8 +119,7 @@ def challenging() -> Entry:
         ("rounds=4", "local.epochs=5", "data.limit=12000"),
         columns=(*at_hand, *(f"{name} global" for name in at_hand)),
         reduced="4 rounds of 5 epochs instead of 200 of 20, one seed; 12,000 rows of a quarter of "
-        "CIFAR-100 and of a "
-        "small part of AG News; Tiny-ImageNet is left out.",
+        "CIFAR-100 and of a small part of AG News; Tiny-ImageNet is left out.",
     )
     order = ("FedAA", "Ditto", "lp-proj-1", "lp-proj-2", "FedAvg")
     settings = ("data.dataset=cifar100", "model=fedaa_cnn", "data.heldout.per_class=10")
@@ -139,23 +140,14 @@ def challenging() -> Entry:
 def held_out() -> tuple[Entry, ...]:
     """Table 4."""
     few = ", ".join(f"{label}: {100 if label < 2 else 10}" for label in range(10))
-    rows: dict[str, Settings] = {
-        n: (*FEDAA, f"data.heldout.per_class={n}") for n in ("10", "50", "100")
-    }
+    even = ("10", "50", "100")
+    rows: dict[str, Settings] = {n: (*FEDAA, f"data.heldout.per_class={n}") for n in even}
     rows["unfair"] = (*FEDAA, f"data.heldout.per_class={{{few}}}")
     columns = {"accuracy": accuracy(), "accuracy variance": variance()}
     claims = (
         Claim("more held-out rows help a little", "100", ("10", "50"), ("accuracy",)),
         Claim("50 rows a class above 10", "50", ("10",), ("accuracy",)),
-        *(
-            Claim(
-                f"less spread with {n} rows a class than with an unfair set",
-                n,
-                ("unfair",),
-                ("accuracy variance",),
-            )
-            for n in ("10", "50", "100")
-        ),
+        *(fairer(n) for n in even),
     )
     return tuple(
         Entry(
@@ -170,61 +162,73 @@ def held_out() -> tuple[Entry, ...]:
     )  # fmt: skip
 
 
+def fairer(n: str) -> Claim:
+    """Clients differ less with as many rows of each class as with many of two classes."""
+    text = f"less spread with {n} rows a class than with an unfair set"
+    return Claim(text, n, ("unfair",), ("accuracy variance",))
+
+
 def selection() -> Entry:
     """Table 6."""
     columns = {level: accuracy(*attack("same_value", level)) for level in ATTACKED}
     columns |= {f"{level} variance": variance(*attack("same_value", level)) for level in ATTACKED}
-    rows = {str(m): (*FEDAA, f"algorithm.select={m / 100}") for m in range(10, 101, 10)}
-    claims = []
-    for level in ATTACKED:
-        best = str(100 - int(level.removesuffix("%")))
-        others = tuple(row for row in rows if row != best)
-        claims.append(
-            Claim(
-                f"{best} % is best under {level} attackers",
-                best,
-                others,
-                (level, f"{level} variance"),
-            )
-        )
     return Entry(
         "fedaa/table6",
         "How many of the clients are aggregated (M, %), by the part of same-value attackers "
         "(CIFAR-10)",
-        rows,
+        SELECTIONS,
         columns,
         base("cifar10"),
         budgets("cifar10"),
         with_variances(read(published.SELECTED, ATTACKED), "variance"),
-        tuple(claims),
+        tuple(honest_best(level) for level in ATTACKED),
     )
+
+
+def honest_best(level: str) -> Claim:
+    """As many clients as are no attackers are the best to aggregate."""
+    best = str(round(100 * (1 - PARTS[level])))
+    others = tuple(row for row in SELECTIONS if row != best)
+    text = f"{best} % is best under {level} attackers"
+    return Claim(text, best, others, (level, f"{level} variance"))
+
+
+def by_dataset(names: Iterable[str], options: Mapping[str, str]) -> dict[str, dict[str, Column]]:
+    """Dataset -> its columns, one for each of the ``options`` (name -> setting), beside a base with
+    MNIST.
+    """
+    return {
+        data: {
+            f"{TITLES[data]} {name}": accuracy(*(DATA[data] if data != "mnist" else ()), setting)
+            for name, setting in options.items()
+        }
+        for data in names
+    }
+
+
+def together(columns: Mapping[str, Mapping[str, Column]], *names: str) -> dict[str, Column]:
+    """The columns of those datasets in one table; without names: of all."""
+    return {k: c for data in names or columns for k, c in columns[data].items()}
 
 
 def widths() -> Entry:
     """Table 7."""
-    columns = {
-        f"{TITLES[data]} {width}": accuracy(*(DATA[data] if data != "mnist" else ()), hidden(width))
-        for data in published.WIDTHS
-        for width in (256, 128, 64)
-    }
+    columns = by_dataset(published.WIDTHS, {str(width): hidden(width) for width in (256, 128, 64)})
     numbers: Cells = {}
     for data, text in published.WIDTHS.items():
-        numbers |= read(text, [name for name in columns if name.startswith(f"{TITLES[data]} ")])
-    small = tuple(name for name in columns if name.startswith(("MNIST ", "CIFAR-10 ")))
+        numbers |= read(text, columns[data])
+    small = replace(
+        AGENT_REDUCED,
+        columns=tuple(together(columns, "mnist", "cifar10")),
+        reduced=f"{AGENT_REDUCED.reduced} MNIST and CIFAR-10 only.",
+    )
     return Entry(
         "fedaa/table7",
         "Width of the agent's hidden layers; all layers compared (AL) or the last hidden one (LHL)",
         {"AL": (*FEDAA, "algorithm.layers=all"), "LHL": (*FEDAA, "algorithm.layers=last_hidden")},
-        columns,
+        together(columns),
         base("mnist", *USUAL),
-        side_by_side(
-            replace(
-                AGENT_REDUCED,
-                columns=small,
-                reduced=f"{AGENT_REDUCED.reduced} MNIST and CIFAR-10 only.",
-            ),
-            small[:3],
-        ),
+        side_by_side(small, columns["mnist"]),
         numbers,
         unavailable=UNAVAILABLE["emnist"],
     )
@@ -247,26 +251,29 @@ def attacked(number: int, name: str, words: str, texts: dict[str, str]) -> tuple
             f"fedaa/table{number}-{data}",
             f"Accuracy by the part of attackers that {words} ({TITLES[data]})",
             METHODS, both_models({level: attack(name, level) for level in LEVELS}), base(data),
-            budgets(data),
-            read_both(text, LEVELS), (*general, *own.get(data, ())),
+            budgets(data), read_both(text, LEVELS), (*general, *own.get(data, ())),
             unavailable=UNAVAILABLE.get(data, ""),
         )
         for data, text in texts.items()
     )  # fmt: skip
 
 
+RATE_KEYS = {
+    "DDPG": ("lr_actor", "lr_critic"),
+    "PPO": ("lr",),
+    "TD3": ("lr_actor", "lr_critic"),
+}
+"""Agent -> its options that are learning rates."""
+
+
 def rates() -> Entry:
     """Table 9. What an option is called depends on the agent, so the rates are in the rows."""
     values = ("0.1", "0.01", "0.001")
-    rows: dict[str, Settings] = {}
-    for name in ("DDPG", "PPO", "TD3"):
-        for value in values:
-            options = (
-                (f"lr: {value}",)
-                if name == "PPO"
-                else (f"lr_actor: {value}", f"lr_critic: {value}")
-            )
-            rows[f"{name} {value}"] = (*FEDAA, agent(name.lower(), *options))
+    rows: dict[str, Settings] = {
+        f"{name} {value}": (*FEDAA, agent(name.lower(), *(f"{key}: {value}" for key in keys)))
+        for name, keys in RATE_KEYS.items()
+        for value in values
+    }
     numbers = {
         (f"{row} {value}", TITLES[data]): number
         for data, text in published.RATES.items()
@@ -285,26 +292,18 @@ def rates() -> Entry:
 
 def discounts() -> Entry:
     """Table 11."""
-    values = ("0.9", "0.99", "0.999")
-    columns = {
-        f"{TITLES[data]} {value}": accuracy(
-            *(DATA[data] if data != "mnist" else ()), f"algorithm.agent.gamma={value}"
-        )
-        for data in published.DISCOUNTS
-        for value in values
-    }
-    numbers = {
-        (row, f"{TITLES[data]} {value}"): number
-        for data, text in published.DISCOUNTS.items()
-        for (row, value), number in read(text, values).items()
-    }
+    values = {value: f"algorithm.agent.gamma={value}" for value in ("0.9", "0.99", "0.999")}
+    columns = by_dataset(published.DISCOUNTS, values)
+    numbers: Cells = {}
+    for data, text in published.DISCOUNTS.items():
+        numbers |= read(text, columns[data])
     return Entry(
         "fedaa/table11",
         "Discount factor of three agents",
         {name: (*FEDAA, agent(name.lower())) for name in ("DDPG", "PPO", "TD3")},
-        columns,
+        together(columns),
         base("mnist", *USUAL),
-        side_by_side(AGENT_REDUCED, [name for name in columns if name.startswith("MNIST ")]),
+        side_by_side(AGENT_REDUCED, columns["mnist"]),
         numbers,
     )
 

@@ -1,0 +1,94 @@
+"""What one trial of a sweep computes: a cell of the grid, a seed, and what was drawn for it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from orchestrator.config import Config, build
+from orchestrator.config.paths import put
+from orchestrator.config.reading import apply
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import join
+from sweeps.spaces import Yaml
+
+FILE = "trial.json"
+PLANNED = "planned"
+"""Key of a trial's Tune config under which the cell and the seed are; all others are paths of drawn
+axes."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell of the grid on one seed."""
+
+    label: str
+    settings: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What tells a trial from the others of its sweep."""
+
+    planned: Planned
+    drawn: Mapping[str, Yaml] = field(default_factory=dict)
+    """Path -> value."""
+
+    @classmethod
+    def of(cls, trial: Mapping[str, Yaml]) -> Choice:
+        """From a trial's Tune config, or its trial.json."""
+        planned = trial[PLANNED]
+        assert isinstance(planned, Mapping)
+        label, settings, seed = planned["label"], planned["settings"], planned["seed"]
+        assert isinstance(settings, list | tuple)
+        assert isinstance(seed, int)
+        drawn = {path: value for path, value in trial.items() if path != PLANNED}
+        return cls(Planned(str(label), tuple(map(str, settings)), seed), drawn)
+
+    def as_trial(self) -> dict[str, Yaml]:
+        """As Tune has it: of mappings and lists, which its loggers and its folders can spell."""
+        planned = asdict(self.planned)
+        return {PLANNED: {**planned, "settings": list(self.planned.settings)}, **self.drawn}
+
+    def config(self, base: Mapping[str, Yaml]) -> Config:
+        """The base, the cell's settings, the drawn values, the seed; raises UserError."""
+        # through JSON: settings are put into a copy, the base is all trials'
+        raw: dict[str, Yaml] = json.loads(json.dumps(base))
+        for setting in self.planned.settings:
+            apply(raw, setting)
+        for path, value in self.drawn.items():
+            put(raw, path, value)
+        put(raw, "seed", self.planned.seed)
+        return build(raw)
+
+    def key(self, trial: str) -> str:
+        """A short name that is a function of what the trial computes, and of Tune's name ``trial``
+        where two may draw the same.
+        """
+        text = json.dumps(self.as_trial(), sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return f"{digest}-{trial}" if self.drawn else digest
+
+    def folder(self, sweep: str, trial: str) -> RunFolder:
+        """Where the trial leaves its results, in the sweep's folder (a path or a URI)."""
+        return RunFolder.at(join(sweep, "trials", self.key(trial)))
+
+    def write(self, folder: RunFolder) -> None:
+        """Leave it in the trial's folder, for those who read the results."""
+        folder.write_text(FILE, json.dumps(self.as_trial(), default=str))
+
+    @classmethod
+    def read(cls, folder: Path) -> Choice:
+        """What ``write`` has left there."""
+        return cls.of(json.loads((folder / FILE).read_text()))
+
+    def leave_failed(self, folder: RunFolder, problem: str) -> None:
+        """Say in the trial's folder why it has no results."""
+        folder.make()
+        self.write(folder)
+        folder.write_text("result.json", json.dumps({"status": "failed", "error": problem}))
+        folder.publish()

@@ -1,0 +1,119 @@
+"""FedDUAL's Tables 1 to 5."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sweeps.entry import Claim, Column, Entry, Tuning
+from sweeps.papers.feddual import published
+from sweeps.papers.feddual.published import beside_standins, line, lines
+from sweeps.papers.feddual.settings import (
+    ACCURACY,
+    BASE,
+    BASELINES,
+    CIFAR10,
+    FMNIST,
+    GRIDS,
+    HALVES,
+    HALVES_CLAIMED,
+    METHODS,
+    NO_VGG16,
+    PANELS,
+    STANDIN_OF,
+    STANDINS,
+    TARGETS,
+    fmnist_only,
+    over,
+    proposed_ahead,
+    to_target,
+    with_standins,
+)
+
+COLUMNS = over({**PANELS, **STANDINS}, ACCURACY)
+"""Of Tables 1 and 2."""
+
+
+def accuracies() -> Entry:
+    """Table 1: methods on three datasets."""
+    numbers = lines(tuple(PANELS), published.ACCURACIES)
+    return Entry(
+        "feddual/table1", "Test accuracy of nine methods on three datasets, α = 0.01",
+        METHODS, COLUMNS, BASE, with_standins(), beside_standins(numbers, STANDIN_OF),
+        proposed_ahead(), unavailable=NO_VGG16, tuning=Tuning(GRIDS, COLUMNS[FMNIST]),
+    )  # fmt: skip
+
+
+def halves() -> Entry:
+    """Table 2: the two halves of FedDUAL on three datasets."""
+    numbers = lines(tuple(PANELS), published.HALVES)
+    average = line("neither", tuple(PANELS), published.ACCURACIES["FedAvg"])
+    numbers |= {at: replace(n, note="FedAvg's, from Table 1") for at, n in average.items()}
+    return Entry(
+        "feddual/table2", "FedDUAL's two halves, alone and together",
+        HALVES, COLUMNS, BASE, with_standins(), beside_standins(numbers, STANDIN_OF),
+        HALVES_CLAIMED, unavailable=NO_VGG16,
+    )  # fmt: skip
+
+
+def seconds() -> Entry:
+    """Table 3: of a client and of the server."""
+    rows = {"FedAvg": METHODS["FedAvg"], "Proposed": METHODS["Proposed"]}
+    client, server = timed("seconds_train", 180, 0.1), timed("seconds_aggregate", 180, 1.0)
+    columns = {
+        f"{name} {side}": replace(column, settings=PANELS[name])
+        for name in (CIFAR10, FMNIST)
+        for side, column in (("client", client), ("server", server))
+    }
+    servers = tuple(name for name, one in columns.items() if one.metric == server.metric)
+    return Entry(
+        "feddual/table3", "Seconds of a client's and of the server's work in a round",
+        rows, columns, BASE, fmnist_only(columns), lines(tuple(columns), published.SECONDS),
+        (Claim("averaging is the cheaper aggregation", "FedAvg", ("Proposed",), servers),),
+        unavailable=NO_VGG16,
+    )  # fmt: skip
+
+
+def timed(metric: str, tail: int, scale: float) -> Column:
+    """Mean seconds of the last ``tail`` rounds, scaled."""
+    return Column(metric, (), "tail", tail, scale=scale, better="low")
+
+
+def hours() -> Entry:
+    """Table 4: of a whole run."""
+    columns = {
+        name: Column("seconds", PANELS[name], "sum", scale=1 / 3600, better="low")
+        for name in (CIFAR10, FMNIST)
+    }
+    return Entry(
+        "feddual/table4", "Hours of training for 80 (CIFAR-10) and 180 (Fashion-MNIST) rounds",
+        METHODS, columns, BASE, fmnist_only(columns), lines(tuple(columns), published.HOURS),
+        hours_claimed(), unavailable=NO_VGG16,
+    )  # fmt: skip
+
+
+def hours_claimed() -> tuple[Claim, ...]:
+    """FedAvg is the quickest; FedDyn, and then FedDUAL, take longest."""
+    others = tuple(name for name in METHODS if name != "FedAvg")
+    quicker = tuple(name for name in BASELINES if name != "FedDyn")
+    return (
+        Claim("FedAvg is the quickest", "FedAvg", others),
+        *(Claim(f"{name} quicker than FedDyn", name, ("FedDyn",)) for name in quicker),
+        *(Claim(f"{name} quicker than FedDUAL", name, ("Proposed",)) for name in BASELINES),
+    )
+
+
+def hours_to_target() -> Entry:
+    """Table 5: until an accuracy."""
+    columns = {
+        name: replace(to_target(name), statistic="seconds_to", scale=1 / 3600, digits=2)
+        for name in TARGETS
+    }
+    numbers = lines(tuple(columns), published.HOURS_TO_TARGET)
+    return Entry(
+        "feddual/table5", "Hours to 40 % on CIFAR-10 and 70 % on Fashion-MNIST",
+        METHODS, columns, BASE, fmnist_only(columns), numbers, proposed_ahead(),
+        unavailable=NO_VGG16,
+    )  # fmt: skip
+
+
+TABLES: tuple[Entry, ...] = (accuracies(), halves(), seconds(), hours(), hours_to_target())

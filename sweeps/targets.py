@@ -1,0 +1,207 @@
+"""What ``fedorch sweep`` and ``fedorch table`` are about: a sweep's file, or a paper's table or
+figure.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from pandas import DataFrame
+from rich.table import Table
+
+from orchestrator.errors import UserError
+from orchestrator.results.storage import is_remote
+from orchestrator.terminal import console
+from sweeps import costs, figures, tables
+from sweeps.entry import Values
+from sweeps.home import Home
+from sweeps.papers import entry
+from sweeps.plan import Sweep, read_sweep
+from sweeps.reproduction import Reproduction
+from sweeps.results import no_sweep, plan_of, stored
+from sweeps.results import table as cells_of
+from sweeps.runner import run_sweep
+from sweeps.tuning import FILE as TUNED
+from sweeps.tuning import Tuned
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a sweep is run."""
+
+    resume: bool = False
+    """Go on with the one that is there; else there must be none."""
+    settings: tuple[str, ...] = ()
+    """Of --set: win over all but the axes."""
+    at_once: int | None = None
+    """Most trials at the same time; None: as the sweep says."""
+
+    def changed(self, plan: Sweep) -> Sweep:
+        """``plan`` as it is to be run; raises UserError for a seed among the settings."""
+        return plan.changed(self.settings, self.at_once)
+
+
+class Target(ABC):
+    """What the user has named."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of its sweep, and of its folder where the user names none."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise UserError if it cannot be run, before Ray is started."""
+
+    @abstractmethod
+    def run(self, place: str, how: Running) -> None:
+        """Run it (Ray must be connected) with its results at ``place``, and print its table."""
+
+    @abstractmethod
+    def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
+        """Print or write what has been measured so far."""
+
+    def place(self, out: str | None) -> str:
+        """Where its results are: ``out``, a path or a URI, or a folder here with its name."""
+        if out is not None and is_remote(out):
+            return out
+        return str(Path(out or Path("runs") / "sweeps" / self.name).resolve())
+
+
+def resolve(target: str, budget: str, columns: Sequence[str] = ()) -> Target:
+    """What ``target`` names: the path of a YAML file, or an entry at that budget; raises UserError
+    if there is no such entry, budget or column.
+    """
+    if target.endswith((".yaml", ".yml")):
+        return SweepFile(Path(target), tuple(columns))
+    return PaperTarget(Reproduction(entry(target), budget, tuple(columns)))
+
+
+@dataclass(frozen=True)
+class SweepFile(Target):
+    """A sweep of the user's own."""
+
+    path: Path
+    columns: tuple[str, ...] = ()
+    """Of --column, which a file does not have: they are refused."""
+
+    @cached_property
+    def plan(self) -> Sweep:
+        """What the file says; raises UserError with one sentence."""
+        return read_sweep(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    def check(self) -> None:
+        if self.columns:
+            raise UserError("--column chooses among a paper's columns; a sweep's file has none")
+        list(self.plan.configs())
+
+    def run(self, place: str, how: Running) -> None:
+        home = Home(place)
+        run_sweep(how.changed(self.plan), home, how.resume)
+        show_cells(home.path)
+
+    def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
+        if form != "terminal" or file is not None or self.columns:
+            raise UserError(
+                "a sweep's file has no published table: --format, --file and --column are for a "
+                "paper's"
+            )
+        show_cells(folder)
+
+
+def show_cells(folder: Path) -> None:
+    """The cells of a sweep file, best first."""
+    plan, results = stored(folder)
+    data = cells_of(folder)
+    title = f"{plan.name}: {plan.metric}, {plan.statistic} value, {len(results)} trials ended"
+    drawn = Table(*[str(c) for c in data.columns], title=title, title_justify="left")
+    for _, line in data.iterrows():
+        drawn.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in line])
+    console.print(drawn)
+
+
+@dataclass(frozen=True)
+class PaperTarget(Target):
+    """A paper's table or figure."""
+
+    one: Reproduction
+
+    @property
+    def name(self) -> str:
+        return self.one.name
+
+    def check(self) -> None:
+        """An entry's settings are known to be configs; what can be wrong is said by ``resolve``."""
+
+    def run(self, place: str, how: Running) -> None:
+        home, first = Home(place), self.one.tuning_sweep()
+        self._require_place(home, how.resume)
+        tuned = Tuned() if first is None else self._tune(how.changed(first), home.stage(), how)
+        run_sweep(
+            how.changed(self.one.final_sweep(tuned)), home, how.resume and home.holds("sweep.json")
+        )
+        costs.note(self.one, home.path)
+        self.show(home.path, "terminal", None)
+        home.send()
+
+    def _require_place(self, home: Home, resume: bool) -> None:
+        """Raise UserError before the first of two stages for what the second would refuse."""
+        if not resume:
+            home.folder.require_empty()
+        elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
+            raise no_sweep(home.place)
+
+    def _tune(self, plan: Sweep, home: Home, how: Running) -> Tuned:
+        """The first stage of two: every method's grid; returns the settings that it chose."""
+        if how.resume and home.holds(TUNED):
+            home.collect()
+        else:
+            run_sweep(plan, home, how.resume and home.holds("sweep.json"))
+            self.one.choose(home.path)
+            home.send()
+        tuned = Tuned.read(home.path)
+        for row, best in tuned.rows.items():
+            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
+        return tuned
+
+    def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
+        if not (folder / "sweep.json").is_file():
+            target = self.one.entry.id
+            raise UserError(
+                f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget "
+                f"{self.one.size}` first"
+            )
+        values = self.one.measured(folder)
+        self._show_table(folder, values, form, file)
+        if self.one.entry.picture:
+            figure, data = figures.draw(self.one, values, folder)
+            write_figure(figure, data, (file or folder / "figure.png").with_suffix(".png"))
+
+    def _show_table(
+        self, folder: Path, values: Values, form: tables.Format, file: Path | None
+    ) -> None:
+        also = plan_of(folder).also
+        text = tables.render(self.one, values, form, also)
+        if file is not None:
+            # the terminal's form is printed, so a file of it has the Markdown instead
+            written = text or tables.render(self.one, values, "markdown", also)
+            file.write_text(written, encoding="utf-8")
+            console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+        elif text:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def write_figure(figure: Figure, data: DataFrame, plot: Path) -> None:
+    """The picture as ``plot``, and its data beside it."""
+    figure.savefig(plot, dpi=130)
+    data.to_csv(plot.with_suffix(".csv"), index=False)
+    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
