@@ -86,7 +86,8 @@ class DDPGConfig(AlgorithmConfig):
         }
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        return 1 if self.rollout_fragment_length == "auto" else int(self.rollout_fragment_length)
+        wanted: int | str = self.rollout_fragment_length  # RLlib lets it be "auto", too
+        return 1 if wanted == "auto" else int(wanted)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         return RLModuleSpec(module_class=DDPGTorchRLModule)

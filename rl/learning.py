@@ -28,7 +28,7 @@ LearnerState = dict[str, object]
 
 
 def build_learner(
-    config: AlgorithmConfig, observation: gym.Space, action: gym.Space, seed: int
+    config: AlgorithmConfig, observation: gym.spaces.Box, action: gym.spaces.Box, seed: int
 ) -> Learner:
     """A learner that no Algorithm owns, with its weights drawn from ``seed``."""
     with isolated(seed):

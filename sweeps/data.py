@@ -19,14 +19,14 @@ class Shelf:
     this process.
     """
 
-    def __init__(self, references: Mapping[str, ray.ObjectRef]) -> None:
+    def __init__(self, references: Mapping[str, ray.ObjectRef[Samples]]) -> None:
         self.references = dict(references)
         self.made: dict[str, FederatedData] = {}
 
     @classmethod
     def of(cls, configs: Iterable[Config]) -> Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
-        references: dict[str, ray.ObjectRef] = {}
+        references: dict[str, ray.ObjectRef[Samples]] = {}
         for config in configs:
             key = _name(config)
             if key not in references and len(references) < MOST:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,7 +93,7 @@ def table(folder: Path) -> pd.DataFrame:
     )
 
 
-def _count(statuses: SeriesGroupBy, status: str) -> np.ndarray:
+def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> np.ndarray:
     return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
 
 

@@ -36,7 +36,7 @@ GONE = (RayActorError, ObjectLostError, OutOfMemoryError, NodeDiedError)
 class Member:
     """One number of the crew."""
 
-    handle: ActorHandle
+    handle: ActorHandle[Any]
     life: int = 0
     """How many actors had this number before."""
     process: Process | None = None
@@ -46,7 +46,7 @@ class Member:
 class Crew:
     """The client actors of a run. Implements :class:`orchestrator.clients.dispatch.Workers`."""
 
-    def __init__(self, size: int, create: Callable[[int, int], ActorHandle]) -> None:
+    def __init__(self, size: int, create: Callable[[int, int], ActorHandle[Any]]) -> None:
         """Start ``size`` actors. ``create(number, life)`` makes one, which need not be up yet."""
         self.create = create
         self.members = [Member(create(number, 0)) for number in range(size)]
@@ -74,7 +74,7 @@ class Crew:
     def life(self, number: int) -> int:
         return self.members[number].life
 
-    def handle(self, number: int) -> ActorHandle:
+    def handle(self, number: int) -> ActorHandle[Any]:
         """The actor that has this number now."""
         return self.members[number].handle
 

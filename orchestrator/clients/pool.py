@@ -122,7 +122,7 @@ class RayPool(Plane):
         home = int(one.spec.ids[0]) // each % self.actors
         return home if home in self.crew.working() else None
 
-    def _create(self, number: int, life: int) -> ActorHandle:
+    def _create(self, number: int, life: int) -> ActorHandle[Any]:
         r = self.resources
         options: dict[str, Any] = {
             "name": f"{self.run_name} clients #{number}.{life} ({self.label})",

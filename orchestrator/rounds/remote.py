@@ -23,7 +23,9 @@ TELL_AGAIN = 5.0
 again since."""
 
 
-def launch(config: Config, out: str | Path, resuming: bool, detached: bool = False) -> ActorHandle:
+def launch(
+    config: Config, out: str | Path, resuming: bool, detached: bool = False
+) -> ActorHandle[Any]:
     """Create the server actor on this node; it shows in the dashboard under the run's name.
 
     It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, soft
