@@ -5,7 +5,8 @@ import pytest
 from orchestrator.config import load
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
-from tests.conftest import finish, needs_data
+from tests.full_data import needs_data
+from tests.running import finish
 
 pytestmark = needs_data
 BASE = [

@@ -18,7 +18,8 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
-from tests.conftest import finish, small
+from tests.configs import small
+from tests.running import finish
 
 # not a linear model: its logits do not mind a same-value attack
 TEN = [

@@ -18,7 +18,8 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.block import Ask, Block
-from tests.conftest import finish, finish_on_ray, resumed, small
+from tests.configs import small
+from tests.running import finish, finish_on_ray, resumed
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
 D, K = 7850, 6

@@ -17,7 +17,8 @@ from orchestrator.cluster import reservation
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import NAMESPACE, answer, halt, launch, ray_plane
-from tests.conftest import finish, finish_on_ray, small
+from tests.configs import small
+from tests.running import finish, finish_on_ray
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 

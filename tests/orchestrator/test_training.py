@@ -13,7 +13,7 @@ from orchestrator.models.images import DrdmCnn, FedAAResNet, LeNet5, Linear, Mlp
 from orchestrator.training.batches import Batches
 from orchestrator.training.block import Advance, Block, BlockSpec, Collect, engines
 from orchestrator.training.world import World
-from tests.conftest import small
+from tests.configs import small
 
 DATA = FederatedData.build(
     DataConfig(clients=4, limit=330, partition={"name": "zipf", "alpha": 1.0, "sigma": 0.8}), 0

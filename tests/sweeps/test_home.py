@@ -15,8 +15,8 @@ from sweeps.home import Home, looked_at
 from sweeps.plan import Sweep
 from sweeps.results import by_trial, table
 from sweeps.runner import run_sweep
-from tests.conftest import finish
 from tests.orchestrator.test_storage import run
+from tests.running import finish
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 SMALL = [

@@ -14,7 +14,7 @@ from sweeps.cli import cli, main  # noqa: F401  registers the commands
 from sweeps.papers import entries, entry
 from sweeps.reproduction import final_sweep, shown, tuning_sweep
 from sweeps.results import by_trial
-from tests.conftest import needs_data
+from tests.full_data import needs_data
 
 ENTRIES = entries()
 BUDGETS = ("smoke", "reduced", "full")

@@ -34,7 +34,7 @@ from sweeps.reproduction import choose, final_sweep, labels, measured, tuning_sw
 from sweeps.results import by_trial, stored, table
 from sweeps.trainable import Trial, trial_config
 from sweeps.watch import Watcher
-from tests.conftest import finish
+from tests.running import finish
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 SMALL = [
