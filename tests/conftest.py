@@ -7,6 +7,8 @@ import hypothesis
 import pytest
 import torch
 
+from tests.actors import Company
+
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("quick", max_examples=15)
 hypothesis.settings.register_profile("ci", derandomize=True)
@@ -45,3 +47,9 @@ def ray_session():
     )
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def company(ray_session):
+    """Client actors to be lent."""
+    return Company()

@@ -18,32 +18,41 @@ from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import NAMESPACE, answer, halt, launch, ray_plane
 from tests.configs import small
-from tests.running import finish, finish_on_ray
+from tests.running import finish, finish_on_ray, on_ray
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
 
-def on_ray(config):
-    return Experiment(config, lambda world: ray_plane(world, config))
-
-
 @pytest.mark.parametrize(
-    "actors",
+    ("wish", "actors"),
     [
-        "resources.actors=1",
-        "resources.actors=2",
-        "resources.actors=5",
-        "resources.clients_per_actor=1",
+        ("resources.actors=1", 1),
+        ("resources.actors=2", 2),
+        ("resources.actors=5", 5),
+        ("resources.clients_per_actor=2", 3),
+        pytest.param("resources.clients_per_actor=1", 6, marks=pytest.mark.long),
     ],
 )
-def test_bits_do_not_depend_on_the_actors(actors):
+def test_bits_do_not_depend_on_the_actors(wish, actors, company):
     fixed = ["local.block=1", "algorithm=scaffold", "local.execution=sequential"]
     here = finish(small(*fixed))
-    there = finish_on_ray(small(*fixed, actors))
+    config = small(*fixed, wish)
+    there = finish(config, company.plane(config))
     assert there.state_sha256() == here.state_sha256()
     assert there.records[-1]["test_loss"] == here.records[-1]["test_loss"]
     assert there.federation.ledger.up.tolist() == here.federation.ledger.up.tolist()
-    assert there.federation.plane.actors == int(actors[-1]) if "actors=" in actors else 6
+    assert there.federation.plane.actors == actors
+
+
+@pytest.mark.parametrize(
+    ("wish", "actors"),
+    [("actors: 2", 2), pytest.param("clients_per_actor: 2", 3, marks=pytest.mark.long)],
+)
+def test_bits_do_not_depend_on_actors_that_are_started_for_the_run(wish, actors):
+    config = small("algorithm=scaffold", f"resources={{{wish}}}")
+    there = finish_on_ray(config)
+    assert there.state_sha256() == finish(config).state_sha256()
+    assert there.federation.plane.actors == actors
 
 
 def kill(place):
@@ -316,12 +325,13 @@ def test_too_few_clients_are_left(tmp_path):
     experiment.close()
 
 
-def test_an_exception_in_a_rule_names_the_clients():
+def test_an_exception_in_a_rule_names_the_clients(company):
     class Broken(LocalRule):
         def direction(self, gradient, work):
             raise ZeroDivisionError("oops")
 
-    experiment = on_ray(small("resources.actors=1"))
+    config = small("resources.actors=1")
+    experiment = Experiment(config, company.plane(config))
     experiment.algorithm.rule = Broken
     with pytest.raises(RuntimeError, match="training clients"):
         experiment.step()
