@@ -13,18 +13,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Composition,
-    everyone,
-    own_step,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, own_step
+from algorithms.contract import Clients
 from algorithms.local import LocalRule
 from algorithms.part import option
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.simplex import project, spread
+from algorithms.setting import Composition
 
 
 class AFL(Algorithm):
@@ -46,7 +41,7 @@ class AFL(Algorithm):
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.local_steps != 1 or not isinstance(parts.round_end, Fixed):
+            if parts.local.steps != 1 or not isinstance(parts.round_end, Fixed):
                 return (
                     "afl does one gradient step a round; leave local.steps at 1 and round_end at "
                     "fixed"
@@ -65,7 +60,7 @@ class AFL(Algorithm):
         with clients.train(cohort, LocalRule(), {"w": self.w, "buffers": self.buffers}) as training:
             training.advance(1)
             updates = training.collect(self.dual)
-        batch = None if self.options.full_loss else self.setting.parts.batch_size
+        batch = None if self.options.full_loss else self.setting.parts.local.batch_size
         losses = clients.loss(cohort.ids, self.w, self.buffers, batch, known=True).numpy()
         self.w = self.w + updates.mean("delta")
         self.take_buffers(updates)

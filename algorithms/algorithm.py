@@ -1,7 +1,7 @@
-"""The contract between the science and the machinery.
+"""The server side of an algorithm.
 
-An :class:`Algorithm` is the server side of a paper: its ``round`` method reads like the paper's
-Algorithm box. It reaches the clients only through the :class:`Clients` protocol, and ships a
+The ``round`` method of an :class:`Algorithm` reads like the paper's Algorithm box. It reaches the
+clients only through the :class:`~algorithms.contract.Clients` protocol, and ships a
 :class:`~algorithms.local.LocalRule` to them. It owns no files, no clock and no global random
 numbers; everything that it must remember between rounds is named in ``server_state``.
 """
@@ -9,234 +9,28 @@ numbers; everything that it must remember between rounds is named in ``server_st
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.flat import ParamSpec
-from algorithms.local import LocalRule, Probe, Tensors
-from algorithms.part import Part, part_name
-from algorithms.parts.aggregators import Aggregator, Mean, Rows
-from algorithms.parts.optimizers import Optimizer
+from algorithms.contract import Clients, Cohort, Influence, Updates
+from algorithms.local import LocalRule, Tensors
+from algorithms.part import Part
+from algorithms.parts.aggregators import Mean, Rows
 from algorithms.parts.robust import coordinate_median
-from algorithms.parts.round_ends import Fixed, RoundEnd, RoundState
-from algorithms.parts.samplers import Draw, Sampler
-from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
-
-
-@dataclass(frozen=True)
-class Composition:
-    """The parts that a config puts together around an algorithm."""
-
-    clients: int
-    cohort: int
-    sampler: Sampler
-    round_end: RoundEnd
-    aggregator: Aggregator
-    server_optimizer: ServerOptimizer
-    local_optimizer: Optimizer
-    local_steps: int | None
-    """Local steps a round τ, or None if the work is given in epochs."""
-    local_epochs: int | None
-    """Passes over the data a round E, or None if the work is given in steps."""
-    local_lr: float
-    """Local learning rate η of the first round."""
-    batch_size: int
-    drop_last: bool = False
-    """Whether an epoch leaves out a last, smaller mini-batch."""
-    optimizer_state: str = "reset"
-    """What becomes of the local optimiser's state between rounds."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The fixed facts of a run that an algorithm may use."""
-
-    seed: int
-    samples: np.ndarray
-    """Training samples of each client, n_k [N]."""
-    spec: ParamSpec
-    parts: Composition
-    heldout: int = 0
-    """Rows held out at the server."""
-    statistics: ParamSpec = field(default_factory=lambda: ParamSpec(()))
-    """Layout of the batch-norm statistics."""
-
-    @property
-    def clients(self) -> int:
-        """N."""
-        return len(self.samples)
-
-    @property
-    def server(self) -> int:
-        """The id under which the server itself trains, on its held-out rows."""
-        return len(self.samples)
-
-    def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Training samples of ``ids``, of which one may be the server."""
-        return np.append(self.samples, self.heldout)[ids]
-
-
-@dataclass(frozen=True)
-class Cohort:
-    """The distinct clients of a round, ascending, and how often each was drawn (1 without
-    replacement).
-    """
-
-    ids: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(cls, drawn: Sequence[int] | np.ndarray) -> Cohort:
-        ids, counts = np.unique(np.asarray(drawn, np.int64), return_counts=True)
-        return cls(ids, counts)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True)
-class Updates:
-    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their
-    rows.
-
-    Scalars (one number per client) always come as rows. Clients whose update was dropped are not
-    listed.
-    """
-
-    clients: np.ndarray
-    samples: np.ndarray
-    weights: Tensor | None
-    vectors: Tensors
-    scalars: Tensors
-
-    def mean(self, name: str) -> Tensor:
-        """Σ_k p_k u_k [d] for the weights p given at collection."""
-        if self.weights is None:
-            raise TypeError("these updates were collected as rows; combine them with an aggregator")
-        return self.vectors[name]
-
-    def rows(self, name: str) -> Tensor:
-        """The update matrix [m, d] in client order."""
-        if self.weights is not None:
-            raise TypeError(
-                "these updates were collected as weighted sums; collect without weights to get rows"
-            )
-        return self.vectors[name]
-
-
-@dataclass(frozen=True)
-class Influence:
-    """How much each client's upload counted in an aggregate."""
-
-    clients: np.ndarray
-    """Client ids [m]."""
-    weights: np.ndarray
-    """Weights [m] of their uploads."""
-
-    @classmethod
-    def of(cls, clients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> Influence:
-        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are
-        zero); 0 elsewhere.
-        """
-        total = weights.sum()
-        full = np.zeros(len(clients))
-        full[rows] = weights / total if total > 0 else 1 / len(rows)
-        return cls(clients, full)
-
-    def combine(self, rows: Tensor) -> Tensor:
-        """Σ_k p_k rows_k [d]; a row of weight 0 does not count, whatever it holds."""
-        used = torch.from_numpy(self.weights != 0)
-        return torch.from_numpy(self.weights)[used].to(rows) @ rows[used]
-
-
-class Training(Protocol):
-    """A cohort in the middle of a round."""
-
-    cohort: Cohort
-
-    def advance(self, steps: int | np.ndarray | None = None) -> None:
-        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left
-        of the local work.
-
-        Unequal steps need clients that train one by one (``local.execution: sequential``).
-        """
-
-    def query(
-        self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
-    ) -> Tensor:
-        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m,
-        k].
-
-        With ``among`` only the clients at these places of the cohort answer, in rows [len(among),
-        k].
-        """
-
-    def evaluate(self) -> None:
-        """Record each local model's accuracy and loss on its client's test data (personalised
-        accuracy).
-        """
-
-    def collect(self, weights: np.ndarray | None = None) -> Updates:
-        """End local training and gather what the clients send, summed with ``weights`` [m] or
-        (None) as rows.
-        """
-
-
-class Clients(Protocol):
-    """All that an algorithm may ask of the clients. In-process and Ray implementations give the
-    same bits.
-    """
-
-    def train(
-        self,
-        cohort: Cohort,
-        rule: LocalRule,
-        received: Tensors,
-        known: Tensors | None = None,
-        own: Tensors | None = None,
-    ) -> AbstractContextManager[Training]:
-        """Open a training session.
-
-        ``received`` is transmitted to each client. ``known`` is not: clients have it already (from
-        a shared seed, or from an earlier message of the round). Nor is ``own``, whose row i [m,
-        ...] is the cohort's i-th client's.
-        """
-
-    def loss(
-        self,
-        ids: np.ndarray,
-        w: Tensor,
-        buffers: Tensor,
-        batch_size: int | None = None,
-        known: bool = False,
-    ) -> Tensor:
-        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its
-        data.
-
-        ``known`` says that the clients already have the model, so that only the losses are
-        transmitted.
-        """
-
-    def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out
-        rows.
-        """
-
-    def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
-        """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as
-        much received.
-        """
+from algorithms.parts.round_ends import Fixed, RoundState
+from algorithms.parts.samplers import Draw
+from algorithms.parts.server_optimizers import ServerSgd
+from algorithms.setting import Composition, Setting
 
 
 class AlgorithmOptions(Part):
     """Options of an algorithm, and what the algorithm asks of the parts around it."""
 
+    algorithm: ClassVar[type[Algorithm]]
+    """The server side that goes with these options."""
     defaults: ClassVar[dict[str, Any]] = {}
     """Config values that replace the general defaults where the config leaves them unset (dotted
     paths)."""
@@ -258,16 +52,21 @@ class AlgorithmOptions(Part):
         """Why this combination makes no sense, in one sentence; None if it does."""
         return None
 
+    def start(self, setting: Setting, w: Tensor, buffers: Tensor) -> Algorithm:
+        """The algorithm with these options, from the model ``w`` [d] with batch-norm statistics
+        ``buffers`` [b]; raises ValueError if the model or the data lack what it needs.
+        """
+        return self.algorithm(self, setting, w, buffers)
+
 
 class Algorithm:
-    """Server side of a federated algorithm; subclasses are registered by the name of their
-    ``Options``.
+    """Server side of a federated algorithm. A config finds a subclass by the name of its
+    ``Options``, like every other part.
     """
 
     class Options(AlgorithmOptions):
         """Options of the algorithm."""
 
-    registry: ClassVar[dict[str, type[Algorithm]]] = {}
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers")
     """Attributes that make up the state between rounds: tensors, arrays, numbers, or dicts of
     them."""
@@ -275,9 +74,8 @@ class Algorithm:
     options: AlgorithmOptions
 
     def __init_subclass__(cls) -> None:
-        name = part_name(cls.Options)
-        if name and "Options" in vars(cls):
-            Algorithm.registry[name] = cls
+        if "Options" in vars(cls):
+            cls.Options.algorithm = cls
 
     def __init__(
         self, options: AlgorithmOptions, setting: Setting, w: Tensor, buffers: Tensor
@@ -379,8 +177,8 @@ class Algorithm:
         remote = cohort.ids != self.setting.server
         most = int(self.setting.samples[cohort.ids[remote]].max(initial=0)) or self.setting.heldout
         counts = cohort.counts * remote if remote.any() else cohort.counts
-        one = max(1, most // parts.batch_size if parts.drop_last else -(-most // parts.batch_size))
-        work = parts.local_steps or (parts.local_epochs or 1) * one
+        one = max(1, parts.local.steps_per_epoch(most))
+        work = parts.local.steps or (parts.local.epochs or 1) * one
         return RoundState(self.setting.seed, t, w, self.memory, one, work, counts / counts.sum())
 
     def draw(self, t: int) -> Cohort:

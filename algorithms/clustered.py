@@ -17,18 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Cohort,
-    Composition,
-    everyone,
-    fixed_work,
-    own_step,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, own_step
+from algorithms.contract import Clients, Cohort
 from algorithms.local import LocalRule
 from algorithms.part import option
+from algorithms.setting import Composition
 
 
 class Clustered(Algorithm):

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from algorithms.algorithm import Clients, Composition
+from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
+from algorithms.setting import Composition
 
 
 class GlobalCopy(LocalRule):
@@ -55,7 +56,7 @@ class Ditto(FedAvg):
         )
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.optimizer_state == "keep":
+            if parts.local.optimizer_state == "keep":
                 return (
                     "ditto's two models would share the optimizer's state; set "
                     "local.optimizer_state to reset"

@@ -28,11 +28,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Composition, Training
+from algorithms.contract import Training
 from algorithms.drfa import DRFA
 from algorithms.feddyn import DynamicRegularizer
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
+from algorithms.setting import Composition
 
 
 class DRDM(DRFA):

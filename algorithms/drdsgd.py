@@ -20,18 +20,12 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Composition,
-    everyone,
-    fixed_work,
-    own_step,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, own_step
+from algorithms.contract import Clients
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)

@@ -16,22 +16,15 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Cohort,
-    Composition,
-    Training,
-    own_step,
-    uniform,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, own_step, uniform
+from algorithms.contract import Clients, Cohort, Training
 from algorithms.draws import generator
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform, by_probability
 from algorithms.parts.simplex import project, spread
+from algorithms.setting import Composition
 
 
 class DRFA(Algorithm):
@@ -58,7 +51,7 @@ class DRFA(Algorithm):
                 return (
                     f"{self.name} draws its cohort by the dual variable; leave sampler at uniform"
                 )
-            if not isinstance(parts.round_end, Fixed) or parts.local_steps is None:
+            if not isinstance(parts.round_end, Fixed) or parts.local.steps is None:
                 return (
                     f"{self.name} draws a snapshot step from 1..τ; set local.steps (and leave "
                     "round_end at fixed)"
@@ -76,7 +69,7 @@ class DRFA(Algorithm):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw_by_dual(t)
         weights = uniform(cohort)
-        steps = self.setting.parts.local_steps or 1
+        steps = self.setting.parts.local.steps or 1
         snapshot_step = int(generator(self.setting.seed, "snapshot", t).integers(1, steps + 1))
         with clients.train(cohort, self.rule(), {"w": self.w, "buffers": self.buffers}) as training:
             training.advance(snapshot_step)
@@ -113,12 +106,9 @@ class DRFA(Algorithm):
         """λ^(s+1) (DRDM Algorithm 3): ascent along the unbiased loss estimate v of a uniform
         cohort.
         """
-        n, m = self.setting.clients, self.setting.parts.cohort
+        n, m, local = self.setting.clients, self.setting.parts.cohort, self.setting.parts.local
         chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
+        losses = clients.loss(chosen, snapshot, self.buffers, local.batch_size)
         v = np.zeros(n)
-        v[chosen] = (
-            n
-            / m
-            * clients.loss(chosen, snapshot, self.buffers, self.setting.parts.batch_size).numpy()
-        )
-        return project(self.dual + (self.setting.parts.local_steps or 1) * self.options.gamma * v)
+        v[chosen] = n / m * losses.numpy()
+        return project(self.dual + (local.steps or 1) * self.options.gamma * v)

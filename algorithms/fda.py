@@ -17,21 +17,19 @@ keep``) and batch-norm statistics (``buffers: local``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
+from algorithms.contract import Training
 from algorithms.draws import generator
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
 from algorithms.parts.aggregators import weighted_sum
 from algorithms.parts.monitors import AmsSketch, Drift, Exact, Linear, Monitor
 from algorithms.parts.round_ends import RoundEnd, RoundState
-
-if TYPE_CHECKING:
-    from algorithms.algorithm import Training
 
 SUGGESTED = {"fl": 4.91e-5, "balanced": 3.89e-5, "hpc": 2.74e-5}
 """Θ/d by setting: a 0.5 Gbps shared channel, both costs alike, InfiniBand (thesis, fitted to four

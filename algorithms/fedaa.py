@@ -23,13 +23,14 @@ import numpy as np
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Clients, Cohort, Composition, Influence, Updates
+from algorithms.contract import Clients, Cohort, Influence, Updates
 from algorithms.draws import generator
 from algorithms.fedavg import FedAvg
 from algorithms.part import chosen_from, option
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.selection import Selected, columns, layers, nearest
 from algorithms.parts.weighers import Situation, UniformWeights, Weigher
+from algorithms.setting import Composition
 
 _COMMON = {
     "cohort": 1.0,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Updates
+from algorithms.algorithm import Algorithm, AlgorithmOptions
+from algorithms.contract import Clients, Updates
 from algorithms.local import LocalRule, Tensors
 
 

@@ -32,12 +32,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Composition
 from algorithms.fedavg import FedAvg
 from algorithms.flat import places
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
 from algorithms.parts.barycenters import Authors, BarycentricMean, Exact, Iterated
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Composition, Updates, own_step
+from algorithms.algorithm import own_step
+from algorithms.contract import Updates
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
 from algorithms.part import option
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from algorithms.algorithm import Composition, Updates
+from algorithms.contract import Updates
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
 from algorithms.parts.aggregators import WeightedMean
 from algorithms.parts.optimizers import Optimizer, Sgd
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class FedNova(FedAvg):
         defaults = {"aggregator": WeightedMean()}
 
         def refuses(self, parts: Composition) -> str | None:
-            local = parts.local_optimizer
+            local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.nesterov or local.weight_decay:
                 return (
                     "fednova's normalisation is for sgd with or without momentum; change "
@@ -74,7 +75,7 @@ class FedNova(FedAvg):
     options: Options
 
     def rule(self) -> LocalRule:
-        return Normalised(_momentum(self.setting.parts.local_optimizer), self.options.mu)
+        return Normalised(_momentum(self.setting.parts.local.optimizer), self.options.mu)
 
     def apply(self, updates: Updates) -> None:
         if updates.weights is None:

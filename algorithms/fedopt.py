@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from algorithms.algorithm import Composition
 from algorithms.fedavg import FedAvg
 from algorithms.part import part_name
 from algorithms.parts.server_optimizers import (
@@ -20,6 +19,7 @@ from algorithms.parts.server_optimizers import (
     ServerSgd,
     ServerYogi,
 )
+from algorithms.setting import Composition
 
 
 class _FedOptOptions(FedAvg.Options):

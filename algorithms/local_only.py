@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Composition,
-    fixed_work,
-    own_step,
-    uniform,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, own_step, uniform
+from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
+from algorithms.setting import Composition
 
 
 class OwnModel(LocalRule):

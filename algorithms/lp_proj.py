@@ -20,12 +20,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, fixed_work
+from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work
+from algorithms.contract import Clients
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
 from algorithms.parts.server_optimizers import ServerSgd
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ n_k in the paper: ``sampler: weighted``.
 
 from __future__ import annotations
 
-from algorithms.algorithm import Clients, Composition, own_step
+from algorithms.algorithm import own_step
+from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
+from algorithms.setting import Composition
 
 
 class WithNorm(LocalRule):
@@ -49,7 +51,7 @@ class QFedAvg(FedAvg):
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, q = self.draw(t), self.options.q
-        lipschitz = self.options.lipschitz or 1 / self.setting.parts.local_lr
+        lipschitz = self.options.lipschitz or 1 / self.setting.parts.local.lr
         # the clients answer with their loss at the model that they get for training
         losses = (
             clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)

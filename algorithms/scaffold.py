@@ -17,12 +17,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Composition, Updates
+from algorithms.contract import Updates
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.optimizers import Sgd
+from algorithms.setting import Composition
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Scaffold(FedAvg):
         name: str = "scaffold"
 
         def refuses(self, parts: Composition) -> str | None:
-            local = parts.local_optimizer
+            local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return (
                     f"{self.name}'s control variates are gradients of plain SGD; set "

@@ -22,12 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Clients, Composition, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, own_step
+from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
 from algorithms.part import option
 from algorithms.parts.optimizers import Sgd
 from algorithms.parts.simplex import project, spread
+from algorithms.setting import Composition
 
 
 class WithAnchor(LocalRule):
@@ -81,7 +83,7 @@ class ScaffPD(Algorithm):
         needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
-            local = parts.local_optimizer
+            local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return "scaffpd corrects gradients of plain SGD; set local.optimizer to sgd"
             return own_step(self.name, parts)
@@ -96,7 +98,7 @@ class ScaffPD(Algorithm):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, options = self.draw(t), self.options
         ids = cohort.ids
-        batch = None if options.full_loss else self.setting.parts.batch_size
+        batch = None if options.full_loss else self.setting.parts.local.batch_size
         with clients.train(
             cohort, GradientAtModel(), {"w": self.w, "buffers": self.buffers}
         ) as training:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
-from algorithms.algorithm import Updates
+from algorithms.contract import Updates
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option

@@ -7,16 +7,10 @@ the model that the clients are judged with.
 
 from __future__ import annotations
 
-from algorithms.algorithm import (
-    Algorithm,
-    AlgorithmOptions,
-    Clients,
-    Cohort,
-    Composition,
-    fixed_work,
-    own_step,
-)
+from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, own_step
+from algorithms.contract import Clients, Cohort
 from algorithms.local import LocalRule
+from algorithms.setting import Composition
 
 
 class AtTheServer(LocalRule):

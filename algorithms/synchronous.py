@@ -7,9 +7,10 @@ of the mini-batches.
 
 from __future__ import annotations
 
-from algorithms.algorithm import Composition, everyone
+from algorithms.algorithm import everyone
 from algorithms.fedavg import FedAvg
 from algorithms.parts.round_ends import Fixed
+from algorithms.setting import Composition
 
 
 class Synchronous(FedAvg):
@@ -22,7 +23,7 @@ class Synchronous(FedAvg):
         defaults = {"cohort": 1.0, "local.steps": 1, "local.optimizer_state": "keep"}
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.local_steps != 1:
+            if parts.local.steps != 1:
                 return "synchronous training averages after every step; leave local.steps at 1"
             if not isinstance(parts.round_end, Fixed):
                 return (

@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import AlgorithmOptions
 from algorithms.local import LocalRule
+from algorithms.part import variants
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
 from tests.configs import small
@@ -17,7 +18,7 @@ from tests.forgetful import Forgetful
 from tests.running import finish
 from tests.sets import quick
 
-ALGORITHMS = sorted(Algorithm.registry)
+ALGORITHMS = sorted(variants(AlgorithmOptions))
 ASK_IN_MID_ROUND = ("drfa", "drdm")
 ALL_ONE_STEP = ["cohort=1.0", "local.steps=1", "data.partition=iid"]
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import variants
 from algorithms.parts.monitors import along, square
 from algorithms.parts.sketch import Sketch
 from orchestrator.clients.plane import InProcess
@@ -21,7 +22,7 @@ from tests.running import finish, resumed
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 SETTINGS = {
-    **{name: [f"algorithm={name}", "local.lr=0.02"] for name in sorted(Algorithm.registry)},
+    **{name: [f"algorithm={name}", "local.lr=0.02"] for name in sorted(variants(AlgorithmOptions))},
     **{
         f"fda {monitor}": [
             "cohort=1.0",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
+from algorithms.contract import Training
 from algorithms.local import Tensors
 from algorithms.part import Part
-
-if TYPE_CHECKING:
-    from algorithms.algorithm import Training
 
 
 @dataclass(frozen=True)

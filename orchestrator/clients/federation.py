@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Cohort
+from algorithms.contract import Cohort
 from algorithms.draws import generator, torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.local_config import LocalConfig

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Cohort, Updates
+from algorithms.contract import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.plane import Job, listed

@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-import algorithms
+import algorithms  # noqa: F401  a config can name what has been imported
 import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config can name
-from algorithms.algorithm import AlgorithmOptions, Composition
+from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
 from algorithms.local_config import LocalConfig
 from algorithms.part import chosen_from
@@ -27,13 +27,12 @@ from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
+from algorithms.setting import Composition
 from orchestrator.config.energy import Energy
 from orchestrator.config.goal import Goal
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
-
-assert algorithms.Algorithm.registry, "importing the package registers the algorithms"
 
 
 class Section(BaseModel):
@@ -205,13 +204,7 @@ class Config(Section):
             round_end=self.round_end,
             aggregator=self.aggregator,
             server_optimizer=self.server_optimizer,
-            local_optimizer=self.local.optimizer,
-            local_steps=self.local.steps,
-            local_epochs=self.local.epochs,
-            local_lr=self.local.lr,
-            batch_size=self.local.batch_size,
-            drop_last=self.local.drop_last,
-            optimizer_state=self.local.optimizer_state,
+            local=self.local,
         )
 
     @model_validator(mode="after")

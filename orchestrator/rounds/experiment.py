@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, Cohort, Setting
+from algorithms.algorithm import Algorithm
+from algorithms.contract import Cohort
 from algorithms.local import GivenModel
 from algorithms.part import nearest
+from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.federation import Federation
 from orchestrator.clients.plane import InProcess, Plane
@@ -211,9 +213,8 @@ class Experiment:
             heldout,
             net.buffer_spec,
         )
-        kind = Algorithm.registry[config.algorithm.name]
         try:
-            return kind(config.algorithm, setting, net.initial.clone(), net.initial_buffers.clone())
+            return config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
         except ValueError as error:
             raise UserError(f"config: algorithm: {error}") from error
 

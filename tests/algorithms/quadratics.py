@@ -7,16 +7,18 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Composition, Setting, Updates
+from algorithms.algorithm import Algorithm, AlgorithmOptions
+from algorithms.contract import Updates
 from algorithms.flat import ParamSpec
 from algorithms.local import Work
+from algorithms.local_config import LocalConfig
 from algorithms.part import variants
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.compressors import NoCompression
-from algorithms.parts.optimizers import Sgd
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform
 from algorithms.parts.server_optimizers import ServerSgd
+from algorithms.setting import Composition, Setting
 
 
 class Quadratics:
@@ -140,7 +142,6 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
     """The registered algorithm ``name`` on a quadratic world, in float64."""
     chosen = variants(AlgorithmOptions)[name](**options)
     server = chosen.defaults.get("server_optimizer", ServerSgd())
-    local_steps = world.steps
     parts = Composition(
         world.n,
         cohort or world.n,
@@ -148,16 +149,12 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
         Fixed(),
         Mean(),
         server,
-        Sgd(),
-        local_steps,
-        None,
-        world.lr,
-        32,
+        LocalConfig(steps=world.steps, lr=world.lr),
     )
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
     setting = Setting(0, np.ones(world.n, np.int64), spec, parts, heldout=1000)
     start = torch.zeros(world.d, dtype=torch.float64)
-    return Algorithm.registry[name](chosen, setting, start, torch.zeros(0, dtype=torch.float64))
+    return chosen.start(setting, start, torch.zeros(0, dtype=torch.float64))
 
 
 def run(name, world, rounds, cohort=None, **options) -> Algorithm:

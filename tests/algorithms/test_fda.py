@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.algorithm import Cohort, Composition, Setting
+from algorithms.contract import Cohort
 from algorithms.fda import AsyncFda, Fda, FdaOpt
 from algorithms.flat import ParamSpec
 from algorithms.local import Work
@@ -16,6 +16,7 @@ from algorithms.parts import sketch
 from algorithms.parts.monitors import XI, AmsSketch, Exact, Linear, Naive
 from algorithms.parts.round_ends import RoundState
 from algorithms.parts.sketch import PRIME, Sketch, buckets_and_signs, squared_norm
+from algorithms.setting import Composition, Setting
 from tests.algorithms.quadratics import Quadratics, algorithm
 
 

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, Composition, Setting
+from algorithms.algorithm import AlgorithmOptions
 from algorithms.flat import ParamSpec
+from algorithms.local_config import LocalConfig
 from algorithms.part import variants
 from algorithms.parts.aggregators import Mean
-from algorithms.parts.optimizers import Sgd
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.parts.weighers import Rule, Situation, falling
+from algorithms.setting import Composition, Setting
 from tests.algorithms.quadratics import Quadratics
 
 
@@ -25,19 +26,13 @@ def fedaa(world, cohort=None, **options):
         Fixed(),
         Mean(),
         ServerSgd(),
-        Sgd(),
-        world.steps,
-        None,
-        world.lr,
-        32,
+        LocalConfig(steps=world.steps, lr=world.lr),
     )
     setting = Setting(
         0, np.arange(1, world.n + 1), ParamSpec.of({"w": torch.zeros(world.d)}), parts, 1000
     )
     chosen = variants(AlgorithmOptions)["fedaa"](**options)
-    return Algorithm.registry["fedaa"](
-        chosen, setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0)
-    )
+    return chosen.start(setting, torch.zeros(world.d, dtype=torch.float64), torch.zeros(0))
 
 
 def local_models(world, w):
@@ -178,12 +173,10 @@ def test_greedy_finds_the_best_on_its_line():
 
 def test_needs_held_out_rows():
     world = Quadratics()
-    parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), Sgd(), 1, None, 0.1, 32)
+    parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), LocalConfig(steps=1))
     setting = Setting(0, np.ones(6), ParamSpec.of({"w": torch.zeros(world.d)}), parts)
     with pytest.raises(ValueError, match="held out at the server"):
-        Algorithm.registry["fedaa"](
-            variants(AlgorithmOptions)["fedaa"](), setting, torch.zeros(3), torch.zeros(0)
-        )
+        variants(AlgorithmOptions)["fedaa"]().start(setting, torch.zeros(3), torch.zeros(0))
 
 
 def test_when_nobody_sends_anything_finite_the_model_stays():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.algorithm import Cohort
+from algorithms.contract import Cohort
 from algorithms.draws import generator, torch_seed
 from algorithms.part import nearest, variants
 from algorithms.parts.aggregators import Mean, WeightedMean

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import variants
 from tests.algorithms.quadratics import Quadratics, run
 
 ORDER = [3, 1, 5, 0, 2, 4]
@@ -14,7 +15,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(Algorithm.registry) - {"server_only"}))
+@pytest.mark.parametrize("name", sorted(set(variants(AlgorithmOptions)) - {"server_only"}))
 def test_client_numbers_do_not_matter(name):
     steps = 1 if name in ("afl", "drdsgd", "synchronous") else 5
     a, b = (

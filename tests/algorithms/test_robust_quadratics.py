@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from algorithms.algorithm import Cohort
+from algorithms.contract import Cohort
 from algorithms.parts.graphs import Complete, ErdosRenyi, Grid, Ring, connected
 from algorithms.parts.simplex import project
 from tests.algorithms.quadratics import Quadratics, algorithm, run

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from algorithms.algorithm import Cohort
+from algorithms.contract import Cohort
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule
 from orchestrator.config import build, load
@@ -312,7 +312,7 @@ def test_statistics_of_a_diverged_client_are_left_out():
     """Batch-norm buffers under a coordinate-wise aggregator: the median over the clients that sent
     numbers.
     """
-    from algorithms.algorithm import Updates
+    from algorithms.contract import Updates
 
     alg = finish(ten("aggregator=median", "rounds=1")).algorithm
     alg.influence = None

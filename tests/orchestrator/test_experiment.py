@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.algorithm import Algorithm
+from algorithms.algorithm import AlgorithmOptions
 from algorithms.draws import generator
+from algorithms.part import variants
 from orchestrator.clients.federation import RoundLog
 from orchestrator.errors import Diverged, UserError
 from orchestrator.results.run_folder import RunFolder
@@ -16,7 +17,7 @@ from orchestrator.training.block import Block
 from tests.configs import small
 from tests.running import finish, resumed
 
-ALGORITHMS = sorted(Algorithm.registry)
+ALGORITHMS = sorted(variants(AlgorithmOptions))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -1,0 +1,173 @@
+"""The contract between the science and the machinery: who takes part, what they send, what can be
+asked.
+
+An algorithm meets its clients here and nowhere else: :class:`Clients` opens a :class:`Training`
+session for a :class:`Cohort`, whose :class:`Updates` come back. What stands between the two sides
+(attacks, compression, dropped clients, the account of bytes) is the machinery's business, and is
+not seen from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.local import LocalRule, Probe, Tensors
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The distinct clients of a round, ascending, and how often each was drawn (1 without
+    replacement).
+    """
+
+    ids: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, drawn: Sequence[int] | np.ndarray) -> Cohort:
+        ids, counts = np.unique(np.asarray(drawn, np.int64), return_counts=True)
+        return cls(ids, counts)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their
+    rows.
+
+    Scalars (one number per client) always come as rows. Clients whose update was dropped are not
+    listed.
+    """
+
+    clients: np.ndarray
+    samples: np.ndarray
+    weights: Tensor | None
+    vectors: Tensors
+    scalars: Tensors
+
+    def mean(self, name: str) -> Tensor:
+        """Σ_k p_k u_k [d] for the weights p given at collection."""
+        if self.weights is None:
+            raise TypeError("these updates were collected as rows; combine them with an aggregator")
+        return self.vectors[name]
+
+    def rows(self, name: str) -> Tensor:
+        """The update matrix [m, d] in client order."""
+        if self.weights is not None:
+            raise TypeError(
+                "these updates were collected as weighted sums; collect without weights to get rows"
+            )
+        return self.vectors[name]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """How much each client's upload counted in an aggregate."""
+
+    clients: np.ndarray
+    """Client ids [m]."""
+    weights: np.ndarray
+    """Weights [m] of their uploads."""
+
+    @classmethod
+    def of(cls, clients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> Influence:
+        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are
+        zero); 0 elsewhere.
+        """
+        total = weights.sum()
+        full = np.zeros(len(clients))
+        full[rows] = weights / total if total > 0 else 1 / len(rows)
+        return cls(clients, full)
+
+    def combine(self, rows: Tensor) -> Tensor:
+        """Σ_k p_k rows_k [d]; a row of weight 0 does not count, whatever it holds."""
+        used = torch.from_numpy(self.weights != 0)
+        return torch.from_numpy(self.weights)[used].to(rows) @ rows[used]
+
+
+class Training(Protocol):
+    """A cohort in the middle of a round."""
+
+    cohort: Cohort
+
+    def advance(self, steps: int | np.ndarray | None = None) -> None:
+        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left
+        of the local work.
+
+        Unequal steps need clients that train one by one (``local.execution: sequential``).
+        """
+
+    def query(
+        self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
+    ) -> Tensor:
+        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m,
+        k].
+
+        With ``among`` only the clients at these places of the cohort answer, in rows [len(among),
+        k].
+        """
+
+    def evaluate(self) -> None:
+        """Record each local model's accuracy and loss on its client's test data (personalised
+        accuracy).
+        """
+
+    def collect(self, weights: np.ndarray | None = None) -> Updates:
+        """End local training and gather what the clients send, summed with ``weights`` [m] or
+        (None) as rows.
+        """
+
+
+class Clients(Protocol):
+    """All that an algorithm may ask of the clients. In-process and Ray implementations give the
+    same bits.
+    """
+
+    def train(
+        self,
+        cohort: Cohort,
+        rule: LocalRule,
+        received: Tensors,
+        known: Tensors | None = None,
+        own: Tensors | None = None,
+    ) -> AbstractContextManager[Training]:
+        """Open a training session.
+
+        ``received`` is transmitted to each client. ``known`` is not: clients have it already (from
+        a shared seed, or from an earlier message of the round). Nor is ``own``, whose row i [m,
+        ...] is the cohort's i-th client's.
+        """
+
+    def loss(
+        self,
+        ids: np.ndarray,
+        w: Tensor,
+        buffers: Tensor,
+        batch_size: int | None = None,
+        known: bool = False,
+    ) -> Tensor:
+        """Training loss f_k(w) of each client [len(ids)], on one mini-batch or (None) on all its
+        data.
+
+        ``known`` says that the clients already have the model, so that only the losses are
+        transmitted.
+        """
+
+    def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
+        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out
+        rows.
+        """
+
+    def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
+        """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as
+        much received.
+        """
