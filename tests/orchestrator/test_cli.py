@@ -199,30 +199,18 @@ def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
     """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same
     bits.
     """
-    long = [
-        "--set",
-        "data.limit=400",
-        "--set",
-        "model=linear",
-        "--set",
-        "rounds=30",
-        "--set",
-        "local.steps=20",
-        "--set",
-        "local.execution=sequential",
-        "--set",
-        "checkpoint.every=1",
-        "--set",
-        "algorithm=scaffold",
-    ]
+    settings = ["data.limit=400", "model=linear", "rounds=20", "local.steps=20",
+                "local.execution=sequential", "checkpoint.every=1", "algorithm=scaffold",
+                "resources.actors=1"]  # fmt: skip
+    words = [word for setting in settings for word in ("--set", setting)]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert here("run", *long, "--out", whole, "--in-process")[0] == 0
+    assert here("run", *words, "--out", whole, "--in-process")[0] == 0
     command = [
         sys.executable,
         "-m",
         "orchestrator.cli.app",
         "run",
-        *long,
+        *words,
         "--out",
         str(broken),
         plane,

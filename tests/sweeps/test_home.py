@@ -17,6 +17,8 @@ from sweeps.results import by_trial, table
 from sweeps.runner import run_sweep
 from tests.orchestrator.test_storage import run
 from tests.running import finish
+from tests.sets import quick
+from tests.sweeps.trials import run_here
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 SMALL = [
@@ -59,12 +61,12 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("kind", ["folder", "bucket"])
+@pytest.mark.parametrize("kind", quick(["folder", "bucket"], "folder"))
 def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
     place = (
         f"s3://k:s@bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
     )
-    run_sweep(PLAN, Home(tmp_path / "here"), False)
+    run_here(PLAN, tmp_path / "here")
     run_sweep(PLAN, Home(place), False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     seen = looked_at(place)

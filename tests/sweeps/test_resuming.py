@@ -21,7 +21,7 @@ from sweeps.results import by_trial
 from sweeps.trainable import Trial
 from tests.running import finish
 from tests.sweeps.plans import SMALL, results, sweep
-from tests.sweeps.trials import run_sweep
+from tests.sweeps.trials import Here, run_here, run_sweep
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -133,6 +133,15 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
         )
 
 
+def test_a_sweep_that_ended_early_says_so(tmp_path, monkeypatch):
+    """As Tune ends from Ctrl-C: as if all trials had been run."""
+    every = Here.configs
+    monkeypatch.setattr(Here, "configs", lambda self: itertools.islice(every(self), 1))
+    with pytest.raises(UserError, match="interrupted with 3 of 4 trials to go; add --resume"):
+        run_here(sweep(axes={"local.lr": [0.02, 0.1]}, seeds=[0, 1]), tmp_path / "s")
+
+
+@pytest.mark.long
 def test_an_interrupted_sweep_says_so(tmp_path):
     """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from
     them.

@@ -18,6 +18,7 @@ from sweeps.results import by_trial, stored, table
 from sweeps.trainable import Trial, trial_config
 from sweeps.watch import Watcher
 from tests.running import finish
+from tests.sets import quick
 from tests.sweeps.plans import SMALL, results, sweep
 from tests.sweeps.trials import EITHER, run_here, run_sweep
 
@@ -33,11 +34,12 @@ def test_every_trial_is_the_run_of_its_config(finished):
         assert result["status"] == "finished"
 
 
-def test_trials_whose_clients_are_actors_give_the_same_bits(finished, tmp_path):
+@pytest.mark.parametrize("seeds", quick([[1], [0, 1]], [1]), ids=len)
+def test_trials_whose_clients_are_actors_give_the_same_bits(seeds, finished, tmp_path):
     settings = [*SMALL, "local.lr=0.1", "resources.actors=2"]
-    run_sweep(sweep(set=settings, seeds=[0, 1], at_once=2), tmp_path / "s")
+    run_sweep(sweep(set=settings, seeds=seeds, at_once=2), tmp_path / "s")
     found = results(tmp_path / "s")
-    assert len(found) == 2
+    assert len(found) == len(seeds)
     for (_, seed), there in found.items():
         assert (
             there["weights_sha256"]
@@ -84,13 +86,9 @@ def test_asha_stops_bad_trials_early(tmp_path):
     assert {r.status for r in found.values()} == {"finished", "stopped"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "scheduler",
-    [
-        pytest.param({"name": "median", "grace": 1}, marks=pytest.mark.long),
-        {"name": "pbt", "interval": 2},
-    ],
-    ids=lambda scheduler: scheduler["name"],
+    "scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}]
 )
 def test_other_schedulers(tmp_path, scheduler):
     drawn = {"local.lr": {"loguniform": [0.01, 0.1]}}

@@ -61,13 +61,13 @@ class Here:
         """Run every trial to its end."""
         trials: list[Any] = []
         self._tell("setup")
-        for number, config in enumerate(self._configs()):
+        for number, config in enumerate(self.configs()):
             trial = SimpleNamespace(trial_id=f"here{number}", config=config, last_result=None)
             trials.append(trial)
             self._run(trial, trials)
         self._tell("on_experiment_end", trials)
 
-    def _configs(self) -> Iterator[dict[str, Any]]:
+    def configs(self) -> Iterator[dict[str, Any]]:
         grid = self.space.pop("planned")["grid_search"]
         for number, one in enumerate(grid * self.samples):
             drawn = {path: axis.sample(random_state=number) for path, axis in self.space.items()}
