@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, steps_by_itself
 from algorithms.contract import Clients
 from algorithms.local import LocalRule
 from algorithms.part import option
@@ -46,7 +46,7 @@ class AFL(Algorithm):
                     "afl does one gradient step a round; leave local.steps at 1 and round_end at "
                     "fixed"
                 )
-            return everyone(self.name, parts) or own_step(self.name, parts)
+            return everyone(self.name, parts) or steps_by_itself(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "average", "rounds")

@@ -127,9 +127,9 @@ class Algorithm:
         if self.influence is None and usable.any():
             self.buffers = coordinate_median(rows[torch.from_numpy(usable)])
         elif self.influence is not None and (self.influence.weights * usable).any():
-            places = np.arange(len(usable))
+            everyone = np.arange(len(usable))
             self.buffers = Influence.of(
-                updates.clients, places, self.influence.weights * usable
+                updates.clients, everyone, self.influence.weights * usable
             ).combine(rows)
 
     def personal_models(self) -> Tensor | None:
@@ -161,9 +161,8 @@ class Algorithm:
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
-        heard = all_here or not end.follows(
-            about
-        )  # or else some may have missed the last broadcast
+        # or else some may have missed the last broadcast, from which they would work it out
+        heard = all_here or not end.follows(about)
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:
@@ -202,17 +201,20 @@ class Algorithm:
         if updates.weights is not None:
             self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
             return updates.mean(name)
-        rows, own = updates.rows(name), torch.from_numpy(updates.clients == self.setting.server)
-        reference = rows[own][0] if own.any() else None
-        others = rows[~own] if own.any() else rows
+        rows = updates.rows(name)
+        servers = torch.from_numpy(updates.clients == self.setting.server)
+        reference = rows[servers][0] if servers.any() else None
+        others = rows[~servers] if servers.any() else rows
         combined = self.setting.parts.aggregator.combine(
-            Rows(others, updates.samples[~own.numpy()], reference, self.memory, self.setting.spec)
+            Rows(
+                others, updates.samples[~servers.numpy()], reference, self.memory, self.setting.spec
+            )
         )
         self.influence, self.notes = None, combined.report
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
             full = torch.zeros(len(rows), dtype=torch.float64)
-            full[~own] = shares
+            full[~servers] = shares
             self.influence = Influence(updates.clients, full.numpy())
         return combined.vector
 
@@ -226,7 +228,7 @@ class Algorithm:
             setattr(self, name, state[name])
 
 
-def own_step(name: str, parts: Composition) -> str | None:
+def steps_by_itself(name: str, parts: Composition) -> str | None:
     """Refusal of parts by algorithms that average uniformly and step by themselves; None if the
     parts fit.
     """

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
 from algorithms.contract import Clients, Cohort
 from algorithms.local import LocalRule
 from algorithms.part import option
@@ -48,7 +48,7 @@ class Clustered(Algorithm):
             return (
                 fixed_work(self.name, parts)
                 or everyone(self.name, parts)
-                or own_step(self.name, parts)
+                or steps_by_itself(self.name, parts)
             )
 
     options: Options

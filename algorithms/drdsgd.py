@@ -20,7 +20,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
 from algorithms.contract import Clients
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
@@ -61,7 +61,7 @@ class DRDSGD(Algorithm):
             return (
                 fixed_work(self.name, parts)
                 or everyone(self.name, parts)
-                or own_step(self.name, parts)
+                or steps_by_itself(self.name, parts)
             )
 
     options: Options

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, own_step, uniform
+from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself, uniform
 from algorithms.contract import Clients, Cohort, Training
 from algorithms.draws import generator
 from algorithms.local import LocalRule, ModelProbe
@@ -58,7 +58,7 @@ class DRFA(Algorithm):
                 )
             if not self.replace and self.floor == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"
-            return own_step(self.name, parts)
+            return steps_by_itself(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual")

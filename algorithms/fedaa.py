@@ -130,9 +130,8 @@ class FedAA(FedAvg):
         selected = self.selection(t, updates)
         state = self.observation(selected)
         report |= self.agent.observe(self.reward, state)
-        if not len(
-            selected.rows
-        ):  # nobody sent anything finite: the model stays, and so does the agent's rhythm
+        if not len(selected.rows):
+            # nobody sent anything finite: the model stays, and so does the agent's rhythm
             self.influence = None
             self.agent.act(self._nobody(t, state))
             return report | self._rate(clients) | _describe(state[: self.slots])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from algorithms.fedavg import FedAvg
-from algorithms.flat import ParamSpec, places
+from algorithms.flat import ParamSpec, slices
 from algorithms.local import LocalRule, Tensors, Work
 
 
@@ -66,7 +66,7 @@ class FedBn(FedAvg):
     def rule(self) -> LocalRule:
         normalising = set(self.setting.statistics.layers)
         return LocalNormalisation(
-            places(e for e in self.setting.spec.entries if e.layer in normalising)
+            slices(e for e in self.setting.spec.segments if e.layer in normalising)
         )
 
     def personal_rule(self) -> LocalRule | None:

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from algorithms.fedavg import FedAvg
-from algorithms.flat import places
+from algorithms.flat import slices
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
 from algorithms.parts.barycenters import Authors, BarycentricMean, Exact, Iterated
@@ -134,7 +134,7 @@ class FedDual(FedAvg):
         watches = options.adaptive_loss and options.beta == "epoch"
         last: tuple[slice, ...] = ()
         if options.signal == "gradient" and isinstance(aggregator, BarycentricMean):
-            last = places(self.setting.spec.chosen(aggregator.layers))
+            last = slices(self.setting.spec.chosen(aggregator.layers))
         return DualRule(
             options.adaptive_loss, options.kl_scale, watches, last, asks_gradient=bool(last)
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import own_step
+from algorithms.algorithm import steps_by_itself
 from algorithms.contract import Updates
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
@@ -62,7 +62,7 @@ class FedDyn(FedAvg):
         mu: float = option(0.1, "weight of the dynamic regulariser", "α", gt=0)
 
         def refuses(self, parts: Composition) -> str | None:
-            return own_step(self.name, parts)
+            return steps_by_itself(self.name, parts)
 
     options: Options
     server_state = (*FedAvg.server_state, "control")

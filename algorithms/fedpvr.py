@@ -8,7 +8,7 @@ local training is plain SGD, as SCAFFOLD's.
 
 from __future__ import annotations
 
-from algorithms.flat import places
+from algorithms.flat import slices
 from algorithms.part import option
 from algorithms.scaffold import Scaffold
 
@@ -28,7 +28,7 @@ class FedPvr(Scaffold):
 
     @property
     def part(self) -> slice:
-        parts = places(self.setting.spec.chosen(self.options.layers))
+        parts = slices(self.setting.spec.chosen(self.options.layers))
         if len(parts) != 1:
             raise ValueError(
                 f"the layers that fedpvr corrects must be neighbours, and {self.options.layers!r} "

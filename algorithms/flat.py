@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Entry:
+class Segment:
     """One tensor's place in the vector. ``nhwc`` marks 4-D kernels stored with channels last
     (faster on CPU).
     """
@@ -39,41 +39,41 @@ class Entry:
 class ParamSpec:
     """Names, shapes and slices of the tensors that make up a flat vector in R^d."""
 
-    entries: tuple[Entry, ...]
+    segments: tuple[Segment, ...]
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> ParamSpec:
         """The layout of ``tensors``, in their order."""
-        entries, start = [], 0
+        segments, start = [], 0
         for name, t in tensors.items():
             stop = start + t.numel()
-            entries.append(Entry(name, tuple(t.shape), start, stop, t.dtype, t.dim() == 4))
+            segments.append(Segment(name, tuple(t.shape), start, stop, t.dtype, t.dim() == 4))
             start = stop
-        return cls(tuple(entries))
+        return cls(tuple(segments))
 
     @cached_property
     def size(self) -> int:
         """d, the length of the vector."""
-        return self.entries[-1].stop if self.entries else 0
+        return self.segments[-1].stop if self.segments else 0
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [e.stop - e.start for e in self.entries]
+        return [e.stop - e.start for e in self.segments]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(e.name for e in self.entries)
+        return tuple(e.name for e in self.segments)
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """Module names that own tensors, in order of first appearance."""
-        return tuple(dict.fromkeys(e.layer for e in self.entries))
+        return tuple(dict.fromkeys(e.layer for e in self.segments))
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Each tensor as a view of ``flat`` [..., d]; writing to a view writes to the vector."""
         lead = flat.shape[:-1]
         out = {}
-        for e, piece in zip(self.entries, flat.split(self._sizes, -1), strict=True):
+        for e, piece in zip(self.segments, flat.split(self._sizes, -1), strict=True):
             if e.nhwc:
                 o, i, h, w = e.shape
                 out[e.name] = piece.view(*lead, o, h, w, i).movedim(-1, -3)
@@ -84,7 +84,7 @@ class ParamSpec:
     def write(self, tensors: Sequence[Tensor], out: Tensor) -> Tensor:
         """Copy ``tensors`` (in this order, each [..., *shape]) into the vector ``out`` [..., d]."""
         lead = out.shape[:-1]
-        for e, t in zip(self.entries, tensors, strict=True):
+        for e, t in zip(self.segments, tensors, strict=True):
             source = t.movedim(-3, -1) if e.nhwc else t
             out[..., e.start : e.stop].view(*lead, *source.shape[len(lead) :]).copy_(source)
         return out
@@ -97,17 +97,17 @@ class ParamSpec:
         """Contiguous copies by name, at each tensor's own dtype (what is saved to a file)."""
         return {
             e.name: v.to(e.dtype).contiguous().clone()
-            for e, v in zip(self.entries, self.views(flat).values(), strict=True)
+            for e, v in zip(self.segments, self.views(flat).values(), strict=True)
         }
 
-    def chosen(self, layers: int | str) -> tuple[Entry, ...]:
+    def chosen(self, layers: int | str) -> tuple[Segment, ...]:
         """Tensors of the last k layers (a number), or those whose name matches a regular
         expression.
 
         Raises ValueError if there are fewer layers, or if no name matches.
         """
         if isinstance(layers, str):
-            hits = tuple(e for e in self.entries if re.search(layers, e.name))
+            hits = tuple(e for e in self.segments if re.search(layers, e.name))
             if not hits:
                 raise ValueError(f"no tensor matches {layers!r}; there are {', '.join(self.names)}")
             return hits
@@ -116,13 +116,13 @@ class ParamSpec:
                 f"the model has {len(self.layers)} layers, so the last {layers} cannot be taken"
             )
         last = set(self.layers[-layers:])
-        return tuple(e for e in self.entries if e.layer in last)
+        return tuple(e for e in self.segments if e.layer in last)
 
 
-def places(entries: Iterable[Entry]) -> tuple[slice, ...]:
-    """Slices of the vector that hold ``entries``; neighbours are joined."""
+def slices(segments: Iterable[Segment]) -> tuple[slice, ...]:
+    """Slices of the vector that hold ``segments``; neighbours are joined."""
     merged: list[slice] = []
-    for e in entries:
+    for e in segments:
         if merged and merged[-1].stop == e.start:
             merged[-1] = slice(merged[-1].start, e.stop)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, own_step, uniform
+from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, steps_by_itself, uniform
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
@@ -42,7 +42,7 @@ class Local(Algorithm):
         defaults = {"cohort": 1.0, "buffers": "local"}
 
         def refuses(self, parts: Composition) -> str | None:
-            return fixed_work(self.name, parts) or own_step(self.name, parts)
+            return fixed_work(self.name, parts) or steps_by_itself(self.name, parts)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)

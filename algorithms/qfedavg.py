@@ -11,7 +11,7 @@ n_k in the paper: ``sampler: weighted``.
 
 from __future__ import annotations
 
-from algorithms.algorithm import own_step
+from algorithms.algorithm import steps_by_itself
 from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Tensors, Work
@@ -45,7 +45,7 @@ class QFedAvg(FedAvg):
         def refuses(self, parts: Composition) -> str | None:
             if self.lipschitz is not None and self.lipschitz <= 0:
                 return f"algorithm.lipschitz must be positive, not {self.lipschitz}"
-            return own_step(self.name, parts)
+            return steps_by_itself(self.name, parts)
 
     options: Options
 

@@ -45,9 +45,8 @@ class ControlVariate(LocalRule):
         delta = work.w - work.start
         scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
         change = -work.received["control"] - delta[:, self.part] / scale
-        change = change * (work.steps > 0).unsqueeze(
-            1
-        )  # a client without a batch learns nothing about its gradient
+        # a client without a batch learns nothing about its gradient
+        change = change * (work.steps > 0).unsqueeze(1)
         work.state["control"] = work.state["control"] + change
         return {"delta": delta, "control": change}
 

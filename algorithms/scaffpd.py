@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, own_step
+from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
@@ -86,7 +86,7 @@ class ScaffPD(Algorithm):
             local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return "scaffpd corrects gradients of plain SGD; set local.optimizer to sgd"
-            return own_step(self.name, parts)
+            return steps_by_itself(self.name, parts)
 
     options: Options
     server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses")
@@ -121,12 +121,8 @@ class ScaffPD(Algorithm):
 
     def _dual_step(self, ids: np.ndarray, losses: np.ndarray) -> None:
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
-        rho, theta, sigma, n = (
-            self.options.rho,
-            self.options.theta,
-            self.options.dual_lr,
-            self.setting.clients,
-        )
+        rho, theta, sigma = self.options.rho, self.options.theta, self.options.dual_lr
+        n = self.setting.clients
         before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
         slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
         slope[ids] = (1 + theta) * losses - theta * before

@@ -84,9 +84,8 @@ class Scallion(Scaffold):
     def apply(self, updates: Updates) -> None:
         assert updates.weights is not None  # Scaffold's options admit no aggregator that needs rows
         reach = updates.scalars["reach"].to(updates.weights)
-        trained = float(
-            updates.weights @ (reach > 0).to(reach)
-        )  # a client without a batch stays at x
+        # a client without a batch has reached nowhere, and stays at x
+        trained = float(updates.weights @ (reach > 0).to(reach))
         increment = self.aggregate(updates, "increment")
         step = -float(updates.weights @ reach) * (self.control + increment / max(trained, 1e-12))
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)

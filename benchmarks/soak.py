@@ -72,7 +72,9 @@ def soak(config: Config, minutes: float, every: float, pause: float) -> tuple[in
         time.sleep(pause)
         now = time.monotonic()
         if now >= kill_at:
-            alive = [p.pid for p in plane.places.values() if Path(f"/proc/{p.pid}").exists()]
+            alive = [
+                p.pid for p in plane.crew.processes.values() if Path(f"/proc/{p.pid}").exists()
+            ]
             if alive:
                 os.kill(draws.choice(alive), signal.SIGKILL)
             kill_at = now + draws.expovariate(1 / every)

@@ -5,116 +5,83 @@ drives the agent itself.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar, Self
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQN
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils.typing import StateDict
 
 from rl.learner import DDPGTorchLearner
-from rl.networks import HEADS
+from rl.options import HEADS, DdpgOptions, Td3Options
+from rl.private import refuse, start_over
 from rl.replay import SeededEpisodeReplayBuffer
 from rl.rl_module import DDPGTorchRLModule
 
-_TRAINING = (
-    "hidden", "head", "bound", "join", "noise", "sigma", "sigma_end", "sigma_steps", "warmup",
-    "train_noise",
-    "actor_lr", "critic_lr", "weight_decay", "tau", "target_network_update_freq", "policy_delay",
-    "twin_q", "smoothing",
-    "smoothing_clip", "logit_penalty", "capacity", "learning_starts", "training_intensity",
-)  # fmt: skip
-_MODEL = (
-    "hidden",
-    "head",
-    "bound",
-    "join",
-    "twin_q",
-    "noise",
-    "sigma",
-    "sigma_end",
-    "sigma_steps",
-    "warmup",
-)
-
 
 class DDPGConfig(AlgorithmConfig):
-    """Deep deterministic policy gradients; :meth:`training` takes the options listed in its
-    docstring.
+    """Deep deterministic policy gradients; :meth:`agent` takes the algorithm's own options,
+    :meth:`training` those of every RLlib algorithm.
     """
+
+    options_class: ClassVar[type[DdpgOptions]] = DdpgOptions
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or DDPG)
-        self.hidden: tuple[int, ...] = (256, 256)
-        self.head = "tanh"
-        self.bound: float | None = None
-        self.join = 1
-        self.noise = "action"
-        self.sigma = 0.1
-        self.sigma_end: float | None = None
-        self.sigma_steps = 0
-        self.warmup = 1000
-        self.train_noise = False
-        self.actor_lr = self.critic_lr = 1e-3
-        self.weight_decay = 0.0
-        self.tau = 0.005
-        self.target_network_update_freq = 1
-        self.policy_delay = 1
-        self.twin_q = False
-        self.smoothing = 0.0
-        self.smoothing_clip = 0.5
-        self.logit_penalty = 0.0
-        self.capacity = 100_000
-        self.learning_starts = 1000
-        self.training_intensity: float | None = None
+        # a dict, because RLlib turns its configs into dicts and back, and Tune finds the spaces to
+        # search only in dicts
+        self.agent_options = self.options_class().to_dict()
         # one environment step and one update an iteration
         self.rollout_fragment_length = 1
         self.train_batch_size_per_learner = 64
         self.min_time_s_per_iteration = None
         self.min_sample_timesteps_per_iteration = 1
+        # what DQN's loop reads besides
         self.n_step = 1
         self.count_steps_by = "env_steps"
         self.num_env_runners = 0
-        self.exploration_config: dict[str, Any] = {}
+        self.exploration_config: dict[str, object] = {}
 
-    def training(self, **options: Any) -> DDPGConfig:
-        """Set RLlib's general training options, and these.
-
-        Networks: hidden (widths), head (l1 | softmax | tanh), bound (of softmax logits), join (the
-        critic's layer that the action enters before), twin_q. Exploration: noise (hidden | logit |
-        action | none), sigma, sigma_end, sigma_steps, warmup (random actions), train_noise (also
-        while learning). Learning: actor_lr, critic_lr, weight_decay, tau (soft update rate ε),
-        target_network_update_freq and policy_delay (in updates), smoothing and smoothing_clip
-        (TD3's target noise), logit_penalty, capacity (of the buffer), learning_starts (steps),
-        training_intensity (transitions learned from per transition sampled; unset: one update a
-        step).
-        """
-        for name in _TRAINING:
-            if name in options:
-                setattr(self, name, options.pop(name))
-        super().training(**options)
+    def agent(self, options: DdpgOptions) -> Self:
+        """Set the algorithm's own options; raises TypeError for DDPG's given to TD3."""
+        if not isinstance(options, self.options_class):
+            wanted = self.options_class.__name__
+            raise TypeError(f"{type(self).__name__} takes {wanted}, not {type(options).__name__}")
+        self.agent_options = options.to_dict()
         return self
+
+    @property
+    def options(self) -> DdpgOptions:
+        """The algorithm's own options."""
+        return self.options_class.from_dict(self.agent_options)
 
     def validate(self) -> None:
         super().validate()
-        if self.head not in HEADS:
-            self._value_error(f"head must be one of {', '.join(HEADS)}, not {self.head!r}")
-        if self.head != "tanh" and (self.normalize_actions or self.clip_actions):
-            self._value_error(
-                "a head on the simplex needs normalize_actions=False and clip_actions=False"
+        head = self.options.head
+        if head not in HEADS:
+            refuse(self, f"head must be one of {', '.join(HEADS)}, not {head!r}")
+        if head != "tanh" and (self.normalize_actions or self.clip_actions):
+            refuse(
+                self, "a head on the simplex needs normalize_actions=False and clip_actions=False"
             )
 
     @property
     def num_steps_sampled_before_learning_starts(self) -> int:
-        """RLlib's name for ``learning_starts``."""
-        return self.learning_starts
+        """DQN's name for ``learning_starts``."""
+        return self.options.learning_starts
 
     @property
-    def replay_buffer_config(self) -> dict[str, Any]:
-        """What :class:`DDPG` builds its buffer from."""
+    def training_intensity(self) -> float | None:
+        """As DQN's loop reads it."""
+        return self.options.training_intensity
+
+    @property
+    def replay_buffer_config(self) -> dict[str, object]:
+        """As DQN's loop reads it."""
         return {
             "type": "SeededEpisodeReplayBuffer",
-            "capacity": self.capacity,
+            "capacity": self.options.capacity,
             "seed": self.seed or 0,
         }
 
@@ -128,20 +95,21 @@ class DDPGConfig(AlgorithmConfig):
         return DDPGTorchLearner
 
     @property
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _MODEL}
-        return {**super()._model_config_auto_includes, **own, "seed": self.seed or 0}
+    def _model_config_auto_includes(self) -> dict[str, object]:
+        """Private in RLlib, but the only way in which its own algorithms, too, hand their options
+        to a module. Without it the module would have no ``model_config["agent"]`` to set up from.
+        """
+        own = {"agent": self.options.to_dict(), "seed": self.seed or 0}
+        return {**super()._model_config_auto_includes, **own}
 
 
 class TD3Config(DDPGConfig):
     """Twin critics, delayed policy updates and smoothed targets (Fujimoto et al. 2018)."""
 
+    options_class = Td3Options
+
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or TD3)
-        self.twin_q = True
-        self.policy_delay = self.target_network_update_freq = 2
-        self.smoothing = 0.2
-        self.join = 0
 
 
 class DDPG(DQN):
@@ -151,22 +119,24 @@ class DDPG(DQN):
     def get_default_config(cls) -> AlgorithmConfig:
         return DDPGConfig()
 
-    def _create_local_replay_buffer_if_necessary(self, config: Any) -> SeededEpisodeReplayBuffer:
-        options = self.config.replay_buffer_config
-        return SeededEpisodeReplayBuffer(options["capacity"], seed=options["seed"])
+    def _create_local_replay_buffer_if_necessary(
+        self, config: DDPGConfig
+    ) -> SeededEpisodeReplayBuffer:
+        """Private in RLlib, whose own finds only buffers of RLlib by their names. Were it no longer
+        called, building the algorithm would fail on that name.
+        """
+        return SeededEpisodeReplayBuffer(config.options.capacity, seed=config.seed or 0)
 
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        state = super().get_state(*args, **kwargs)
+    def get_state(self, *given: object, **named: object) -> StateDict:
+        state = super().get_state(*given, **named)
         return {**state, "replay_buffer": self.local_replay_buffer.get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: StateDict) -> None:
         super().set_state(state)
         if "replay_buffer" in state:
             self.local_replay_buffer.set_state(state["replay_buffer"])
-            if (
-                self.env_runner is not None
-            ):  # a newer episode under way does not continue the restored ones
-                self.env_runner._needs_initial_reset = True
+            if self.env_runner is not None:
+                start_over(self.env_runner)
 
 
 class TD3(DDPG):

@@ -9,6 +9,8 @@ learning.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -18,63 +20,81 @@ import torch
 from algorithms.parts.selection import nearest
 
 
-class AggregationEnv(gym.Env):
-    """Rounds of aggregation; an episode is truncated after ``rounds`` of them.
+@dataclass(frozen=True)
+class Simulation:
+    """A simulated federation; raises ValueError if K of its clients cannot be selected."""
 
-    Options (``env_config``): participants N, slots K ≤ N, attackers (largest number; each episode
-    draws 0 to that many), dimension p, rate (how far a round of local training moves), spread (of
-    the clients' optima), error (size of a malicious update relative to an honest one), rounds.
-    """
+    participants: int = 10
+    """N"""
+    slots: int = 10
+    """K in 1..N, the clients that get a weight."""
+    attackers: int = 3
+    """Largest number of malicious clients, in 0..N−1; each episode draws 0 to that many."""
+    dimension: int = 16
+    """p, of the model."""
+    rate: float = 0.3
+    """The part of its way to the optimum that a client's local training goes in a round."""
+    spread: float = 0.5
+    """Typical distance of a client's optimum from the origin."""
+    error: float = 20.0
+    """Size of a malicious update relative to an honest one."""
+    rounds: int = 50
+    """Length of an episode."""
 
-    def __init__(self, options: dict[str, Any] | None = None) -> None:
-        given = {"participants": 10, "slots": 10, "attackers": 3, "dimension": 16, "rate": 0.3,
-                 "spread": 0.5, "error": 20.0, "rounds": 50, **(options or {})}  # fmt: skip
-        self.participants, self.slots, self.attackers = (
-            given["participants"],
-            given["slots"],
-            given["attackers"],
-        )
-        self.dimension, self.rate, self.spread = given["dimension"], given["rate"], given["spread"]
-        self.error, self.rounds = given["error"], given["rounds"]
+    def __post_init__(self) -> None:
         if not 1 <= self.slots <= self.participants or not 0 <= self.attackers < self.participants:
             raise ValueError(
                 "slots must be within 1 to participants, and attackers fewer than participants"
             )
-        self.observation_space = gym.spaces.Box(0.0, 1.0, (self.slots,), np.float32)
-        self.action_space = gym.spaces.Box(0.0, 1.0, (self.slots,), np.float32)
+
+
+class AggregationEnv(gym.Env[np.ndarray, np.ndarray]):
+    """Rounds of aggregation; an episode is truncated after ``Simulation.rounds`` of them.
+
+    ``options`` (RLlib's ``env_config``) are fields of :class:`Simulation`; raises TypeError for one
+    that is not, and ValueError as it does.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.simulation = Simulation(**(options or {}))
+        shape = (self.simulation.slots,)
+        self.observation_space = gym.spaces.Box(0.0, 1.0, shape, np.float32)
+        self.action_space = gym.spaces.Box(0.0, 1.0, shape, np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
-        rng = self.np_random
+        rng, given = self.np_random, self.simulation
+        shrunk = given.dimension**0.5  # a vector of N(0, 1/p) has a norm near 1
         self.t = 0
-        self.x = rng.normal(size=self.dimension) * 2 / self.dimension**0.5
-        self.optima = (
-            rng.normal(size=(self.participants, self.dimension)) * self.spread / self.dimension**0.5
+        self.x = rng.normal(size=given.dimension) * 2 / shrunk
+        everyone = (given.participants, given.dimension)
+        self.optima = rng.normal(size=everyone) * given.spread / shrunk
+        self.bad = rng.choice(
+            given.participants, rng.integers(0, given.attackers + 1), replace=False
         )
-        self.bad = rng.choice(self.participants, rng.integers(0, self.attackers + 1), replace=False)
         return self._train(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         weights = np.abs(np.asarray(action, np.float64))
         total = weights.sum()
-        weights = weights / total if total > 0 else np.full(self.slots, 1 / self.slots)
+        weights = weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
         self.x = self.x + weights @ self.moves
         self.t += 1
         reward = float(np.exp(-np.linalg.norm(self.x)))
-        return self._train(), reward, False, self.t >= self.rounds, {}
+        return self._train(), reward, False, self.t >= self.simulation.rounds, {}
 
     def _train(self) -> np.ndarray:
         """Everyone's update at x; keeps the K selected ones, returns their relative sums of
         distances.
         """
-        moves = self.rate * (self.optima - self.x)
-        size = np.linalg.norm(moves, axis=1).mean() / self.dimension**0.5
-        moves[self.bad] = (
-            self.np_random.normal(size=(len(self.bad), self.dimension)) * size * self.error
-        )
-        selected = nearest(torch.from_numpy(moves), self.slots)
+        given = self.simulation
+        moves = given.rate * (self.optima - self.x)
+        size = np.linalg.norm(moves, axis=1).mean() / given.dimension**0.5
+        noise = self.np_random.normal(size=(len(self.bad), given.dimension))
+        moves[self.bad] = noise * size * given.error
+        selected = nearest(torch.from_numpy(moves), given.slots)
         self.moves = moves[selected.rows]
         top = selected.sums.max()
-        return (selected.sums / top if top > 0 else np.ones(self.slots)).astype(np.float32)
+        return (selected.sums / top if top > 0 else np.ones(given.slots)).astype(np.float32)

@@ -8,19 +8,23 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
+from ray.rllib.utils.typing import ResultDict
 from safetensors.torch import load_file, save_file
 
 from rl.randomness import isolated
 
 POLICY_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
+
+LearnerState = dict[str, object]
+"""Weights, optimisers and counters as nested dicts of arrays and JSON values."""
 
 
 def build_learner(
@@ -31,15 +35,21 @@ def build_learner(
         return config.build_learner(spaces={DEFAULT_MODULE_ID: (observation, action)})
 
 
-def learner_state(learner: Learner) -> dict[str, Any]:
-    """Weights, optimisers and counters as nested dicts of arrays and JSON values."""
+def local_learner(algorithm: Algorithm) -> Learner:
+    """The learner of an algorithm that has no remote ones."""
+    (found,) = algorithm.learner_group.foreach_learner(lambda learner: learner)
+    return found.get()
+
+
+def learner_state(learner: Learner) -> LearnerState:
+    """What a checkpoint holds of ``learner``."""
     state = learner.get_state(not_components=[COMPONENT_METRICS_LOGGER])
-    state.pop("should_module_be_updated", None)
-    plain: dict[str, Any] = _plain(state)
-    return plain
+    return {
+        name: _plain(value) for name, value in state.items() if name != "should_module_be_updated"
+    }
 
 
-def recorded(results: Mapping[str, Any]) -> dict[str, float]:
+def recorded(results: ResultDict) -> dict[str, float]:
     """The losses in what ``Learner.update`` returns, for a round's record."""
     own = results[DEFAULT_MODULE_ID]
     losses = {
@@ -56,7 +66,9 @@ def module_weights(learner: Learner) -> dict[str, np.ndarray]:
     return weights
 
 
-def save_policy(folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+def save_policy(
+    folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[str, object]
+) -> None:
     """Write a module's weights and ``facts`` about them."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {k: torch.as_tensor(np.ascontiguousarray(v)).clone() for k, v in weights.items()}
@@ -64,7 +76,7 @@ def save_policy(folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[
     (folder / FACTS_FILE).write_text(json.dumps(dict(facts), indent=2))
 
 
-def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> None:
+def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> None:
     """Replace the module's weights by those in ``folder``; raises ValueError if they are another
     agent's.
 
@@ -81,24 +93,28 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, Any]) -> Non
         if key in trained and trained[key] != agent.get(key):
             raise ValueError(
                 f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not "
-                f"{agent.get(key)!r}; "
-                "give the agent the same preset"
+                f"{agent.get(key)!r}; give the agent the same preset"
             )
-    own = module_weights(learner)
-    shapes = {k: tuple(v.shape) for k, v in own.items()}
-    given = {k: tuple(v.shape) for k, v in weights.items()}
-    if shapes != given:
-        differing = sorted(k for k in {*shapes, *given} if shapes.get(k) != given.get(k))
-        raise ValueError(
-            f"algorithm.agent.policy: {folder} holds the policy of another agent or number of "
-            "clients: "
-            f"{differing[0]} is {given.get(differing[0], 'absent')}, wanted "
-            f"{shapes.get(differing[0], 'absent')}"
-        )
+    _same_shapes(module_weights(learner), weights, folder)
     learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
 
 
-def _plain(value: Any) -> Any:
+def _same_shapes(
+    own: Mapping[str, np.ndarray], given: Mapping[str, torch.Tensor], folder: Path
+) -> None:
+    wanted = {k: tuple(v.shape) for k, v in own.items()}
+    found = {k: tuple(v.shape) for k, v in given.items()}
+    differing = sorted(k for k in {*wanted, *found} if wanted.get(k) != found.get(k))
+    if differing:
+        first = differing[0]
+        raise ValueError(
+            f"algorithm.agent.policy: {folder} holds the policy of another agent or number of "
+            f"clients: {first} is {found.get(first, 'absent')}, wanted "
+            f"{wanted.get(first, 'absent')}"
+        )
+
+
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

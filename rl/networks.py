@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-HEADS = ("l1", "softmax", "tanh")
+from rl.options import Head
 
 
 def hidden_layers(inputs: int, widths: Sequence[int]) -> nn.ModuleList:
@@ -30,7 +30,7 @@ class Actor(nn.Module):
     """
 
     def __init__(
-        self, observation: int, action: int, hidden: Sequence[int], head: str, bound: float | None
+        self, observation: int, action: int, hidden: Sequence[int], head: Head, bound: float | None
     ) -> None:
         super().__init__()
         self.head, self.bound = head, bound

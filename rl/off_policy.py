@@ -6,7 +6,8 @@ Rounds never end an episode. Module, learner and buffer are the RLlib algorithm'
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -18,11 +19,34 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from algorithms.parts.weighers import Situation
 from rl.algorithm import DDPGConfig
-from rl.learning import build_learner, learner_state, recorded
+from rl.learning import LearnerState, build_learner, learner_state, recorded
 from rl.replay import SeededEpisodeReplayBuffer
+from rl.rl_module import ExplorationState
 
 Transition = tuple[np.ndarray, np.ndarray, float, np.ndarray]
-COLUMNS = ("states", "actions", "rewards", "next_states")
+"""State, action, reward, next state."""
+
+
+class Transitions(TypedDict):
+    """The buffer's transitions, oldest first, as columns [T, ...]."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    next_states: np.ndarray
+
+
+class OffPolicyState(TypedDict):
+    """What a run's checkpoint holds of the agent."""
+
+    learner: LearnerState
+    exploration: ExplorationState
+    replay: Mapping[str, object]
+    """State of the generator that samples the buffer."""
+    transitions: Transitions
+    pending: list[np.ndarray] | None
+    """State and action whose reward has not been observed."""
+    rounds: int
 
 
 class OffPolicyAgent:
@@ -36,15 +60,16 @@ class OffPolicyAgent:
         self.config = config.debugging(seed=seed).environment(
             normalize_actions=False, clip_actions=False
         )
+        self.options = self.config.options
         self.learner = build_learner(self.config, seen, weights, seed)
         self.module = self.learner.module[DEFAULT_MODULE_ID].unwrapped()
         self.updates = updates
         self.seed = seed
-        self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=seed)
+        self.buffer = SeededEpisodeReplayBuffer(self.options.capacity, seed=seed)
         self.rounds = 0
         self.pending: tuple[np.ndarray, np.ndarray] | None = None
         """State and action whose reward has not been observed."""
-        self.transitions: deque[Transition] = deque(maxlen=self.config.capacity)
+        self.transitions: deque[Transition] = deque(maxlen=self.options.capacity)
 
     def act(self, situation: Situation) -> np.ndarray:
         """Weights [K] of the actor with exploration noise."""
@@ -56,9 +81,8 @@ class OffPolicyAgent:
         with torch.no_grad():
             if not explore:
                 return self.module.forward_inference(batch)[Columns.ACTIONS][0].numpy()
-            action = self.module.forward_exploration(batch, t=self.rounds)[Columns.ACTIONS][
-                0
-            ].numpy()
+            explored = self.module.forward_exploration(batch, t=self.rounds)
+        action = explored[Columns.ACTIONS][0].numpy()
         self.pending = np.asarray(state, np.float32), action
         return action
 
@@ -68,7 +92,7 @@ class OffPolicyAgent:
         self._store((*self.pending, float(reward), np.asarray(state, np.float32)))
         self.rounds += 1
         self.pending = None
-        if self.rounds < self.config.learning_starts:
+        if self.rounds < self.options.learning_starts:
             return {}
         losses: dict[str, float] = {}
         for _ in range(self.updates):
@@ -82,30 +106,34 @@ class OffPolicyAgent:
             losses |= recorded(self.learner.update(episodes=episodes, timesteps=steps))
         return losses
 
-    def state(self) -> dict[str, Any]:
-        columns = zip(*self.transitions, strict=True) if self.transitions else ((),) * len(COLUMNS)
+    def state(self) -> OffPolicyState:
+        columns = zip(*self.transitions, strict=True) if self.transitions else ((),) * 4
+        states, actions, rewards, next_states = (np.array(column) for column in columns)
         return {
             "learner": learner_state(self.learner),
             "exploration": self.module.get_exploration_state(),
             "replay": self.buffer.rng.bit_generator.state,
             "transitions": {
-                name: np.array(column) for name, column in zip(COLUMNS, columns, strict=True)
+                "states": states,
+                "actions": actions,
+                "rewards": rewards,
+                "next_states": next_states,
             },
             "pending": None if self.pending is None else list(self.pending),
             "rounds": self.rounds,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: OffPolicyState) -> None:
         self.learner.set_state(state["learner"])
         self.module.set_exploration_state(state["exploration"])
         self.rounds = int(state["rounds"])
-        self.pending = (
-            None if state["pending"] is None else (state["pending"][0], state["pending"][1])
-        )
-        self.buffer = SeededEpisodeReplayBuffer(self.config.capacity, seed=self.seed)
+        pending = state["pending"]
+        self.pending = None if pending is None else (pending[0], pending[1])
+        self.buffer = SeededEpisodeReplayBuffer(self.options.capacity, seed=self.seed)
         self.transitions.clear()
+        kept = state["transitions"]
         for before, action, reward, after in zip(
-            *(state["transitions"][name] for name in COLUMNS), strict=True
+            kept["states"], kept["actions"], kept["rewards"], kept["next_states"], strict=True
         ):
             self._store((before, action, float(reward), after))
         self.buffer.rng.bit_generator.state = state["replay"]

@@ -7,7 +7,8 @@ collected first.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -19,10 +20,36 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from algorithms.draws import torch_generator, torch_seed
 from algorithms.parts.weighers import Situation
-from rl.learning import build_learner, learner_state, recorded
+from rl.learning import LearnerState, build_learner, learner_state, recorded
+from rl.private import take_given_weights
 from rl.randomness import isolated
 
-MEMORY = ("observations", "actions", "rewards", "logps", "inputs")
+
+class OnPolicyState(TypedDict):
+    """What a run's checkpoint holds of the agent: its learner, the rounds it has acted in, and its
+    memory as arrays.
+    """
+
+    learner: LearnerState
+    step: int
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    logps: np.ndarray
+    inputs: np.ndarray
+
+
+@dataclass
+class Memory:
+    """The rounds since the last update; one more observation than rewards."""
+
+    observations: list[np.ndarray] = field(default_factory=list)
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    logps: list[np.ndarray] = field(default_factory=list)
+    """Log-probabilities of the actions."""
+    inputs: list[np.ndarray] = field(default_factory=list)
+    """Means and log standard deviations that the actions were drawn with."""
 
 
 class OnPolicyAgent:
@@ -44,7 +71,7 @@ class OnPolicyAgent:
         self.module = self.learner.module[DEFAULT_MODULE_ID].unwrapped()
         self.seed, self.temperature, self.one_step = seed, temperature, one_step
         self.step = 0
-        self.memory: dict[str, list[Any]] = {name: [] for name in MEMORY}
+        self.memory = Memory()
 
     def act(self, situation: Situation) -> np.ndarray:
         """Weights [K] from sampled logits."""
@@ -56,21 +83,19 @@ class OnPolicyAgent:
         """
         seen = np.asarray(state, np.float32)
         with torch.no_grad():
-            inputs = self.module.forward_exploration({Columns.OBS: torch.from_numpy(seen)[None]})[
-                Columns.ACTION_DIST_INPUTS
-            ]
+            batch = {Columns.OBS: torch.from_numpy(seen)[None]}
+            inputs = self.module.forward_exploration(batch)[Columns.ACTION_DIST_INPUTS]
             mean, log_std = inputs.chunk(2, dim=-1)
             if not explore:
                 return self._weights(mean[0])
-            noise = torch.randn(
-                mean.shape, generator=torch_generator(self.seed, "ppo action", self.step)
-            )
-            action = mean + log_std.exp() * noise
+            draws = torch_generator(self.seed, "ppo action", self.step)
+            action = mean + log_std.exp() * torch.randn(mean.shape, generator=draws)
             logp = self.module.get_exploration_action_dist_cls().from_logits(inputs).logp(action)
-        if not self.memory["observations"]:
-            self.memory["observations"].append(seen)
-        for name, value in (("actions", action), ("logps", logp), ("inputs", inputs)):
-            self.memory[name].append(value[0].numpy())
+        if not self.memory.observations:
+            self.memory.observations.append(seen)
+        self.memory.actions.append(action[0].numpy())
+        self.memory.logps.append(logp[0].numpy())
+        self.memory.inputs.append(inputs[0].numpy())
         self.step += 1
         return self._weights(action[0])
 
@@ -80,9 +105,9 @@ class OnPolicyAgent:
 
     def observe(self, reward: float, state: np.ndarray) -> dict[str, float]:
         """Remember what the last action led to; learn when enough has been collected."""
-        self.memory["rewards"].append(float(reward))
-        self.memory["observations"].append(np.asarray(state, np.float32))
-        if len(self.memory["rewards"]) < self.config.train_batch_size_per_learner:
+        self.memory.rewards.append(float(reward))
+        self.memory.observations.append(np.asarray(state, np.float32))
+        if len(self.memory.rewards) < self.config.train_batch_size_per_learner:
             return {}
         with isolated(torch_seed(self.seed, "ppo update", self.step)):
             results = self.learner.update(
@@ -92,26 +117,24 @@ class OnPolicyAgent:
                 shuffle_batch_per_epoch=True,
                 timesteps={"num_env_steps_sampled_lifetime": self.step},
             )
-        last = self.memory["observations"][-1]
-        self.memory = {name: [] for name in MEMORY}
-        self.memory["observations"].append(last)
+        self.memory = Memory(observations=self.memory.observations[-1:])
         return recorded(results)
 
     def _episodes(self) -> list[SingleAgentEpisode]:
         """The collected rounds: each an episode that ends (a contextual bandit), or one long
         unfinished one.
         """
-        m, n = self.memory, len(self.memory["rewards"])
+        m, n = self.memory, len(self.memory.rewards)
         pieces = [(t, t + 1) for t in range(n)] if self.one_step else [(0, n)]
         return [
             SingleAgentEpisode(
                 id_=f"rounds {self.step - n + a} to {self.step - n + b}",
-                observations=m["observations"][a : b + 1],
-                actions=m["actions"][a:b],
-                rewards=m["rewards"][a:b],
+                observations=m.observations[a : b + 1],
+                actions=m.actions[a:b],
+                rewards=m.rewards[a:b],
                 extra_model_outputs={
-                    Columns.ACTION_LOGP: m["logps"][a:b],
-                    Columns.ACTION_DIST_INPUTS: m["inputs"][a:b],
+                    Columns.ACTION_LOGP: m.logps[a:b],
+                    Columns.ACTION_DIST_INPUTS: m.inputs[a:b],
                 },
                 terminated=self.one_step,
                 truncated=not self.one_step,
@@ -120,15 +143,25 @@ class OnPolicyAgent:
             for a, b in pieces
         ]
 
-    def state(self) -> dict[str, Any]:
-        memory = {name: np.array(values) for name, values in self.memory.items()}
-        return {"learner": learner_state(self.learner), "step": self.step, **memory}
+    def state(self) -> OnPolicyState:
+        return {
+            "learner": learner_state(self.learner),
+            "step": self.step,
+            "observations": np.array(self.memory.observations),
+            "actions": np.array(self.memory.actions),
+            "rewards": np.array(self.memory.rewards),
+            "logps": np.array(self.memory.logps),
+            "inputs": np.array(self.memory.inputs),
+        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.learner._weights_seq_no = (
-            0  # or newer live weights would be kept in place of the given ones
-        )
+    def restore(self, state: OnPolicyState) -> None:
+        take_given_weights(self.learner)
         self.learner.set_state(state["learner"])
         self.step = int(state["step"])
-        self.memory = {name: list(state[name]) for name in MEMORY}
-        self.memory["rewards"] = [float(r) for r in state["rewards"]]
+        self.memory = Memory(
+            observations=list(state["observations"]),
+            actions=list(state["actions"]),
+            rewards=[float(reward) for reward in state["rewards"]],
+            logps=list(state["logps"]),
+            inputs=list(state["inputs"]),
+        )

@@ -3,77 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModule
 
-from rl.env import AggregationEnv
-from rl.learning import module_weights, save_policy
+from rl.env import AggregationEnv, Simulation
+from rl.learning import local_learner, module_weights, save_policy
 from rl.weighers import Ddpg
 
 EPISODES = 10
 """Episodes, of fixed seeds, over which a policy is judged."""
 
+Policy = Callable[[np.ndarray], np.ndarray]
+"""From a state [K] to weights [K]."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean returns of an episode, over the same episodes."""
+
+    before: float
+    after: float
+    uniform: float
+    """That of uniform weights."""
+
 
 def pretrain(
     weigher: Ddpg,
-    env: dict[str, Any],
+    simulation: Simulation,
     rounds: int,
     seed: int,
     out: Path,
     tell: Callable[[int, float], None],
-) -> dict[str, float]:
+) -> Scores:
     """Train for ``rounds`` simulated rounds and write the policy to ``out``.
 
-    ``tell(round, return)`` is called about ten times. Returns the mean return of an episode before
-    and after, and that of uniform weights on the same episodes. Needs a running Ray.
+    ``tell(round, return)`` is called about ten times. Needs a running Ray.
     """
-    config = (
-        weigher.config()
-        .environment(AggregationEnv, env_config=env, normalize_actions=False, clip_actions=False)
-        .debugging(seed=seed)
-    )
-    algorithm = config.build_algo()
-    learner = algorithm.learner_group._learner
-    module = learner.module[DEFAULT_MODULE_ID].unwrapped()
-
-    def policy(state: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            return module.forward_inference({Columns.OBS: torch.from_numpy(state)[None]})[
-                Columns.ACTIONS
-            ][0].numpy()
-
+    algorithm = _algorithm(weigher, simulation, seed)
+    learner = local_learner(algorithm)
+    policy = _policy(learner.module[DEFAULT_MODULE_ID].unwrapped())
     try:
-        before = score(policy, env)
+        before = score(policy, simulation)
         for t in range(1, rounds + 1):
             algorithm.train()
             if t % max(1, rounds // 10) == 0:
-                tell(t, score(policy, env))
-        after = score(policy, env)
+                tell(t, score(policy, simulation))
+        after = score(policy, simulation)
         facts = {
             "agent": weigher.model_dump(mode="json"),
-            "environment": env,
+            "environment": _written(simulation),
             "rounds": rounds,
             "return": after,
         }
         save_policy(out, module_weights(learner), facts)
     finally:
         algorithm.stop()
-    uniform = score(lambda state: np.ones_like(state), env)
-    return {"before": before, "after": after, "uniform": uniform}
+    return Scores(before, after, score(np.ones_like, simulation))
 
 
-def score(policy: Callable[[np.ndarray], np.ndarray], options: dict[str, Any]) -> float:
+def score(policy: Policy, simulation: Simulation) -> float:
     """Mean return of ``policy`` over episodes of fixed seeds."""
-    env, total = AggregationEnv(options), 0.0
+    env, total = AggregationEnv(asdict(simulation)), 0.0
     for seed in range(EPISODES):
         state, _ = env.reset(seed=10_000 + seed)
         done = False
         while not done:
             state, reward, _, done, _ = env.step(policy(state))
-            total += reward
+            total += float(reward)
     return total / EPISODES
+
+
+def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:
+    config = weigher.config().debugging(seed=seed)
+    config.environment(AggregationEnv, env_config=asdict(simulation))
+    # RLlib would scale actions to the space's bounds, off the simplex
+    config.environment(normalize_actions=False, clip_actions=False)
+    return config.build_algo()
+
+
+def _policy(module: RLModule) -> Policy:
+    def act(state: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            chosen = module.forward_inference({Columns.OBS: torch.from_numpy(state)[None]})
+        action: np.ndarray = chosen[Columns.ACTIONS][0].numpy()
+        return action
+
+    return act
+
+
+def _written(simulation: Simulation) -> dict[str, float]:
+    """As policy.json has it: the size of the federation, and whatever else is not the default."""
+    size, usual = ("participants", "slots", "attackers"), asdict(Simulation())
+    every: dict[str, float] = asdict(simulation)
+    return {k: value for k, value in every.items() if k in size or value != usual[k]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import torch
 from ray.rllib.core.columns import Columns
@@ -12,30 +12,37 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
 from rl.networks import Actor, Critic, on_simplex
+from rl.options import DdpgOptions
 
-Batch = dict[str, Any]
+Batch = dict[str, Tensor]
+
+
+class ExplorationState(TypedDict):
+    """What a checkpoint holds of a module's exploration."""
+
+    draws: Tensor
+    """The generator's state, bytes."""
+    explored: int
+    """Actions taken."""
 
 
 class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
     """Deterministic policy with exploration noise.
 
-    ``model_config`` holds: hidden, head, bound, join, twin_q, noise (hidden | logit | action |
-    none), sigma, sigma_end, sigma_steps, warmup, seed. The noise comes from a generator of the
-    module's own, never from the global one. The generator is not a buffer: weights that are
-    synchronised from the learner must not rewind it.
+    ``model_config`` holds ``agent``, the :class:`DdpgOptions` as a dict, and ``seed``. The noise
+    comes from a generator of the module's own, never from the global one. The generator is not a
+    buffer: weights that are synchronised from the learner must not rewind it.
     """
 
     def setup(self) -> None:
-        c = self.model_config
+        self.options = o = DdpgOptions.from_dict(self.model_config["agent"])
         n, k = self.observation_space.shape[0], self.action_space.shape[0]
-        self.actor = Actor(n, k, c["hidden"], c["head"], c["bound"])
-        self.critics = nn.ModuleList(
-            Critic(n, k, c["hidden"], c["join"]) for _ in range(1 + c["twin_q"])
-        )
+        self.actor = Actor(n, k, o.hidden, o.head, o.bound)
+        self.critics = nn.ModuleList(Critic(n, k, o.hidden, o.join) for _ in range(1 + o.twin_q))
         # here too, or a module restored from a checkpoint would lack them
         self.make_target_networks()
         self.explored = 0
-        self.draws = torch.Generator().manual_seed(int(c["seed"]))
+        self.draws = torch.Generator().manual_seed(int(self.model_config["seed"]))
 
     def make_target_networks(self) -> None:
         self.target_actor = make_target_network(self.actor)
@@ -49,10 +56,10 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
 
     def sigma(self, step: int) -> float:
         """Standard deviation of the exploration noise at environment step ``step``."""
-        c = self.model_config
-        part = min(1.0, step / c["sigma_steps"]) if c["sigma_steps"] else 1.0
-        end = c["sigma"] if c["sigma_end"] is None else c["sigma_end"]
-        return float(c["sigma"] + part * (end - c["sigma"]))
+        o = self.options
+        part = min(1.0, step / o.sigma_steps) if o.sigma_steps else 1.0
+        end = o.sigma if o.sigma_end is None else o.sigma_end
+        return float(o.sigma + part * (end - o.sigma))
 
     def noise(self, like: Tensor, sigma: float) -> Tensor:
         """N(0, σ²) in the shape of ``like``."""
@@ -61,12 +68,10 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
 
     def noisy_action(self, actor: Actor, state: Tensor, sigma: float) -> Tensor:
         """The actor's action with noise of the configured kind."""
-        kind = self.model_config["noise"]
+        kind = self.options.noise
         if kind == "hidden":
-            width = actor.out.in_features
-            return actor.action(
-                actor.outputs(state, self.noise(state.new_empty(len(state), width), sigma))
-            )
+            activations = state.new_empty(len(state), actor.out.in_features)
+            return actor.action(actor.outputs(state, self.noise(activations, sigma)))
         outputs = actor.outputs(state)
         if kind == "logit":
             return actor.action(outputs + self.noise(outputs, sigma))
@@ -81,25 +86,24 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         u = torch.rand(like.shape, generator=self.draws, dtype=like.dtype).to(like.device)
         if self.actor.head == "tanh":
             return 2 * u - 1
-        gaps = -u.clamp_min(
-            1e-12
-        ).log()  # exponential draws, normalised, are uniform on the simplex
+        # exponential draws, normalised, are uniform on the simplex
+        gaps = -u.clamp_min(1e-12).log()
         return gaps / gaps.sum(-1, keepdim=True)
 
-    def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
+    def _forward_inference(self, batch: Batch, **unused: object) -> Batch:
         return {Columns.ACTIONS: self.actor(batch[Columns.OBS])}
 
-    def _forward_exploration(self, batch: Batch, t: int | None = None, **kwargs: Any) -> Batch:
+    def _forward_exploration(self, batch: Batch, t: int | None = None, **unused: object) -> Batch:
         state = batch[Columns.OBS]
         step = self.explored if t is None else t
         self.explored = step + 1
         with torch.no_grad():
             action = self.noisy_action(self.actor, state, self.sigma(step))
-            if step < self.model_config["warmup"]:
+            if step < self.options.warmup:
                 action = self.random_action(action)
         return {Columns.ACTIONS: action}
 
-    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+    def _forward_train(self, batch: Batch, **unused: object) -> Batch:
         """Nothing: the learner's two phases ask actor and critics themselves."""
         return {}
 
@@ -115,11 +119,11 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
     def compute_q_values(self, batch: Batch) -> Batch:
         return {"q": self.critics[0](batch[Columns.OBS], batch[Columns.ACTIONS])}
 
-    def get_exploration_state(self) -> dict[str, Any]:
+    def get_exploration_state(self) -> ExplorationState:
         """The generator and the number of actions taken."""
         return {"draws": self.draws.get_state(), "explored": self.explored}
 
-    def set_exploration_state(self, state: dict[str, Any]) -> None:
+    def set_exploration_state(self, state: ExplorationState) -> None:
         """The inverse of :meth:`get_exploration_state`."""
         self.draws.set_state(torch.as_tensor(state["draws"], dtype=torch.uint8))
         self.explored = int(state["explored"])

@@ -4,38 +4,49 @@ starts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from pydantic import model_validator
 
 from algorithms.part import option
 from algorithms.parts.weighers import Agent, Weigher
+from rl.options import DdpgOptions, Td3Options
 
-_PAPER = {
-    "head": "l1", "noise": "action", "sigma": 0.1, "lr_actor": 1e-2, "lr_critic": 1e-2,
-    "weight_decay": 1e-5,
-    "gamma": 0.99, "soft_rate": 1e-3, "soft_period": 2, "batch": 16,
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.ppo import PPOConfig
+
+    from rl.algorithm import DDPGConfig
+
+Options = TypeVar("Options", bound=DdpgOptions)
+Preset = Mapping[str, object]
+"""What the options of an agent are where a config does not give them."""
+
+_PAPER: Preset = {
+    "head": "l1", "noise": "action", "sigma": 0.1,
+    "lr_actor": 1e-2, "lr_critic": 1e-2, "weight_decay": 1e-5, "gamma": 0.99,
+    "soft_rate": 1e-3, "soft_period": 2, "batch": 16,
 }  # fmt: skip
-_AUTHORS = {**_PAPER, "noise": "hidden", "train_noise": True, "soft_period": 1}
-_ROBUST = {
-    "head": "softmax", "logit_bound": 4.0, "logit_penalty": 0.05, "noise": "logit", "sigma": 1.0,
-    "sigma_end": 0.2,
-    "sigma_rounds": 400, "warmup": 32, "batch": 32, "learning_starts": 32, "lr_actor": 1e-3,
-    "lr_critic": 1e-3,
-    "gamma": 0.9, "soft_rate": 0.01, "soft_period": 1,
+_AUTHORS: Preset = {**_PAPER, "noise": "hidden", "train_noise": True, "soft_period": 1}
+_ROBUST: Preset = {
+    "head": "softmax", "logit_bound": 4.0, "logit_penalty": 0.05,
+    "noise": "logit", "sigma": 1.0, "sigma_end": 0.2, "sigma_rounds": 400, "warmup": 32,
+    "batch": 32, "learning_starts": 32, "lr_actor": 1e-3, "lr_critic": 1e-3, "gamma": 0.9,
+    "soft_rate": 0.01, "soft_period": 1,
 }  # fmt: skip
 
 
 class Learned(Weigher):
     """An agent whose preset fills in the options that are not given."""
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    presets: ClassVar[Mapping[str, Preset]] = {}
     policy: Path | None = option(None, "folder of a policy to start from (fedorch agent pretrain)")
 
     @model_validator(mode="before")
     @classmethod
-    def _fill(cls, given: Any) -> Any:
+    def _fill(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
         preset = given.get("preset", cls.model_fields["preset"].default)
@@ -76,7 +87,7 @@ class Ddpg(Learned):
     logit_bound: float | None = option(None, "softmax sees b·tanh(u/b); unset: u", "b", gt=0)
     logit_penalty: float = option(0.0, "weight of mean u² in the actor's loss", ge=0)
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Preset]] = {
         "paper": _PAPER,
         "authors": _AUTHORS,
         "robust": _ROBUST,
@@ -92,25 +103,42 @@ class Ddpg(Learned):
             load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
-    def config(self) -> Any:
+    def config(self) -> DDPGConfig:
         """The RLlib config of this agent."""
         from rl.algorithm import DDPGConfig
 
-        return DDPGConfig().training(**self.training())
+        return self._set(DDPGConfig())
 
-    def training(self) -> dict[str, Any]:
-        """These options by RLlib's names."""
-        return {
-            "hidden": self.hidden, "head": self.head, "bound": self.logit_bound,
-            "noise": self.noise,
-            "sigma": self.sigma, "sigma_end": self.sigma_end, "sigma_steps": self.sigma_rounds,
-            "warmup": self.warmup,
-            "train_noise": self.train_noise, "actor_lr": self.lr_actor, "critic_lr": self.lr_critic,
-            "weight_decay": self.weight_decay, "gamma": self.gamma, "tau": self.soft_rate,
-            "target_network_update_freq": self.soft_period, "logit_penalty": self.logit_penalty,
-            "capacity": self.buffer, "learning_starts": self.learning_starts,
-            "train_batch_size_per_learner": self.batch,
-        }  # fmt: skip
+    def options(self) -> DdpgOptions:
+        """This agent's options by the algorithm's names."""
+        return self._chosen(DdpgOptions())
+
+    def _chosen(self, defaults: Options) -> Options:
+        return replace(
+            defaults,
+            hidden=self.hidden,
+            head=self.head,
+            bound=self.logit_bound,
+            noise=self.noise,
+            sigma=self.sigma,
+            sigma_end=self.sigma_end,
+            sigma_steps=self.sigma_rounds,
+            warmup=self.warmup,
+            train_noise=self.train_noise,
+            actor_lr=self.lr_actor,
+            critic_lr=self.lr_critic,
+            weight_decay=self.weight_decay,
+            tau=self.soft_rate,
+            target_network_update_freq=self.soft_period,
+            logit_penalty=self.logit_penalty,
+            capacity=self.buffer,
+            learning_starts=self.learning_starts,
+        )
+
+    def _set(self, config: DDPGConfig) -> DDPGConfig:
+        return config.agent(self.options()).training(
+            gamma=self.gamma, train_batch_size_per_learner=self.batch
+        )
 
 
 class Td3(Ddpg):
@@ -124,15 +152,18 @@ class Td3(Ddpg):
     )
     smoothing_clip: float = option(0.5, "and its bound", ge=0)
 
-    def config(self) -> Any:
+    def config(self) -> DDPGConfig:
         from rl.algorithm import TD3Config
 
-        own = {
-            "policy_delay": self.policy_delay,
-            "smoothing": self.smoothing,
-            "smoothing_clip": self.smoothing_clip,
-        }
-        return TD3Config().training(**self.training(), **own)
+        return self._set(TD3Config())
+
+    def options(self) -> Td3Options:
+        return replace(
+            self._chosen(Td3Options()),
+            policy_delay=self.policy_delay,
+            smoothing=self.smoothing,
+            smoothing_clip=self.smoothing_clip,
+        )
 
 
 class Ppo(Learned):
@@ -157,7 +188,7 @@ class Ppo(Learned):
         False, "every round an episode of its own (contextual bandit) instead of one long episode"
     )
 
-    presets: ClassVar[dict[str, dict[str, Any]]] = {
+    presets: ClassVar[Mapping[str, Preset]] = {
         "paper": {"lr": 1e-2, "gamma": 0.99},
         "robust": {},
     }
@@ -174,23 +205,26 @@ class Ppo(Learned):
             load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
-    def config(self) -> Any:
+    def config(self) -> PPOConfig:
         """The RLlib config of this agent."""
         from ray.rllib.algorithms.ppo import PPOConfig
         from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
+        networks = DefaultModelConfig(fcnet_hiddens=list(self.hidden), vf_share_layers=False)
         return (
             PPOConfig()
             .training(
-                lr=self.lr, gamma=self.gamma, lambda_=self.gae_lambda, clip_param=self.clip,
+                lr=self.lr,
+                gamma=self.gamma,
+                lambda_=self.gae_lambda,
+                clip_param=self.clip,
                 use_kl_loss=False,
-                entropy_coeff=self.entropy, vf_clip_param=100.0, grad_clip=0.5,
+                entropy_coeff=self.entropy,
+                vf_clip_param=100.0,
+                grad_clip=0.5,
                 num_epochs=self.epochs,
-                minibatch_size=self.collect, train_batch_size_per_learner=self.collect,
+                minibatch_size=self.collect,
+                train_batch_size_per_learner=self.collect,
             )
-            .rl_module(
-                model_config=DefaultModelConfig(
-                    fcnet_hiddens=list(self.hidden), vf_share_layers=False
-                )
-            )
-        )  # fmt: skip
+            .rl_module(model_config=networks)
+        )

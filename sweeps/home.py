@@ -40,19 +40,15 @@ class Home:
 
     def holds(self, name: str) -> bool:
         """Whether there is a file of that name."""
-        if self.folder.mirror is not None:
-            return name in self.folder.mirror.there
-        return (self.path / name).is_file()
+        return self.folder.holds(name)
 
     def collect(self) -> None:
         """Bring here what was written there."""
-        if self.folder.mirror is not None:
-            self.folder.mirror.pull(_read)
+        self.folder.collect(_read)
 
     def send(self) -> None:
         """Bring there what was written here."""
-        if self.folder.mirror is not None:
-            self.folder.mirror.push()
+        self.folder.send()
 
 
 def looked_at(place: str) -> Path:

@@ -18,7 +18,7 @@ from ray.util.placement_group import get_current_placement_group
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
-from orchestrator.cluster.reservation import Reservation, bundle, places
+from orchestrator.cluster.reservation import Reservation, bundle, capacity
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.config.reading import apply
@@ -238,8 +238,8 @@ def check_room(r: ResourcesConfig) -> None:
                 "lower resources.cpus_per_actor, resources.gpus_per_actor or resources.actors"
             )
     actors, share, gpus = r.actors or 1, r.gpus_per_actor, total.get("GPU", 0.0)
-    if share and actors > places("GPU", gpus, share):
+    if share and actors > capacity("GPU", gpus, share):
         raise UserError(
             f"a trial needs {actors} x {share:g} GPU, of which {gpus:g} GPUs hold "
-            f"{places('GPU', gpus, share)}"
+            f"{capacity('GPU', gpus, share)}"
         )

@@ -54,11 +54,11 @@ class LentPool(RayPool):
         nowhere: Any = None
         super().__init__(world, config.name, wanted, Reservation(nowhere, actors, owned=False))
 
-    def _create(self, index: int) -> ActorHandle:
+    def _create(self, number: int, life: int) -> ActorHandle:
         actor = self.company.lend()
-        actor.take.remote(self.world, self.run_name, index, self.resources.gpus_per_actor)
+        actor.take.remote(self.world, self.run_name, number, self.resources.gpus_per_actor)
         return actor
 
     def close(self) -> None:
-        self.company.idle += self.handles
-        self.handles = []
+        self.company.idle += [member.handle for member in self.crew.members]
+        self.crew.members = []

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Sequence
 
-from orchestrator.clients.plane import InProcess, Job
+from orchestrator.clients.plane import Assignment, InProcess
 from orchestrator.training.host import Answer
 
 
@@ -18,9 +18,9 @@ class Forgetful(InProcess):
     lost: int = 0
     """Blocks so far that had done earlier commands of their session when they were lost."""
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        sent = pickle.dumps(list(jobs))
-        self.lost += sum(job.key in self.host.blocks for job in jobs)
+    def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:
+        sent = pickle.dumps(list(assignments))
+        self.lost += sum(one.key in self.host.blocks for one in assignments)
         super().run(pickle.loads(sent))
         self.host.blocks.clear()
         return super().run(pickle.loads(sent))

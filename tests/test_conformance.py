@@ -188,7 +188,7 @@ def test_an_actor_killed_in_mid_round(name):
     )
     experiment = Experiment(config, lambda world: ray_plane(world, config))
     plane = experiment.federation.plane
-    share, victims = plane.share, [plane.places[0]]
+    share, victims = plane.share, [plane.crew.processes[0]]
 
     def share_then_kill(tensors):
         handle = share(tensors)

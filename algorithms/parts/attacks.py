@@ -74,12 +74,12 @@ class Forging(Byzantine):
     """Whether the attackers know each other's and the benign clients' vectors."""
 
     @abstractmethod
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         """What the a malicious clients send [a, d].
 
-        ``own`` [a, d] is what they would honestly send; ``benign`` [b, d] what the benign clients
-        of the cohort send (no rows unless the attack colludes); ``draws`` one generator for each
-        malicious client.
+        ``honest`` [a, d] is what they would honestly send; ``benign`` [b, d] what the benign
+        clients of the cohort send (no rows unless the attack colludes); ``draws`` one generator for
+        each malicious client.
         """
 
 
@@ -93,9 +93,12 @@ class SameValue(Forging):
     name: str = "same_value"
     tau: float = option(100.0, "standard deviation of m", "τ", gt=0)
 
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         return torch.stack(
-            [torch.full_like(row, _normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+            [
+                torch.full_like(row, _normal(g, self.tau))
+                for row, g in zip(honest, draws, strict=True)
+            ]
         )
 
 
@@ -105,9 +108,9 @@ class SignFlip(Forging):
     name: str = "sign_flip"
     tau: float = option(10.0, "standard deviation of m", "τ", gt=0)
 
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         return torch.stack(
-            [row * -abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+            [row * -abs(_normal(g, self.tau)) for row, g in zip(honest, draws, strict=True)]
         )
 
 
@@ -118,9 +121,9 @@ class Scale(Forging):
     name: str = "scale"
     tau: float = option(10.0, "standard deviation of m", "τ", gt=0)
 
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         return torch.stack(
-            [row * abs(_normal(g, self.tau)) for row, g in zip(own, draws, strict=True)]
+            [row * abs(_normal(g, self.tau)) for row, g in zip(honest, draws, strict=True)]
         )
 
 
@@ -130,8 +133,8 @@ class GaussianNoise(Forging):
     name: str = "gaussian"
     tau: float = option(100.0, "standard deviation of every entry", "τ", gt=0)
 
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-        noise = [torch.randn(own.shape[1], generator=g, dtype=own.dtype) for g in draws]
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        noise = [torch.randn(honest.shape[1], generator=g, dtype=honest.dtype) for g in draws]
         return self.tau * torch.stack(noise)
 
 
@@ -146,9 +149,13 @@ class Colluding(Forging):
     )
     colludes: ClassVar[bool] = True
 
-    def forge(self, own: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-        known = benign if self.knowledge == "benign" and len(benign) else own
-        return self.agree(known, len(own) + len(benign), len(own)).to(own).expand(len(own), -1)
+    def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        known = benign if self.knowledge == "benign" and len(benign) else honest
+        return (
+            self.agree(known, len(honest) + len(benign), len(honest))
+            .to(honest)
+            .expand(len(honest), -1)
+        )
 
     @abstractmethod
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.flat import Entry, ParamSpec
+from algorithms.flat import ParamSpec, Segment
 from algorithms.part import Part, chosen_from, option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows, weighted_sum
 
@@ -31,7 +31,7 @@ class Barycenter(Part):
     def tensor(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         """The barycenter [d] of ``rows`` [m, d] for ``weights`` λ [m] (sum 1)."""
 
-    def check(self, entries: tuple[Entry, ...]) -> None:
+    def check(self, segments: tuple[Segment, ...]) -> None:
         """Raise ValueError if this barycenter is not defined for such tensors."""
 
     def layer(self, tensors: list[Tensor], weights: np.ndarray) -> list[Tensor]:
@@ -120,8 +120,8 @@ class ClassRows(Barycenter):
     name: str = "class_rows"
     iterations: int = option(100, "largest number of updates of the support", ge=1)
 
-    def check(self, entries: tuple[Entry, ...]) -> None:
-        for layer, group in itertools.groupby(entries, key=lambda e: e.layer):
+    def check(self, segments: tuple[Segment, ...]) -> None:
+        for layer, group in itertools.groupby(segments, key=lambda e: e.layer):
             if len({e.shape[:1] for e in group}) != 1:
                 raise ValueError(
                     f"class_rows needs layers whose tensors share their first axis, and {layer} "

@@ -195,10 +195,8 @@ class GeometricMedian(Robust):
             else torch.ones(len(x))
         )
         alpha = alpha.double() / alpha.sum()
-        point, weights = (
-            coordinate_median(x),
-            alpha,
-        )  # from the mean, one huge row would take many steps to leave
+        # starting from the mean, one huge row would take many steps to leave
+        point, weights = coordinate_median(x), alpha
         for _ in range(self.iterations):
             near = alpha / norms(x, point).clamp_min(self.smoothing)
             previous, weights = weights, near / near.sum()
@@ -239,11 +237,13 @@ class FLTrust(Robust):
         if rows.reference is None:
             raise TypeError("fltrust needs the server's own update")
         x, root = rows.updates, rows.reference
-        length, own = norms(x).clamp_min(1e-30), norms(root[None])[0].clamp_min(1e-30)
-        cosine = (x.double() @ root.double()) / (length * own)
+        length = norms(x).clamp_min(1e-30)
+        reference = norms(root[None])[0].clamp_min(1e-30)
+        cosine = (x.double() @ root.double()) / (length * reference)
         trust = cosine.clamp_min(0.0)
         shares = trust / trust.sum().clamp_min(1e-30)
-        return Combined(average(x, shares * own / length).vector, shares * own / length, shares)
+        weights = shares * reference / length
+        return Combined(average(x, weights).vector, weights, shares)
 
 
 class NormClipping(Robust):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.flat import ParamSpec, places
+from algorithms.flat import ParamSpec, slices
 from algorithms.parts.distances import pairwise
 
 
@@ -52,10 +52,10 @@ def layers(spec: ParamSpec, which: str) -> tuple[slice, ...]:
     if which == "all":
         return (slice(0, spec.size),)
     if which == "last_hidden":
-        mixing = list(dict.fromkeys(e.layer for e in spec.entries if len(e.shape) > 1))
+        mixing = list(dict.fromkeys(e.layer for e in spec.segments if len(e.shape) > 1))
         hidden = mixing[-2] if len(mixing) > 1 else spec.layers[-1]
         which = f"^{re.escape(hidden)}\\.[^.]+$"
-    return places(spec.chosen(which))
+    return slices(spec.chosen(which))
 
 
 def columns(rows: Tensor, pieces: tuple[slice, ...]) -> Tensor:

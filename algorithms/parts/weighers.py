@@ -7,7 +7,7 @@ the rules here.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,10 +45,10 @@ class Agent(Protocol):
         worth recording.
         """
 
-    def state(self) -> dict[str, Any]:
-        """All that a checkpoint must hold."""
+    def state(self) -> Mapping[str, object]:
+        """All that a checkpoint must hold: nested dicts of arrays and JSON values."""
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Any) -> None:
         """The inverse of :meth:`state`."""
 
 
@@ -78,10 +78,10 @@ class _Ruled:
     def observe(self, reward: float, state: np.ndarray) -> dict[str, float]:
         return {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Mapping[str, object]:
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, object]) -> None:
         """Nothing to restore."""
 
 

@@ -8,11 +8,16 @@ import pandas as pd
 from rich.table import Table
 
 from algorithms.part import nearest
+from orchestrator.analysis.names import told_apart
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
-from orchestrator.results.run_folder import RunFolder, told_apart
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
+
+Line = tuple[str, list[str]]
+"""A row of the table: its label, and a cell for each run."""
 
 
 def show_comparison(
@@ -29,47 +34,76 @@ def show_comparison(
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
     names = told_apart(folders, [r["name"] for r in results])
-    table = Table("metric", *names)
-    for key, label in HEADLINES.items():
-        if any(key in r["metrics"] for r in results):
-            table.add_row(
-                label, *[f"{r['metrics'][key]:.4f}" if key in r["metrics"] else "" for r in results]
-            )
-    table.add_row("rounds", *[str(r["rounds"]) for r in results])
-    table.add_row("seed", *[str(r["seed"]) for r in results])
-    table.add_row(
-        "MB up / down",
-        *[f"{r['bytes_up'] / 1e6:.1f} / {r['bytes_down'] / 1e6:.1f}" for r in results],
-    )
-    table.add_row("seconds", *[f"{r['seconds']:.1f}" for r in results])
     rounds = [f.rounds() for f in folders]
-    each = [r["seconds_train"].sum() / r["cohort"].sum() for r in rounds]
-    table.add_row("seconds of training a client and round", *[f"{s:.3f}" for s in each])
-    table.add_row(
-        "seconds at the server a round", *[f"{r['seconds_aggregate'].mean():.3f}" for r in rounds]
-    )
-    if target is not None:
-        reached = [up_to(r, metric, target) for r in rounds]
-        table.add_row(
-            f"rounds to {target}", *["never" if r is None else str(len(r)) for r in reached]
-        )
-        table.add_row(
-            f"seconds to {target}",
-            *["" if r is None else f"{r['seconds'].sum():.1f}" for r in reached],
-        )
+    table = Table("metric", *names)
+    lines = [*_metrics(results), *_efforts(results), *_times(rounds)]
+    lines += _to_target(rounds, metric, target) if target is not None else []
+    for label, values in lines:
+        table.add_row(label, *values)
     console.print(table)
     if plot is not None:
-        tables = dict(zip(names, rounds, strict=True))
-        common = set.intersection(*({str(c) for c in t} for t in tables.values()))
-        known = [str(c) for c in rounds[0] if c in common]
-        chosen = [c for c in known if c.startswith(metric)] if metric.endswith("/") else [metric]
-        if not chosen or chosen[0] not in known:
-            raise UserError(f"the runs do not all report {metric!r}; {nearest(metric, known)}")
-        labels = {c: c.removeprefix(metric) for c in chosen}
-        draw = plots.curves if len(labels) == 1 else plots.panels
-        draw(tables, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
-        data = pd.concat(
-            [t[["round", *chosen]].dropna().assign(run=name) for name, t in tables.items()]
-        )
-        data.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+        _draw(dict(zip(names, rounds, strict=True)), metric, plot)
+
+
+def _metrics(results: list[Result]) -> list[Line]:
+    """The headlines that any of the runs reports."""
+    return [
+        (label, [_four_digits(r["metrics"].get(key)) for r in results])
+        for key, label in HEADLINES.items()
+        if any(key in r["metrics"] for r in results)
+    ]
+
+
+def _four_digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _efforts(results: list[Result]) -> list[Line]:
+    """What the runs did and sent."""
+    traffic = [f"{r['bytes_up'] / 1e6:.1f} / {r['bytes_down'] / 1e6:.1f}" for r in results]
+    return [
+        ("rounds", [str(r["rounds"]) for r in results]),
+        ("seed", [str(r["seed"]) for r in results]),
+        ("MB up / down", traffic),
+        ("seconds", [f"{r['seconds']:.1f}" for r in results]),
+    ]
+
+
+def _times(rounds: list[pd.DataFrame]) -> list[Line]:
+    """Seconds on both sides."""
+    each = [r["seconds_train"].sum() / r["cohort"].sum() for r in rounds]
+    server = [r["seconds_aggregate"].mean() for r in rounds]
+    return [
+        ("seconds of training a client and round", [f"{s:.3f}" for s in each]),
+        ("seconds at the server a round", [f"{s:.3f}" for s in server]),
+    ]
+
+
+def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:
+    """What it took until the metric reached the target."""
+    reached = [up_to(r, metric, target) for r in rounds]
+    counts = ["never" if r is None else str(len(r)) for r in reached]
+    seconds = ["" if r is None else f"{r['seconds'].sum():.1f}" for r in reached]
+    return [(f"rounds to {target}", counts), (f"seconds to {target}", seconds)]
+
+
+def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
+    """Write the curves of ``metric`` as a picture, and their data beside it as CSV."""
+    columns = _columns(runs, metric)
+    labels = {c: c.removeprefix(metric) for c in columns}
+    draw = plots.curves if len(labels) == 1 else plots.panels
+    draw(runs, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
+    tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
+    pd.concat(tables).to_csv(plot.with_suffix(".csv"), index=False)
+    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+
+
+def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:
+    """The columns that ``metric`` names; raises UserError unless all runs have them."""
+    first, *others = runs.values()
+    common = [str(c) for c in first if all(c in t for t in others)]
+    family = metric.endswith("/")
+    chosen = [c for c in common if c.startswith(metric)] if family else [metric]
+    if not chosen or chosen[0] not in common:
+        raise UserError(f"the runs do not all report {metric!r}; {nearest(metric, common)}")
+    return chosen

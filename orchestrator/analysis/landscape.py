@@ -18,10 +18,11 @@ from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
+from orchestrator.analysis.names import told_apart
 from orchestrator.analysis.sharpness import largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
-from orchestrator.results.run_folder import RunFolder, told_apart
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import console
 from orchestrator.training.evaluation import mean_loss, per_sample

@@ -8,9 +8,10 @@ import math
 
 from rich.table import Table
 
+from orchestrator.analysis.names import told_apart
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import RunFolder, told_apart
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 LINKS = ("shared", "hypercube")

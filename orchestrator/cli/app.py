@@ -14,11 +14,13 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
+from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import RoundProgress, console, errors, show_plan, show_result
+from orchestrator.terminal import console, errors
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
@@ -80,7 +82,7 @@ def run(
 ) -> None:
     """Run an experiment."""
     folder, chosen = _folder(config, settings or [], out, resume)
-    result: dict[str, Any] | None
+    result: Result | None
     if detach and (in_process or address == "local"):
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
@@ -110,7 +112,7 @@ def _folder(
     return RunFolder.new(out or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"), chosen
 
 
-def _run_here(config: Config, folder: RunFolder, resuming: bool) -> dict[str, Any]:
+def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive
     from orchestrator.rounds.experiment import Experiment
@@ -133,40 +135,47 @@ def _run_on_ray(
     num_cpus: int | None,
     num_gpus: float | None,
     detach: bool,
-) -> dict[str, Any] | None:
+) -> Result | None:
     from orchestrator.cluster.connection import connected
-    from orchestrator.rounds.server import answer, launch
+    from orchestrator.rounds.remote import answer_of, launch
 
     with connected(address, num_cpus, num_gpus):
         server = launch(config, folder.place, resuming, detach)
-        facts = answer(server.prepared.remote())
-        show_plan(facts)
+        prepared = answer_of(server.prepared.remote())
+        show_plan(prepared)
         if detach:
             console.print(
                 f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
             )
             return None
-        seen, told, life = facts["done"], 0, ""
-        asked: list[Any] = []
-        with (
-            RoundProgress(config.rounds, seen) as progress,
-            _on_interrupt(lambda: asked.append(server.stop.remote())),
-        ):
-            while True:
-                news = answer(server.watch.remote(seen))
-                for record in news.records:
-                    progress.show(record)
-                seen += len(news.records)
-                if news.life != life:
-                    life, told = news.life, 0
-                    if asked:  # the process that was told so has died
-                        server.stop.remote()
-                for note in news.notes[told:]:
-                    errors.print(f"[yellow]note:[/] {note}", highlight=False)
-                told = len(news.notes)
-                if news.ended:
-                    break
-        return answer(server.outcome.remote())
+        _follow(server, config.rounds, prepared.done)
+        return answer_of(server.outcome.remote())
+
+
+def _follow(server: Any, rounds: int, done: int) -> None:
+    """Show what a server does until its run has ended; pass an interrupt on to it."""
+    from orchestrator.rounds.remote import answer_of
+
+    seen, told, life = done, 0, ""
+    asked: list[Any] = []
+    with (
+        RoundProgress(rounds, done) as progress,
+        _on_interrupt(lambda: asked.append(server.stop.remote())),
+    ):
+        while True:
+            news = answer_of(server.watch.remote(seen))
+            for record in news.records:
+                progress.show(record)
+            seen += len(news.records)
+            if news.life != life:
+                life, told = news.life, 0
+                if asked:  # the process that was told so has died
+                    server.stop.remote()
+            for note in news.notes[told:]:
+                errors.print(f"[yellow]note:[/] {note}", highlight=False)
+            told = len(news.notes)
+            if news.ended:
+                return
 
 
 @contextmanager
@@ -227,7 +236,7 @@ def data_show(
     ] = None,
 ) -> None:
     """Print and plot which client holds how many rows of each label."""
-    from orchestrator.cli.catalogue import show_data
+    from orchestrator.cli.holdings import show_data
 
     show_data(load(config, settings or []), plot)
 
@@ -248,9 +257,9 @@ def compare(
 ) -> None:
     """Print runs side by side and overlay their curves."""
     from orchestrator.analysis.comparison import show_comparison
-    from orchestrator.config.goal import asked
+    from orchestrator.config.goal import target_goal
 
-    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, asked(target))
+    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, target_goal(target))
 
 
 @app.command()
@@ -296,9 +305,11 @@ def wallclock(
 ) -> None:
     """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
     from orchestrator.analysis.wallclock import show_wallclock
-    from orchestrator.config.goal import asked
+    from orchestrator.config.goal import target_goal
 
-    show_wallclock([RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, asked(target))
+    show_wallclock(
+        [RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, target_goal(target)
+    )
 
 
 @app.command()
@@ -451,7 +462,7 @@ def stop(
     """End a job, or a detached run after its round; continue it later with --resume."""
     if is_remote(name) or RunFolder(Path(name)).begun:
         from orchestrator.cluster.connection import connected
-        from orchestrator.rounds.server import halt
+        from orchestrator.rounds.remote import halt
 
         folder = RunFolder.at(name)
         with connected(address or "auto"):

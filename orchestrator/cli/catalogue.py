@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from rich.table import Table
 
@@ -25,11 +24,10 @@ from algorithms.parts.samplers import Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer
 from algorithms.parts.weighers import Weigher
 from orchestrator.config import Config
-from orchestrator.data import Dataset, FederatedData
+from orchestrator.data import Dataset
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
-from orchestrator.results import plots
 from orchestrator.terminal import console
 
 KINDS: dict[str, tuple[str, type[Part]]] = {
@@ -98,34 +96,28 @@ def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, ty
 
 
 def _show_options(title: str, cls: type[BaseModel]) -> None:
-    console.print(f"[bold]{title}[/] — {' '.join((cls.__doc__ or '').split())}", highlight=False)
+    meaning = " ".join((cls.__doc__ or "").split())
+    console.print(f"[bold]{title}[/] — {meaning}", highlight=False)
     table = Table("option", "type", "default", "symbol", "meaning")
     for key, field in cls.model_fields.items():
-        if key == "name" and issubclass(cls, Part):
-            continue
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        section = isinstance(field.default, BaseModel) and not isinstance(field.default, Part)
-        default = (
-            f"see {key if title == 'config' else f'{title}.{key}'}" if section else _default(field)
-        )
-        table.add_row(
-            key,
-            _type(field.annotation),
-            default,
-            str(extra.get("symbol", "")),
-            field.description or "",
-        )
+        if key != "name" or not issubclass(cls, Part):
+            section = key if title == "config" else f"{title}.{key}"
+            table.add_row(key, *_described(field, section))
     console.print(table if table.row_count else "(no options)")
     if issubclass(cls, AlgorithmOptions):
-        for title, values in {
-            "sets, unless the config does": cls.defaults,
-            **_presets(cls),
-        }.items():
+        for text, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
             if values:
-                console.print(
-                    f"{title}: {', '.join(f'{k}={_plain(v)}' for k, v in values.items())}",
-                    highlight=False,
-                )
+                shown = ", ".join(f"{k}={_plain(v)}" for k, v in values.items())
+                console.print(f"{text}: {shown}", highlight=False)
+
+
+def _described(field: FieldInfo, section: str) -> tuple[str, str, str, str]:
+    """Type, default, symbol and meaning of an option; a section's default is a table of its own."""
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    below = isinstance(field.default, BaseModel) and not isinstance(field.default, Part)
+    default = f"see {section}" if below else _default(field)
+    symbol = str(extra.get("symbol", ""))
+    return _type(field.annotation), default, symbol, field.description or ""
 
 
 def _presets(cls: type[AlgorithmOptions]) -> dict[str, dict[str, Any]]:
@@ -154,7 +146,7 @@ def _type(annotation: Any) -> str:
     )
 
 
-def _default(field: Any) -> str:
+def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined:
         return "(required)"
@@ -165,35 +157,3 @@ def _default(field: Any) -> str:
 
 def _first_sentence(cls: type[BaseModel]) -> str:
     return " ".join((cls.__doc__ or "").split()).split(". ")[0].rstrip(".")
-
-
-def show_data(config: Config, plot: Path | None) -> None:
-    """The client x label histogram, in numbers and (if asked for) as a picture."""
-    data = FederatedData.build(config.data, config.seed)
-    histogram = data.histogram()
-    shown = min(data.samples.classes, 20)
-    table = Table("client", "train", "test", *[str(c) for c in range(shown)])
-    for k in range(min(data.clients, 100)):
-        row = [str(n) if n else "·" for n in histogram[k, :shown]]
-        table.add_row(str(k), str(data.train.sizes[k]), str(data.test.sizes[k]), *row)
-    console.print(table)
-    hidden = [f"{data.clients - 100} more clients"] * (data.clients > 100)
-    hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)
-    if hidden:
-        console.print(f"not shown: {', '.join(hidden)}")
-    console.print(_summary(data, histogram), highlight=False)
-    if plot is not None:
-        plots.label_map(histogram).savefig(plot, dpi=130)
-        console.print(f"wrote {plot}", highlight=False)
-
-
-def _summary(data: FederatedData, histogram: np.ndarray) -> str:
-    sizes, held = data.train.sizes, (histogram > 0).sum(1)
-    dominant = (histogram.max(1) / histogram.sum(1)).mean()
-    return (
-        f"{data.clients} clients, {sizes.sum()} training rows (least {sizes.min()}, median "
-        f"{np.median(sizes):g}, most "
-        f"{sizes.max()}); {held.mean():.2f} labels a client, the commonest makes up "
-        f"{dominant:.0%}; "
-        f"{len(data.test_rows)} test rows, {len(data.heldout_rows)} held out at the server"
-    )

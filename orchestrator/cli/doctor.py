@@ -12,7 +12,7 @@ from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.samples import Request
 from orchestrator.data.sources import folders
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import git_commit, versions
+from orchestrator.results.provenance import git_commit, versions
 from orchestrator.terminal import console
 
 LOCAL_FILES = {

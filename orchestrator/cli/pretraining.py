@@ -4,8 +4,9 @@ how it goes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -20,26 +21,29 @@ from rl.weighers import Ddpg
 READ: TypeAdapter[Weigher] = TypeAdapter(Annotated[Weigher, chosen_from(Weigher)])
 
 
-def pretrain_agent(agent: str, options: dict[str, Any], rounds: int, seed: int, out: Path) -> None:
-    """Train the agent described by the YAML text ``agent`` and write its policy to ``out``; raises
-    UserError.
+def pretrain_agent(
+    agent: str, options: Mapping[str, int], rounds: int, seed: int, out: Path
+) -> None:
+    """Train the agent described by the YAML text ``agent`` in a simulation of ``options`` (names
+    and values of rl.env.Simulation) and write its policy to ``out``; raises UserError.
     """
     if out.exists():
         raise UserError(f"{out} exists already; name a new folder")
     weigher = _weigher(agent)
     with connected("local", 1, 0):
+        from rl.env import Simulation
         from rl.pretrain import pretrain
 
         def tell(done: int, value: float) -> None:
             console.print(f"round {done}/{rounds}: return {value:.2f}", highlight=False)
 
         try:
-            scores = pretrain(weigher, options, rounds, seed, out, tell)
+            scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
         except ValueError as error:
             raise UserError(str(error)) from error
     console.print(
-        f"mean return of an episode: {scores['before']:.2f} before, {scores['after']:.2f} after, "
-        f"{scores['uniform']:.2f} with uniform weights; wrote {out}",
+        f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
+        f"{scores.uniform:.2f} with uniform weights; wrote {out}",
         highlight=False,
         soft_wrap=True,
     )

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.clients.plane import listed
-from orchestrator.training.block import BlockSpec, Command
+from orchestrator.clients.plane import abridged
 from orchestrator.training.host import Answer, BlockHost, Key
+from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
 
 
@@ -40,7 +40,7 @@ def _to_tensor(array: np.ndarray) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """Where a client actor runs."""
 
     pid: int
@@ -67,11 +67,11 @@ class ClientActor:
         has ever seen.
         """
         raylet: Any = ray._raylet
-        raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {listed(spec.ids)}")
+        raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {abridged(spec.ids)}")
 
-    def ready(self) -> Place:
+    def ready(self) -> Process:
         """Answers once the actor can work."""
-        return Place(os.getpid(), self.host.world.device)
+        return Process(os.getpid(), self.host.world.device)
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],

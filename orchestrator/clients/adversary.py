@@ -10,8 +10,8 @@ from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.local import Tensors
-from algorithms.parts.attacks import Attack, Forging, LabelFlip, NoAttack
-from orchestrator.training.lane import BUFFERS
+from algorithms.parts.attacks import Attack, Forging, LabelFlip
+from orchestrator.training.messages import Role, role
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class Adversary:
     def of(cls, attack: Attack, seed: int, clients: int) -> Adversary:
         """The run's adversary; raises ValueError if the attack names clients that do not exist."""
         return cls(attack, seed, clients, attack.malicious(seed, clients))
-
-    @classmethod
-    def absent(cls, clients: int) -> Adversary:
-        """Nobody is malicious."""
-        return cls(NoAttack(), 0, clients)
 
     @property
     def benign(self) -> np.ndarray:
@@ -61,9 +56,10 @@ class Adversary:
         honest = torch.from_numpy(~bad & (cohort < self.clients))
         forged = dict(uploads)
         for name, rows in uploads.items():
-            if name == BUFFERS and not self.attack.buffers:
+            what = role(name, rows)
+            if what is Role.buffers and not self.attack.buffers:
                 continue
-            whole = name == "delta" and self.attack.target == "model"
+            whole = what is Role.model and self.attack.target == "model"
             base = start.expand_as(rows)[bad] if whole else torch.zeros(())
             draws = [torch_generator(self.seed, "attack", *key, int(k)) for k in cohort[bad]]
             known = rows[honest] if self.attack.colludes else rows[:0]

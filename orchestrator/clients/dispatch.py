@@ -1,158 +1,196 @@
-"""Dispatch: hands tasks to client actors, longest expected first, and hands lost and overdue ones
-out again.
+"""Dispatch: hands errands to workers, longest expected first, and hands lost and overdue ones out
+again.
+
+It knows neither Ray nor a clock: both are the workers' (:class:`Workers`), so that any order of
+lateness, death and restart can be tried without them.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import ray
-from ray.actor import ActorHandle
-from ray.exceptions import (
-    NodeDiedError,
-    ObjectLostError,
-    OutOfMemoryError,
-    RayActorError,
-    RayTaskError,
-)
+from typing import Any, Protocol
 
 from orchestrator.errors import UserError
 
-if TYPE_CHECKING:
-    from orchestrator.clients.pool import RayPool
-
-LOST = (RayActorError, ObjectLostError, OutOfMemoryError, NodeDiedError)
-"""What Ray raises for an actor that is gone, its memory monitor's victims among them."""
 ATTEMPTS = 4
-"""How often one task may lose its actor, or be overdue, before the run gives up."""
+"""How often one errand may lose its worker, or be overdue, before the run gives up; and how many
+starts of a worker may fail in a row."""
+
+Reference = Any
+"""A call under way, as its worker's side knows it (Ray's object reference); hashable."""
+
+
+class Lost(Exception):
+    """The worker was gone before it answered."""
+
+
+class Workers(Protocol):
+    """Who can be given errands, by number. A number whose worker died gets another one: another
+    life.
+    """
+
+    def working(self) -> list[int]:
+        """Numbers that can be given work now, ascending."""
+
+    def life(self, number: int) -> int:
+        """Which worker with that number this is, counted from 0."""
+
+    def now(self) -> float:
+        """Seconds on some clock that never goes back."""
+
+    def wait(self, calls: Sequence[Reference], patience: float | None) -> Reference | None:
+        """The first of ``calls`` that is done, or anything else once a worker has come into
+        service; None after ``patience`` seconds (None: never).
+
+        Raises UserError if no worker is left and none can be started.
+        """
+
+    def take(self, call: Reference) -> Any:
+        """What a call that is done has answered; raises :class:`Lost`, or what the call raised."""
+
+    def replace(self, number: int, why: str) -> None:
+        """Start another worker in the place of one that died or is to be ended."""
 
 
 @dataclass
-class Task:
-    """One call to be made on some actor."""
+class Errand:
+    """One call to be made on some worker."""
 
-    call: Callable[[int, ActorHandle], Any]
-    """Makes the call on the actor of that number and returns the reference to its result."""
+    call: Callable[[int], Reference]
+    """Begins the call on the worker of that number."""
     what: str
+    """For people: what is being done."""
     cost: int
+    """Expected work; longer errands are begun first."""
     home: Callable[[], int | None] = lambda: None
-    """The actor that must execute it, if any."""
+    """The worker that must execute it, if any."""
     droppable: bool = False
     """Whether it is given up (its result is None) when it takes too long."""
     attempts: int = 0
+    """How often its worker was lost so far."""
 
 
 @dataclass(frozen=True)
 class InFlight:
     """A call under way."""
 
-    task: int
-    actor: int
-    incarnation: int
+    errand: int
+    worker: int
+    life: int
     begun: float
 
 
 class Dispatch:
-    """One batch of tasks on the pool's actors."""
+    """One batch of errands."""
 
-    def __init__(self, pool: RayPool, tasks: Sequence[Task]) -> None:
-        self.pool, self.tasks = pool, tasks
-        self.queue = sorted(range(len(tasks)), key=lambda i: (-tasks[i].cost, i))
-        self.running: dict[Any, InFlight] = {}
+    def __init__(
+        self,
+        workers: Workers,
+        errands: Sequence[Errand],
+        limit: float | None = None,
+        boot_timeout: float | None = None,
+    ) -> None:
+        """``limit``: seconds after which a call is overdue and its worker is ended (None: never).
+
+        ``boot_timeout``: seconds to wait for a worker when there is none.
+        """
+        self.workers, self.errands = workers, errands
+        self.limit, self.boot_timeout = limit, boot_timeout
+        self.queue = sorted(range(len(errands)), key=lambda i: (-errands[i].cost, i))
+        self.running: dict[Reference, InFlight] = {}
         self.results: dict[int, Any] = {}
+        self.repeated = 0
+        """Calls made again because their worker was lost or too slow."""
 
     def run(self) -> list[Any]:
-        """Run all tasks; results in their order. Raises UserError if a task keeps losing its
-        actor."""
-        while len(self.results) < len(self.tasks):
+        """Run all errands; results in their order. Raises UserError if one keeps losing its worker,
+        or no worker comes back.
+        """
+        while len(self.results) < len(self.errands):
             self._hand_out()
-            patience = self._patience() if self.running else self.pool.resources.boot_timeout
-            done, _ = ray.wait([*self.running, *self.pool.booting], num_returns=1, timeout=patience)
-            if not done and self.running:
+            patience = self._patience() if self.running else self.boot_timeout
+            done = self.workers.wait([*self.running], patience)
+            if done in self.running:
+                self._take(done, self.running.pop(done))
+            elif done is None and self.running:
                 self._end_overdue()
-            elif not done:
+            elif done is None:
                 raise UserError(
-                    f"no client actor came back within {patience:.0f} s; is the cluster out of "
-                    "resources?"
+                    f"no client actor came back within {patience or 0:.0f} s; is the cluster out "
+                    "of resources?"
                 )
-            elif done[0] in self.pool.booting:
-                self.pool.finish_boot(done[0])
-            else:
-                self._take(done[0], self.running.pop(done[0]))
-        return [self.results[i] for i in range(len(self.tasks))]
+        return [self.results[i] for i in range(len(self.errands))]
 
     def _hand_out(self) -> None:
-        """First one task to every idle actor, then, while much is waiting, a second one to overlap
-        its transfer.
+        """First one errand to every idle worker, then, while much is waiting, a second one to
+        overlap its transfer (but not where calls are timed: it would count as late while it waits).
         """
-        load = dict.fromkeys(self.pool.working(), 0)
+        load = dict.fromkeys(self.workers.working(), 0)
         for call in self.running.values():
-            if call.actor in load:
-                load[call.actor] += 1
-        for depth in (0,) if self.pool.resources.client_timeout else (0, 1):
-            for actor in load:
+            if call.worker in load:
+                load[call.worker] += 1
+        for depth in (0,) if self.limit else (0, 1):
+            for worker in load:
                 enough = depth == 0 or len(self.queue) > len(load)
-                if load[actor] == depth and enough and self._give(actor):
-                    load[actor] += 1
+                if load[worker] == depth and enough and self._give(worker):
+                    load[worker] += 1
 
-    def _give(self, actor: int) -> bool:
-        """Start the longest waiting task that ``actor`` may execute; False if there is none."""
-        task = next((i for i in self.queue if self.tasks[i].home() in (None, actor)), None)
-        if task is None:
+    def _give(self, worker: int) -> bool:
+        """Start the longest waiting errand that ``worker`` may execute; False if there is none."""
+        errand = next((i for i in self.queue if self.errands[i].home() in (None, worker)), None)
+        if errand is None:
             return False
-        self.queue.remove(task)
-        ref = self.tasks[task].call(actor, self.pool.handles[actor])
-        self.running[ref] = InFlight(task, actor, self.pool.incarnations[actor], time.monotonic())
+        self.queue.remove(errand)
+        ref = self.errands[errand].call(worker)
+        life, now = self.workers.life(worker), self.workers.now()
+        self.running[ref] = InFlight(errand, worker, life, now)
         return True
 
     def _patience(self) -> float | None:
         """Seconds until the first running call is overdue; None: never."""
-        limit = self.pool.resources.client_timeout
-        if limit is None:
+        if self.limit is None:
             return None
-        return max(
-            0.0, min(call.begun for call in self.running.values()) + limit - time.monotonic()
-        )
+        oldest = min(call.begun for call in self.running.values())
+        return max(0.0, oldest + self.limit - self.workers.now())
 
     def _end_overdue(self) -> None:
-        """End the actors whose call takes too long; the work is done elsewhere, or given up."""
-        limit = self.pool.resources.client_timeout
-        assert limit is not None
-        late = [ref for ref, call in self.running.items() if time.monotonic() - call.begun >= limit]
-        for ref in late:
+        """End the workers whose call takes too long; the work is done elsewhere, or given up."""
+        assert self.limit is not None
+        now = self.workers.now()
+        for ref in [r for r, call in self.running.items() if now - call.begun >= self.limit]:
             call = self.running.pop(ref)
-            task = self.tasks[call.task]
-            why = f"did not answer within {limit:g} s while {task.what}"
-            if task.droppable:
-                self.pool.replace(call.actor, f"{why}, which are left out")
-                self.results[call.task] = None
+            errand = self.errands[call.errand]
+            why = f"did not answer within {self.limit:g} s while {errand.what}"
+            if errand.droppable:
+                self.workers.replace(call.worker, f"{why}, which are left out")
+                self.results[call.errand] = None
             else:
                 self._again(call, why)
 
-    def _take(self, ref: Any, call: InFlight) -> None:
+    def _take(self, ref: Reference, call: InFlight) -> None:
+        what = self.errands[call.errand].what
         try:
-            self.results[call.task] = ray.get(ref)
-        except RayTaskError as error:
-            if isinstance(error.cause, UserError):
-                raise error.cause from error
-            if not isinstance(error.cause, LOST):
-                raise RuntimeError(f"{self.tasks[call.task].what} failed: {error}") from error
-            self._again(call, f"died while {self.tasks[call.task].what}")
-        except LOST:
-            self._again(call, f"died while {self.tasks[call.task].what}")
+            self.results[call.errand] = self.workers.take(ref)
+        except Lost:
+            self._again(call, f"died while {what}")
+        except UserError:
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{what} failed: {error}") from error
 
     def _again(self, call: InFlight, why: str) -> None:
-        """The actor was lost under the call: have it replaced (once), and queue the task anew."""
-        task = self.tasks[call.task]
-        task.attempts += 1
-        self.pool.repeated += 1
-        if task.attempts >= ATTEMPTS:
+        """The worker was lost under the call: have it replaced (once), and queue the errand
+        anew.
+        """
+        errand = self.errands[call.errand]
+        errand.attempts += 1
+        self.repeated += 1
+        if errand.attempts >= ATTEMPTS:
             raise UserError(
-                f"client actor {call.actor} {why}, {ATTEMPTS} times; see its log in Ray's dashboard"
+                f"client actor {call.worker} {why}, {ATTEMPTS} times; see its log in Ray's "
+                "dashboard"
             )
-        if call.incarnation == self.pool.incarnations[call.actor]:
-            self.pool.replace(call.actor, why)
-        self.queue.insert(0, call.task)
+        if call.life == self.workers.life(call.worker):
+            self.workers.replace(call.worker, why)
+        self.queue.insert(0, call.errand)

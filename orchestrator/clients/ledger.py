@@ -6,19 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from torch import Tensor
-
-from algorithms.local import Tensors
-
-
-def payload(tensors: Tensors) -> int:
-    """Bytes of a message that carries ``tensors`` at their own dtypes."""
-    return sum(size(t) for t in tensors.values())
-
-
-def size(tensor: Tensor) -> int:
-    """Bytes of one tensor."""
-    return tensor.numel() * tensor.element_size()
 
 
 @dataclass

@@ -13,21 +13,21 @@ import numpy as np
 from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.training.block import BlockSpec, Command
 from orchestrator.training.host import Answer, BlockHost, Key
+from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
 
 SHOWN = 5
 """Clients that are named where many could be."""
 
 
-def listed(ids: Sequence[int] | np.ndarray) -> str:
+def abridged(ids: Sequence[int] | np.ndarray) -> str:
     """The first of some clients' numbers, for people."""
     return ", ".join(map(str, ids[:SHOWN])) + (", ..." if len(ids) > SHOWN else "")
 
 
 @dataclass
-class Job:
+class Assignment:
     """Commands for one block, with all that is needed to recreate the block elsewhere."""
 
     key: Key
@@ -47,10 +47,13 @@ class Plane(ABC):
     """Where blocks run."""
 
     actors: int = 1
-    replaced: int = 0
-    """Client actors that had to be replaced so far."""
     repeated: int = 0
     """Calls made again because their actor was lost or too slow."""
+
+    @property
+    def replaced(self) -> int:
+        """Client actors that had to be replaced so far."""
+        return 0
 
     @property
     def available(self) -> int:
@@ -66,8 +69,8 @@ class Plane(ABC):
         """Make tensors available to every trainer once; returns a handle."""
 
     @abstractmethod
-    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        """Execute the jobs; answers in the order of ``jobs``, None where the clients took too long
+    def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:
+        """Execute the assignments; answers in their order, None where the clients took too long
         and are dropped.
         """
 
@@ -101,13 +104,13 @@ class InProcess(Plane):
     def share(self, tensors: Tensors) -> Tensors:
         return {k: v.clone() for k, v in tensors.items()}
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        return [self._run(job) for job in jobs]
+    def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:
+        return [self._run(one) for one in assignments]
 
-    def _run(self, job: Job) -> Answer:
-        if job.key in self.host.blocks:
-            return self.host.resume(job.key, job.commands, job.keep)
-        return self.host.start(job.key, job.spec, job.received, job.replay, job.commands, job.keep)
+    def _run(self, one: Assignment) -> Answer:
+        if one.key in self.host.blocks:
+            return self.host.resume(one.key, one.commands, one.keep)
+        return self.host.start(one.key, one.spec, one.received, one.replay, one.commands, one.keep)
 
     def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
         return [self.host.evaluate(model, rows) for rows in chunks]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from algorithms.contract import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
-from algorithms.parts.aggregators import weighted_sum
-from orchestrator.clients.plane import Job, listed
-from orchestrator.errors import Diverged, UserError
-from orchestrator.training.block import (
+from orchestrator.clients import inbox
+from orchestrator.clients.books import Books, Store, Terms
+from orchestrator.clients.plane import Assignment, Plane, abridged
+from orchestrator.errors import UserError
+from orchestrator.training.messages import (
     Advance,
     Ask,
     BlockSpec,
@@ -23,15 +25,30 @@ from orchestrator.training.block import (
     Collected,
     Command,
     Evaluate,
+    weight,
 )
-from orchestrator.training.lane import OPTIMIZER
 
-if TYPE_CHECKING:
-    from orchestrator.clients.federation import Federation
+
+@dataclass(frozen=True)
+class Opening:
+    """What a session begins with."""
+
+    number: int
+    """Among all sessions of the run."""
+    within: int
+    """Among those of the round, from 0."""
+    cohort: Cohort
+    rule: LocalRule
+    received: Any
+    """What the clients have been sent: a handle of the plane's."""
+    start: Tensor
+    """Models [d] or [m, d] that the cohort starts from."""
+    own: Tensors
+    """What each client has of its own, [m, ...]."""
 
 
 class Session:
-    """Implements :class:`algorithms.algorithm.Training`.
+    """Implements :class:`algorithms.contract.Training`.
 
     Commands are gathered and sent when an answer is needed, so that an ordinary round is one call
     per block. All commands are remembered: a block that was lost with its actor is recreated from
@@ -40,45 +57,36 @@ class Session:
     """
 
     def __init__(
-        self,
-        federation: Federation,
-        number: int,
-        within: int,
-        cohort: Cohort,
-        rule: LocalRule,
-        received: Any,
-        start: Tensor,
-        own: Tensors,
+        self, plane: Plane, terms: Terms, books: Books, store: Store, opening: Opening
     ) -> None:
-        self.federation, self.number, self.cohort, self.received = (
-            federation,
-            number,
-            cohort,
-            received,
-        )
-        self.within, self.start, self.transmitted = within, start, rule.transmitted
-        size = federation.block
-        self.slices = [slice(i, min(i + size, len(cohort))) for i in range(0, len(cohort), size)]
-        states = federation.states
-        self.specs = [
-            BlockSpec(
-                ids=cohort.ids[s],
-                rule=rule,
-                states={int(k): states[k] for k in cohort.ids[s] if k in states},
-                own={name: rows[s] for name, rows in own.items()},
-                t=federation.t,
-                session=within,
-                vectorized=federation.vectorized,
-            )
-            for s in self.slices
+        self.plane, self.terms, self.books, self.store = plane, terms, books, store
+        self.opening, self.cohort = opening, opening.cohort
+        size, m = terms.block, len(self.cohort)
+        self.slices = [slice(i, min(i + size, m)) for i in range(0, m, size)]
+        self.specs = [self._spec(s) for s in self.slices]
+        self.costs = [
+            sum(terms.local.planned(int(n)) for n in terms.samples[spec.ids]) for spec in self.specs
         ]
-        sizes, local = federation.data.holdings.sizes, federation.local
-        self.costs = [sum(local.planned(int(n)) for n in sizes[spec.ids]) for spec in self.specs]
         self.history: list[list[Command]] = [[] for _ in self.specs]
+        """Commands that each block has executed."""
         self.waiting: list[list[Command]] = [[] for _ in self.specs]
+        """Commands that it is to execute when an answer is needed."""
         self.open = False
+        """Whether actors may keep blocks of this session."""
         self.present = list(range(len(self.specs)))
         """Blocks that still take part."""
+
+    def _spec(self, s: slice) -> BlockSpec:
+        ids, states = self.cohort.ids[s], self.store.states
+        return BlockSpec(
+            ids=ids,
+            rule=self.opening.rule,
+            states={int(k): states[k] for k in ids if k in states},
+            own={name: rows[s] for name, rows in self.opening.own.items()},
+            t=self.books.t,
+            session=self.opening.within,
+            vectorized=self.terms.vectorized,
+        )
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         for waiting, s in zip(self.waiting, self.slices, strict=True):
@@ -90,115 +98,81 @@ class Session:
     def query(
         self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
     ) -> Tensor:
-        places = np.arange(len(self.cohort))
-        asked, blocks = places, self.present
-        if among is not None:
-            asked = among
-            blocks = [b for b in self.present if np.isin(places[self.slices[b]], asked).any()]
+        rows = np.arange(len(self.cohort))
+        wanted, blocks = (rows, self.present) if among is None else (among, self._with(among))
         for b in blocks:
-            self.waiting[b].append(Ask(probe, None if weights is None else weights[self.slices[b]]))
+            mine = None if weights is None else weights[self.slices[b]]
+            self.waiting[b].append(Ask(probe, mine))
         answers = self._flush(keep=True, blocks=blocks)
         there = self._there()
         if weights is None and not there.all():
             raise UserError(
-                f"round {self.federation.t}: clients {listed(self.cohort.ids[~there])} were left "
-                "out in mid-round, and "
+                f"round {self.books.t}: clients {abridged(self.cohort.ids[~there])} were left out "
+                "in mid-round, and "
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
         if probe.transmitted:
             one = answers[0] if weights is not None else answers[0][0]
-            senders, nbytes = self.cohort.ids[asked[there[asked]]], one.numel() * one.element_size()
-            senders = senders[senders != self.federation.data.server]
-            self.federation.ledger.received(senders, nbytes)
-            self.federation.log.question_bytes += nbytes * len(senders)
+            self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
         if weights is not None:
-            return _sum(answers) * _scale(weights, there)
-        answered = np.concatenate([places[self.slices[b]] for b in blocks])
-        return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, asked))]
+            scale = 1.0 if there.all() else float(weights.sum() / weights[there].sum())
+            return inbox.in_order(answers) * scale
+        answered = np.concatenate([rows[self.slices[b]] for b in blocks])
+        return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]
+
+    def _with(self, among: np.ndarray) -> list[int]:
+        """The blocks that have one of these places of the cohort."""
+        rows = np.arange(len(self.cohort))
+        return [b for b in self.present if np.isin(rows[self.slices[b]], among).any()]
+
+    def _book_answers(self, ids: np.ndarray, one: Tensor) -> None:
+        """Each of ``ids`` has answered a question with a message like ``one``."""
+        senders, nbytes = ids[ids != self.terms.server], weight({"answer": one})
+        self.books.ledger.received(senders, nbytes)
+        self.books.log.question_bytes += nbytes * len(senders)
 
     def evaluate(self) -> None:
         self._add([Evaluate()] * len(self.specs))
         answers = self._flush(keep=True)
         for s, table in zip([self.slices[b] for b in self.present], answers, strict=True):
             columns = (table[name].tolist() for name in ("correct", "loss", "rows"))
-            self.federation.log.personal |= dict(
-                zip(self.cohort.ids[s].tolist(), zip(*columns, strict=True), strict=True)
-            )
+            found = zip(*columns, strict=True)
+            self.books.log.personal |= dict(zip(self.cohort.ids[s].tolist(), found, strict=True))
 
     def collect(self, weights: np.ndarray | None = None) -> Updates:
-        federation = self.federation
-        if federation.judge_local and federation.evaluated and self.transmitted:
+        terms, books, opening = self.terms, self.books, self.opening
+        if terms.judge_local and books.evaluated and opening.rule.transmitted:
             self.evaluate()
-        drop = federation.non_finite == "drop"
-        forged = federation.adversary.forges(self.cohort.ids)
-        summed = weights is not None and not forged
-        self._add(
-            [
-                Collect(weights[s] if weights is not None and summed else None, drop)
-                for s in self.slices
-            ]
-        )
-        blocks: list[Collected] = self._flush(keep=False)
+        # a sum cannot be forged any more, so malicious clients' blocks send their rows
+        forging = terms.adversary.forges(self.cohort.ids)
+        blocks = self._collected(None if forging else weights)
         there = self._there()
-        cohort, sizes = self.cohort.ids[there], [len(self.specs[b].ids) for b in self.present]
-        diagnostics = {
-            n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in blocks[0].diagnostics
-        }
-        vectors = {n: [b.vectors[n] for b in blocks] for n in blocks[0].vectors}
-        finite = diagnostics.pop("finite")
-        if forged and vectors:
-            vectors, finite = self._forge(cohort, sizes, vectors)
-        kept = self._kept(cohort, finite)
-        self._account(cohort, blocks, diagnostics, kept)
-        scalars = {n: torch.cat([b.scalars[n] for b in blocks])[kept] for n in blocks[0].scalars}
-        ids = cohort[kept.numpy()]
-        samples = federation.data.holdings.sizes[ids]
+        here = inbox.Arrived.of(self.cohort.ids[there], blocks)
+        if forging:
+            here = inbox.forged(here, terms, (books.t, opening.within), opening.start)
+        here = inbox.judged(here, terms, books)
+        here = inbox.booked(here, terms, books, self.store)
         if weights is None:
-            rows = {n: torch.cat(pieces)[kept] for n, pieces in vectors.items()}
-            self._keep_optimizer(
-                {n: rows.pop(n).mean(0) for n in list(rows) if n.startswith(OPTIMIZER)}
-            )
-            return Updates(ids, samples, None, rows, scalars)
-        if forged:
-            counted = np.split(weights[there] * kept.numpy(), np.cumsum(sizes)[:-1])
-            vectors = {
-                n: [weighted_sum(*pair) for pair in zip(v, counted, strict=True)]
-                for n, v in vectors.items()
-            }
-        used = torch.from_numpy(weights[there])[kept]
-        scale = 1.0 if there.all() and kept.all() else float(weights.sum() / used.sum())
-        sums = {
-            n: _sum(pieces) * scale if scale != 1.0 else _sum(pieces)
-            for n, pieces in vectors.items()
-        }
-        total = float((used * scale).sum())
-        self._keep_optimizer(
-            {n: sums.pop(n) / total for n in list(sums) if n.startswith(OPTIMIZER)}
-        )
-        return Updates(ids, samples, used * scale, sums, scalars)
+            updates, moments = inbox.rows(here, terms)
+        else:
+            here = inbox.summed(here, weights[there]) if forging else here
+            updates, moments = inbox.sums(here, terms, weights, there)
+        if opening.rule.transmitted:
+            self.store.optimizer = moments
+        return updates
+
+    def _collected(self, weights: np.ndarray | None) -> list[Collected]:
+        """The blocks' answers: their parts of the weighted sums, or their rows."""
+        drop = self.terms.non_finite == "drop"
+        self._add([Collect(None if weights is None else weights[s], drop) for s in self.slices])
+        return self._flush(keep=False)
 
     def close(self) -> None:
         """Forget blocks of a session that was abandoned before its collection."""
         if self.open:
-            self.federation.plane.forget([(self.number, b) for b in range(len(self.specs))])
+            self.plane.forget([(self.opening.number, b) for b in range(len(self.specs))])
 
-    def _keep_optimizer(self, mean: Tensors) -> None:
-        if self.transmitted:
-            self.federation.optimizer = mean
-
-    def _forge(
-        self, cohort: np.ndarray, sizes: list[int], vectors: dict[str, list[Tensor]]
-    ) -> tuple[dict[str, list[Tensor]], np.ndarray]:
-        """The blocks' rows as the server gets them from malicious clients too, and which rows are
-        finite [m].
-        """
-        federation = self.federation
-        rows = {n: torch.cat(pieces) for n, pieces in vectors.items()}
-        rows = federation.adversary.forge((federation.t, self.within), cohort, rows, self.start)
-        finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
-        return {n: list(v.split(sizes)) for n, v in rows.items()}, finite.numpy()
-
-    def _add(self, commands: list[Any]) -> None:
+    def _add(self, commands: Sequence[Command]) -> None:
         for waiting, command in zip(self.waiting, commands, strict=True):
             waiting.append(command)
 
@@ -209,24 +183,12 @@ class Session:
         others goes on waiting.
         """
         blocks = self.present if blocks is None else blocks
-        jobs = [
-            Job(
-                (self.number, b),
-                self.specs[b],
-                self.received,
-                self.history[b],
-                self.waiting[b],
-                keep,
-                self.costs[b],
-            )
-            for b in blocks
-        ]
         self.open = True
-        begun = time.perf_counter()
-        answers = self.federation.plane.run(jobs)
-        busy = self.federation.plane.busy(answers)
-        self.federation.log.train_seconds += busy
-        self.federation.log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
+        begun, log = time.perf_counter(), self.books.log
+        answers = self.plane.run([self._assignment(b, keep) for b in blocks])
+        busy = self.plane.busy(answers)
+        log.train_seconds += busy
+        log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
         self.open = keep
         for b in blocks:
             self.history[b].extend(self.waiting[b])
@@ -236,17 +198,27 @@ class Session:
             self._leave_out(lost)
         return [a.outputs[-1] for a in answers if a is not None]
 
+    def _assignment(self, b: int, keep: bool) -> Assignment:
+        return Assignment(
+            key=(self.opening.number, b),
+            spec=self.specs[b],
+            received=self.opening.received,
+            replay=self.history[b],
+            commands=self.waiting[b],
+            keep=keep,
+            cost=self.costs[b],
+        )
+
     def _leave_out(self, lost: list[int]) -> None:
         """Go on without blocks that took too long; raises UserError if too few clients are left."""
-        federation = self.federation
         self.present = [b for b in self.present if b not in lost]
-        federation.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
-        left = int(self._there().sum())
-        if left < federation.minimum_cohort:
+        self.books.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
+        there, least = self._there(), self.terms.minimum_cohort
+        if there.sum() < least:
             raise UserError(
-                f"round {federation.t}: {left} clients are left without "
-                f"{listed(self.cohort.ids[~self._there()])}, who "
-                f"took too long; resources.minimum_cohort is {federation.minimum_cohort}"
+                f"round {self.books.t}: {there.sum()} clients are left without "
+                f"{abridged(self.cohort.ids[~there])}, who took too long; "
+                f"resources.minimum_cohort is {least}"
             )
 
     def _there(self) -> np.ndarray:
@@ -255,47 +227,3 @@ class Session:
         for b in self.present:
             mask[self.slices[b]] = True
         return mask
-
-    def _kept(self, cohort: np.ndarray, finite: np.ndarray) -> Tensor:
-        """Which clients' updates count, by the policy for non-finite ones."""
-        policy = self.federation.non_finite
-        bad = cohort[~finite].tolist()
-        if not bad or policy == "keep":
-            return torch.ones(len(cohort), dtype=torch.bool)
-        if policy == "fail" or len(bad) == len(cohort):
-            raise Diverged(
-                f"round {self.federation.t}: the update of client {listed(bad)} holds NaN "
-                "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
-            )
-        self.federation.log.dropped += bad
-        return torch.from_numpy(finite)
-
-    def _account(
-        self,
-        cohort: np.ndarray,
-        blocks: list[Collected],
-        diagnostics: dict[str, np.ndarray],
-        kept: Tensor,
-    ) -> None:
-        """Book the upload, and take over the clients' new state."""
-        federation = self.federation
-        federation.ledger.received(cohort, blocks[0].upload_bytes)
-        federation.ledger.worked(cohort, diagnostics["steps"])
-        dropped = set(cohort[~kept.numpy()].tolist())
-        for block in blocks:
-            federation.states |= {k: s for k, s in block.states.items() if s and k not in dropped}
-        clients = cohort != federation.data.server
-        federation.log.add(cohort[clients], {n: v[clients] for n, v in diagnostics.items()})
-
-
-def _scale(weights: np.ndarray, there: np.ndarray) -> float:
-    """What the sum over those that are there is multiplied by to stand for all."""
-    return 1.0 if there.all() else float(weights.sum() / weights[there].sum())
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    """Sum in block order."""
-    total = parts[0].clone()
-    for part in parts[1:]:
-        total.add_(part)
-    return total

@@ -33,10 +33,10 @@ class Reservation:
     """Whether every bundle is there; if not, some were lost with their node, and come back when
     there is room."""
 
-    def place(self, index: int) -> PlacementGroupSchedulingStrategy:
+    def bundle_of(self, number: int) -> PlacementGroupSchedulingStrategy:
         """Where the actor of that number goes."""
         return PlacementGroupSchedulingStrategy(
-            self.group, placement_group_bundle_index=self.first + index
+            self.group, placement_group_bundle_index=self.first + number
         )
 
     def end(self) -> None:
@@ -71,11 +71,11 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
                 f"{free}"
             )
         actors = max(
-            1, min(actors, *(places(kind, free[kind], amount) for kind, amount in each.items()))
+            1, min(actors, *(capacity(kind, free[kind], amount) for kind, amount in each.items()))
         )
 
 
-def kept() -> Reservation | None:
+def reserved_before() -> Reservation | None:
     """What this actor reserved before its process died and was started again, if Ray has kept it.
 
     Ray 2.60 removes the placement groups of an actor that restarts if the job that created the
@@ -88,7 +88,7 @@ def kept() -> Reservation | None:
     return Reservation(group, group.bundle_count, whole=False)
 
 
-def places(kind: str, there: float, amount: float) -> int:
+def capacity(kind: str, there: float, amount: float) -> int:
     """How often ``amount`` of a resource fits into what is there; a share of a GPU lies within one
     GPU.
     """
@@ -105,10 +105,9 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
     Raises UserError if they do not fit the cluster, unless ``fewer`` will do.
     """
     each, most, has = bundle(r), room(), ray.cluster_resources()
-    there = (
-        has if all(has.get(kind) for kind in each) else most
-    )  # or will be, once the cluster has grown
-    fit = min(places(kind, there.get(kind, 0.0), amount) for kind, amount in each.items())
+    # what is there, or will be once a cluster without such nodes has grown
+    there = has if all(has.get(kind) for kind in each) else most
+    fit = min(capacity(kind, there.get(kind, 0.0), amount) for kind, amount in each.items())
     if not r.cpus_per_actor and not r.gpus_per_actor:
         fit = 1  # they could be any number
     wanted = max(
@@ -117,7 +116,7 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
         or (-(-clients // r.clients_per_actor) if r.clients_per_actor else min(fit, clients)),
     )
     for kind, amount in each.items():
-        if not fewer and wanted > places(kind, most.get(kind, 0.0), amount):
+        if not fewer and wanted > capacity(kind, most.get(kind, 0.0), amount):
             raise UserError(
                 f"resources: {wanted} client actors with {amount:g} {kind} each do not fit the "
                 "cluster's "

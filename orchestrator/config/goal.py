@@ -35,7 +35,7 @@ class Goal:
         return value <= self.limit if self.falling else value >= self.limit
 
 
-def asked(target: str | None) -> Goal | None:
+def target_goal(target: str | None) -> Goal | None:
     """The goal that ``--target`` names; raises UserError for none."""
     if target is None:
         return None

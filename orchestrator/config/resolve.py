@@ -16,37 +16,46 @@ benchmarks/README.md."""
 
 def resolve(config: Config, net: Net) -> Config:
     """Settle what the config leaves to rules: local work, execution and block size (never by
-    timing).
+    timing). Raises UserError where what it asks for cannot be with this network.
     """
     local = config.local
-    reason = vectorizable(net)
-    if local.execution == "vectorized" and reason:
+    execution = _execution(config, net)
+    epochs = 1 if local.steps is None and local.epochs is None else local.epochs
+    settled = {"execution": execution, "block": _block(config, execution), "epochs": epochs}
+    return config.model_copy(update={"local": local.model_copy(update=settled)})
+
+
+def _execution(config: Config, net: Net) -> str:
+    """sequential or vectorized: vectorised where it is allowed and pays."""
+    wanted, reason = config.local.execution, vectorizable(net)
+    if wanted == "vectorized" and reason:
         raise UserError(
             f"config: local.execution: model {config.model.name!r} cannot be vectorized: {reason}"
         )
-    execution = local.execution
     if not config.round_end.lock_step:
-        if execution == "vectorized":
+        if wanted == "vectorized":
             raise UserError(
                 f"config: local.execution: {config.round_end.name} has clients of their own pace; "
                 "use sequential"
             )
-        execution = "sequential"
-    if execution == "auto":
-        small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.entries)
-        execution = "vectorized" if small and reason is None else "sequential"
-    block = local.block
-    if block is None:
-        m = config.cohort_size
-        block = min(10, math.ceil(m / 2)) if execution == "vectorized" else math.ceil(m / 16)
-    homes = config.resources.clients_per_actor
-    if homes is not None:
-        block = 1 if local.block is None else block
-        if block > 1:
+        return "sequential"
+    if wanted != "auto":
+        return wanted
+    # convolutions (kernels stored as nhwc) are faster one client after the other on CPUs
+    small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.segments)
+    return "vectorized" if small and reason is None else "sequential"
+
+
+def _block(config: Config, execution: str) -> int:
+    """Clients a block: as large as is still spread over some actors."""
+    block, m = config.local.block, config.cohort_size
+    if config.resources.clients_per_actor is not None:
+        if block is not None and block > 1:
             raise UserError(
                 "config: local.block: must be 1 when resources.clients_per_actor gives clients a "
                 "fixed home"
             )
-    epochs = 1 if local.steps is None and local.epochs is None else local.epochs
-    settled = local.model_copy(update={"execution": execution, "block": block, "epochs": epochs})
-    return config.model_copy(update={"local": settled})
+        return 1
+    if block is not None:
+        return block
+    return min(10, math.ceil(m / 2)) if execution == "vectorized" else math.ceil(m / 16)

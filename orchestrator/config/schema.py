@@ -209,61 +209,66 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
+        problems = (
+            self._cohort_problem() or self.energy.check(self.data.clients),
+            self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
+            self._moments_problem(),
+            self._compression_problem(),
+            self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
+            self.algorithm.refuses(self.composition()),
+            self.aggregator.refuses(self.cohort_size),
+        )
+        for problem in problems:
+            if problem:
+                raise ValueError(problem)
+        return self
+
+    def _cohort_problem(self) -> str | None:
         if isinstance(self.cohort, float) and self.cohort > 1:
-            raise ValueError(f"cohort as a fraction must be at most 1.0, not {self.cohort}")
+            return f"cohort as a fraction must be at most 1.0, not {self.cohort}"
         if self.cohort_size > self.data.clients:
-            raise ValueError(
-                f"cohort {self.cohort_size} is larger than the {self.data.clients} clients"
-            )
-        problem = self.energy.check(self.data.clients)
-        if problem:
-            raise ValueError(problem)
-        if self.non_finite == "drop" and self.algorithm.needs_whole_cohort:
-            raise ValueError(
-                f"{self.algorithm.name} cannot go on without a dropped client; set non_finite to "
-                "fail or keep"
-            )
+            return f"cohort {self.cohort_size} is larger than the {self.data.clients} clients"
+        return None
+
+    def _dropping_problem(self, key: str, chosen: str, others: str) -> str | None:
+        if chosen != "drop" or not self.algorithm.needs_whole_cohort:
+            return None
+        name = self.algorithm.name
+        return f"{name} cannot go on without a dropped client; set {key} to {others}"
+
+    def _moments_problem(self) -> str | None:
+        """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
         rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
-        if self.local.optimizer_state == "average" and rows:
-            raise ValueError(
-                "local.optimizer_state average would go past the chosen aggregation; use reset or "
-                "keep"
+        if self.local.optimizer_state != "average" or not rows:
+            return None
+        return (
+            "local.optimizer_state average would go past the chosen aggregation; use reset or keep"
+        )
+
+    def _compression_problem(self) -> str | None:
+        uplink, downlink = self.compression.uplink, self.compression.downlink
+        name = self.algorithm.name
+        if not isinstance(downlink, NoCompression) and not self.algorithm.one_broadcast:
+            return (
+                f"{name} sends different models to its clients; leave compression.downlink at none"
             )
-        if (
-            not isinstance(self.compression.downlink, NoCompression)
-            and not self.algorithm.one_broadcast
+        # the downlink always sends what the last message has left out
+        for way, one, fed_back in (
+            ("uplink", uplink, uplink.feeds_back),
+            ("downlink", downlink, True),
         ):
-            raise ValueError(
-                f"{self.algorithm.name} sends different models to its clients; leave "
-                "compression.downlink at none"
-            )
-        for way, one in (
-            ("uplink", self.compression.uplink),
-            ("downlink", self.compression.downlink),
-        ):
-            if not one.contracts and (way == "downlink" or one.feeds_back):
-                raise ValueError(
+            if fed_back and not one.contracts:
+                return (
                     f"compression.{way}: {one.name} as set here loses more than it sends, which "
-                    "must not be fed back; "
-                    "set scale to false, use a smaller bucket or more levels, or (uplink) set "
-                    "error_feedback to false"
+                    "must not be fed back; set scale to false, use a smaller bucket or more "
+                    "levels, or (uplink) set error_feedback to false"
                 )
-        if self.algorithm.sends_differences and self.compression.uplink.feeds_back:
-            raise ValueError(
-                f"{self.algorithm.name} makes up for what compression leaves out by itself; "
+        if self.algorithm.sends_differences and uplink.feeds_back:
+            return (
+                f"{name} makes up for what compression leaves out by itself; "
                 "set compression.uplink.error_feedback to false"
             )
-        if self.resources.on_timeout == "drop" and self.algorithm.needs_whole_cohort:
-            raise ValueError(
-                f"{self.algorithm.name} cannot go on without a dropped client; set on_timeout to "
-                "redo"
-            )
-        refusal = self.algorithm.refuses(self.composition()) or self.aggregator.refuses(
-            self.cohort_size
-        )
-        if refusal:
-            raise ValueError(refusal)
-        return self
+        return None
 
     def dump(self) -> str:
         """The config as YAML, every key written out."""

@@ -253,11 +253,8 @@ class Synthetic(Dataset):
         rng = generator(request.seed, "synthetic", k)
         n = int(rng.lognormal(4, 2)) + 50
         u, centre = rng.normal(0, self.alpha), rng.normal(0, self.beta)
-        weight, bias, v = (
-            rng.normal(u, 1, (60, 10)),
-            rng.normal(u, 1, 10),
-            rng.normal(centre, 1, 60),
-        )
+        weight, bias = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10)
+        v = rng.normal(centre, 1, 60)
         x = v + rng.normal(size=(n, 60)) * np.arange(1, 61) ** -0.6
         y = np.argmax(x @ weight + bias, axis=1)
         return x.astype(np.float32), y.astype(np.int64), n - max(1, int(self.test_fraction * n))

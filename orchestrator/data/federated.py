@@ -169,8 +169,8 @@ class FederatedData:
         else:
             test = _mixed_tests(config.client_test, samples, train, seed)
         tests = Lists.of(test)
-        own = np.arange(samples.train, len(samples.y))
-        test_rows = np.unique(tests.rows) if config.pool == "all" else own
+        split = np.arange(samples.train, len(samples.y))
+        test_rows = np.unique(tests.rows) if config.pool == "all" else split
         return cls(
             samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import html
 import io
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from orchestrator.results import plots
+from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;
@@ -84,18 +85,19 @@ def _figure(figure: Figure, caption: str) -> str:
     )
 
 
-def _table(result: dict[str, Any]) -> str:
-    facts = {
+def _table(result: Result) -> str:
+    about: Mapping[str, object] = result
+    facts: dict[str, object] = {
         **result["metrics"],
-        **{k: result[k] for k in ("bytes_up", "bytes_down", "seconds", "seed")},
+        **{k: about[k] for k in ("bytes_up", "bytes_down", "seconds", "seed")},
     }
-    facts |= {k: result[k] for k in ("weights_sha256", "git_commit", "actors", "actors_replaced")}
+    facts |= {k: about[k] for k in ("weights_sha256", "git_commit", "actors", "actors_replaced")}
     facts |= {f"version of {k}": v for k, v in result["versions"].items()}
     rows = "".join(f"<tr><td>{html.escape(k)}<td>{html.escape(_show(v))}" for k, v in facts.items())
     return f"<table>{rows}</table>"
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -8,11 +8,8 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,17 +20,17 @@ from torch import Tensor
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint
+from orchestrator.results.result import Result
 from orchestrator.results.storage import Mirror, is_remote
 
 LOCK = ".lock"
-PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
 
 
 class RunFolder:
     """One run's folder: config.yaml, checkpoints/, tensorboard/, and the results."""
 
-    def __init__(self, path: Path, mirror: Mirror | None = None) -> None:
-        self.path, self.mirror = path, mirror
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._lock: IO[str] | None = None
 
     @classmethod
@@ -41,15 +38,9 @@ class RunFolder:
         """The folder of a path, or of a URI, whose local copy is then worked in; raises UserError
         for a bad URI.
         """
-        if not is_remote(str(place)):
-            return cls(Path(place).resolve())
-        mirror = Mirror(str(place))
-        return cls(mirror.local, mirror)
-
-    @property
-    def place(self) -> str:
-        """Where a user finds the results."""
-        return self.mirror.uri if self.mirror else str(self.path)
+        if is_remote(str(place)):
+            return MirroredRunFolder(Mirror(str(place)))
+        return RunFolder(Path(place).resolve())
 
     @classmethod
     def new(cls, place: str | Path) -> RunFolder:
@@ -60,27 +51,12 @@ class RunFolder:
         folder.require_empty()
         return folder
 
-    def require_empty(self, besides: str = "") -> None:
-        """Raises UserError if anything but ``besides`` is there."""
-        if self.mirror is not None:
-            taken = any(name.split("/")[0] != besides for name in self.mirror.there)
-        else:
-            path = self.path
-            taken = path.exists() and (
-                not path.is_dir() or any(p.name not in (LOCK, besides) for p in path.iterdir())
-            )
-        if taken:
-            raise UserError(
-                f"--out {self.place}: it exists and is not empty; choose another, or continue it "
-                "(see --resume)"
-            )
-
     @classmethod
     def existing(cls, place: str | Path) -> RunFolder:
         """The folder of an earlier run; raises UserError if it is not one."""
         folder = cls.at(place)
-        if folder.mirror is not None and "config.yaml" in folder.mirror.there:
-            folder.mirror.fetch("config.yaml")
+        if folder.holds("config.yaml"):
+            folder.fetch("config.yaml")
         return folder._known(place)
 
     @classmethod
@@ -90,9 +66,54 @@ class RunFolder:
         """
         if not is_remote(place):
             return cls.existing(place)
-        mirror = Mirror(place, "viewed")
-        mirror.pull(lambda name: "/" not in name)
-        return cls(mirror.local, mirror)._known(place)
+        folder = MirroredRunFolder(Mirror(place, "viewed"))
+        folder.collect(lambda name: "/" not in name)
+        return folder._known(place)
+
+    @property
+    def place(self) -> str:
+        """Where a user finds the results."""
+        return str(self.path)
+
+    def _taken(self, besides: str) -> bool:
+        """Whether anything but ``besides`` is there."""
+        path = self.path
+        if not path.exists():
+            return False
+        return not path.is_dir() or any(p.name not in (LOCK, besides) for p in path.iterdir())
+
+    def require_empty(self, besides: str = "") -> None:
+        """Raises UserError if anything but ``besides`` is there."""
+        if self._taken(besides):
+            raise UserError(
+                f"--out {self.place}: it exists and is not empty; choose another, or continue it "
+                "(see --resume)"
+            )
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return (self.path / name).is_file()
+
+    # What follows brings a copy here and the results there up to date with one another, where they
+    # are not the same folder; see MirroredRunFolder.
+
+    def fetch(self, *names: str) -> None:
+        """Bring files here; raises UserError if that fails."""
+
+    def collect(self, wanted: Callable[[str], bool]) -> None:
+        """Bring here what was written there by others, where a file's name is ``wanted``."""
+
+    def send(self) -> None:
+        """Bring there what has changed here; raises UserError if that fails."""
+
+    def publish(self) -> None:
+        """:meth:`send`, and remove there what is gone here; raises UserError if that fails."""
+
+    def refresh(self, resuming: bool) -> None:
+        """Start with a copy of what is there, or (unless ``resuming``) with nothing."""
+
+    def discard(self) -> None:
+        """Remove the copy here, which nobody will look for."""
 
     def _known(self, place: str | Path) -> RunFolder:
         if not self.begun:
@@ -158,26 +179,6 @@ class RunFolder:
         lock.flush()
         self._lock = lock
 
-    def refresh(self, resuming: bool) -> None:
-        """Where the results are elsewhere: start with a copy of what is there, or with nothing."""
-        if self.mirror is not None:
-            if resuming:
-                self.mirror.pull()
-            else:
-                self.mirror.clear()
-
-    def publish(self) -> None:
-        """Where the results are elsewhere: bring that up to date; raises UserError if it cannot
-        be."""
-        if self.mirror is not None:
-            self.mirror.push()
-            self.mirror.prune()
-
-    def discard(self) -> None:
-        """Where the results are elsewhere: remove the copy here, which nobody will look for."""
-        if self.mirror is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
-
     def release(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
@@ -214,10 +215,11 @@ class RunFolder:
         save_file(dict(tensors), partial)
         partial.replace(self.path / "model.safetensors")
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Result:
         """result.json of a run that has ended; raises UserError if there is none."""
         try:
-            return json.loads((self.path / "result.json").read_text())
+            found: Result = json.loads((self.path / "result.json").read_text())
+            return found
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path} holds no readable result.json: {error}") from error
 
@@ -236,6 +238,46 @@ class RunFolder:
             raise UserError(f"cannot read {self.path / name}: {error}") from error
 
 
+class MirroredRunFolder(RunFolder):
+    """A folder here whose copy in storage is what the user asked for."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        super().__init__(mirror.local)
+        self.mirror = mirror
+
+    @property
+    def place(self) -> str:
+        return self.mirror.uri
+
+    def _taken(self, besides: str) -> bool:
+        return any(name.split("/")[0] != besides for name in self.mirror.there)
+
+    def holds(self, name: str) -> bool:
+        return name in self.mirror.there
+
+    def fetch(self, *names: str) -> None:
+        self.mirror.fetch(*names)
+
+    def collect(self, wanted: Callable[[str], bool]) -> None:
+        self.mirror.pull(wanted)
+
+    def send(self) -> None:
+        self.mirror.push()
+
+    def publish(self) -> None:
+        self.mirror.push()
+        self.mirror.prune()
+
+    def refresh(self, resuming: bool) -> None:
+        if resuming:
+            self.mirror.pull()
+        else:
+            self.mirror.clear()
+
+    def discard(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
 def _locked(lock: IO[str]) -> bool:
     """Whether the file could be locked; the kernel unlocks it when its process ends, however that
     ends.
@@ -245,44 +287,7 @@ def _locked(lock: IO[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in (
-            errno.ENOLCK,
-            errno.ENOTSUP,
-        ):  # some network file systems keep no locks
+        # some network file systems keep no locks; a run there is not protected from another
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
     return True
-
-
-def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list[str]:
-    """The runs' ``names``, or what tells them apart: the names of their folders, or the whole
-    paths.
-    """
-    for known in (
-        names or [],
-        [f.place.partition("?")[0].rstrip("/").rpartition("/")[2] for f in folders],
-    ):
-        if known and len(set(known)) == len(folders):
-            return known
-    return [f.place for f in folders]
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a run's bits."""
-    found = {"python": sys.version.split()[0]}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def git_commit() -> str | None:
-    """Commit of the source tree that runs, if it is a git checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results.checkpoint import load_latest
+from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
-from orchestrator.results.run_folder import RunFolder, git_commit, versions
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.tensorboard import Board
-from orchestrator.rounds.experiment import Experiment, Record
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
 
 PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""
 
 
-def own(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
+def take_over(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
     """Make the run's folder, or take over what is there; raises UserError if that cannot be or it
     is another's.
     """
@@ -34,15 +39,30 @@ def own(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
         raise
 
 
-def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str, Any]:
-    """Open the run's folder, or continue from its checkpoint; returns facts about the run for the
-    terminal.
+@dataclass(frozen=True)
+class Prepared:
+    """What is about to run, for the terminal."""
+
+    config: Config
+    """With everything settled that the given one left open."""
+    parameters: int
+    samples: tuple[int, int]
+    """Training rows of the clients that have least and most."""
+    actors: int
+    done: int
+    """Rounds that were done before."""
+    notes: list[str]
+    """What the user should know of how the run was continued."""
+
+
+def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared:
+    """Open the run's folder, or continue from its checkpoint; returns what is about to run.
 
     Raises UserError if the folder cannot be made or is another process's, or the checkpoints are
     damaged or belong to another config.
     """
     if not folder.claimed:
-        own(folder, resuming)
+        take_over(folder, resuming)
     try:
         if not resuming or not folder.begun:
             folder.open(experiment.config)
@@ -52,14 +72,14 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> dict[str
         folder.release()
         raise
     sizes = experiment.data.train.sizes
-    return {
-        "config": experiment.config,
-        "parameters": experiment.net.spec.size,
-        "samples": (int(sizes.min()), int(sizes.max())),
-        "actors": experiment.federation.plane.actors,
-        "done": experiment.t,
-        "notes": notes,
-    }
+    return Prepared(
+        config=experiment.config,
+        parameters=experiment.net.spec.size,
+        samples=(int(sizes.min()), int(sizes.max())),
+        actors=experiment.federation.plane.actors,
+        done=experiment.t,
+        notes=notes,
+    )
 
 
 def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
@@ -92,7 +112,7 @@ def drive(
     folder: RunFolder,
     on_round: Callable[[Record], None] = lambda record: None,
     stopping: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> Result:
     """Run to the last round (or until ``stopping()``), then write and return the result.
 
     Raises UserError if the run cannot go on; result.json then says ``failed`` and why, as it does
@@ -112,13 +132,12 @@ def drive(
         folder.release()
 
 
-def leave_failure(folder: RunFolder, summary: dict[str, Any], error: Exception) -> None:
+def leave_failure(folder: RunFolder, summary: Mapping[str, object], error: Exception) -> None:
     """Say in result.json why the run cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     failed = {**summary, "status": "failed", "error": said}
-    with contextlib.suppress(
-        OSError, UserError
-    ):  # a full disk, say: the sentence still reaches the terminal
+    # where it cannot be written (a full disk, say) the sentence still reaches the terminal
+    with contextlib.suppress(OSError, UserError):
         folder.write_text("result.json", json.dumps(failed, indent=2))
         folder.publish()
 
@@ -143,7 +162,7 @@ def _rounds(
         board.close()
 
 
-def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
+def _summary(experiment: Experiment, status: Literal["finished", "stopped", "failed"]) -> Result:
     ledger, records = experiment.federation.ledger, experiment.records
     last = records[-1] if records else {}
     return {
@@ -167,7 +186,7 @@ def _summary(experiment: Experiment, status: str) -> dict[str, Any]:
     }
 
 
-def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> dict[str, Any]:
+def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> Result:
     """Write model, tables, result.json and (unless told not to) the report of a run; returns the
     result.
     """

@@ -7,7 +7,8 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,12 +17,13 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Algorithm
-from algorithms.contract import Cohort
-from algorithms.local import GivenModel
 from algorithms.part import nearest
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
+from orchestrator.clients.books import Books, Terms
 from orchestrator.clients.federation import Federation
+from orchestrator.clients.ledger import Ledger
+from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
@@ -29,12 +31,9 @@ from orchestrator.config.resolve import resolve
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import UserError
 from orchestrator.models.net import Net
-from orchestrator.rounds.metrics import over_clients, over_rows
-from orchestrator.training.evaluation import per_client
-from orchestrator.training.lane import BUFFERS
+from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
+from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.training.world import World
-
-Record = dict[str, float]
 
 
 class Experiment:
@@ -56,33 +55,57 @@ class Experiment:
         torch.set_num_threads(config.resources.threads)
         self.data = FederatedData.build(config.data, config.seed) if data is None else data
         samples = self.data.samples
-        try:
+        with _of_config():
             self.net = Net.of(config.model, samples.shape, samples.classes, config.seed)
-        except ValueError as error:
-            raise UserError(f"config: {error}") from error
         self.config = config = resolve(config, self.net)
-        self.algorithm = self._algorithm()
-        try:
+        with _of_config("algorithm: "):
+            self.algorithm = self._algorithm()
+        with _of_config():
             self.adversary = Adversary.of(config.attack, config.seed, config.data.clients)
-        except ValueError as error:
-            raise UserError(f"config: {error}") from error
-        self.world = World(
-            self.data, config.model, config.local, config.buffers, config.seed,
-            config.resources.threads,
-            self.adversary.mislabelled, config.compression.uplink, config.evaluation.gradient_norms,
-        )  # fmt: skip
-        self.federation = Federation(
-            plane(self.world), self.data, config.local,
-            block=config.local.block or 1, vectorized=config.local.execution == "vectorized",
-            buffers=config.buffers, non_finite=config.non_finite, adversary=self.adversary,
-            judge_local=config.evaluation.local_models and self._keeps_no_models(),
-            downlink=config.compression.downlink, seed=config.seed,
-            minimum_cohort=config.resources.minimum_cohort,
-        )  # fmt: skip
+        self.world = self._world()
+        self.federation = self._federation(plane(self.world))
+        self.judge = Judge(config.evaluation, self.algorithm, self.federation)
         self.t = 0
         self.records: list[Record] = []
-        self.client_rows: list[dict[str, np.ndarray]] = []
-        self._tests = self._test_plan()
+        self.client_rows: list[ClientTable] = []
+
+    def _algorithm(self) -> Algorithm:
+        config, net, data = self.config, self.net, self.data
+        setting = Setting(
+            config.seed, data.train.sizes, net.spec, config.composition(),
+            len(data.heldout_rows), net.buffer_spec,
+        )  # fmt: skip
+        return config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
+
+    def _world(self) -> World:
+        config = self.config
+        return World(
+            data=self.data,
+            model=config.model,
+            local=config.local,
+            buffers=config.buffers,
+            seed=config.seed,
+            threads=config.resources.threads,
+            mislabelled=self.adversary.mislabelled,
+            uplink=config.compression.uplink,
+            gradient_norms=config.evaluation.gradient_norms,
+        )
+
+    def _federation(self, plane: Plane) -> Federation:
+        config, ledger = self.config, Ledger(self.data.clients)
+        judge_local = config.evaluation.local_models and not keeps_personal_models(self.algorithm)
+        terms = Terms(
+            local=config.local,
+            samples=self.data.holdings.sizes,
+            block=config.local.block or 1,
+            vectorized=config.local.execution == "vectorized",
+            adversary=self.adversary,
+            non_finite=config.non_finite,
+            judge_local=judge_local,
+            minimum_cohort=config.resources.minimum_cohort,
+        )
+        mailroom = Mailroom(ledger, config.compression.downlink, config.buffers, config.seed)
+        return Federation(plane, self.data, terms, Books(ledger), mailroom)
 
     @property
     def finished(self) -> bool:
@@ -106,44 +129,54 @@ class Experiment:
         Raises UserError if the run cannot go on: a diverged update, lost clients, a misspelt metric
         in ``stop``.
         """
-        begun = time.perf_counter()
-        t = self.t + 1
-        federation = self.federation
-        sent_before = federation.ledger.down.sum(), federation.ledger.up.sum()
+        begun, t = time.perf_counter(), self.t + 1
+        federation, sent_before = self.federation, self._bytes()
         evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
         federation.begin_round(t, evaluated)
-        extra = self.algorithm.round(t, federation)
-        done = time.perf_counter() - begun
-        log = federation.log
-        train, transfer, asked = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
+        reported = self.algorithm.round(t, federation)
+        seconds = self._seconds(time.perf_counter() - begun)
         record: Record = {
             "round": t,
             **self._training_metrics(),
-            **self._influence(),
+            **influence(self.algorithm.influence, self.adversary.ids),
             **self.algorithm.notes,
-            **extra,
+            **reported,
+            "steps_total": self._steps_so_far(),
         }
-        record["steps_total"] = self._steps_before() + float(
-            log.diagnostics["steps"].max(initial=0)
-        )
         evaluating = time.perf_counter()
         if evaluated or self._ends(record):
             record |= self._evaluate(t)
-        record |= {
-            "bytes_down": float(federation.ledger.down.sum() - sent_before[0]),
-            "bytes_up": float(federation.ledger.up.sum() - sent_before[1]),
-            "bytes_questions": float(log.question_bytes),
-            "seconds": time.perf_counter() - begun,
-            "seconds_train": train,
-            "seconds_transfer": transfer,
-            "seconds_aggregate": max(0.0, done - train - transfer - asked),
-            "seconds_evaluate": asked + time.perf_counter() - evaluating,
-        }
+        seconds["seconds_evaluate"] += time.perf_counter() - evaluating
+        down, up = self._bytes() - sent_before
+        record |= {"bytes_down": float(down), "bytes_up": float(up)}
+        record["bytes_questions"] = float(federation.log.question_bytes)
+        record |= {"seconds": time.perf_counter() - begun, **seconds}
         self.t = t
         self.records.append(record)
         if evaluated:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
+
+    def _bytes(self) -> np.ndarray:
+        """All bytes so far [2]: down, up."""
+        ledger = self.federation.ledger
+        return np.array([ledger.down.sum(), ledger.up.sum()])
+
+    def _seconds(self, round_seconds: float) -> Record:
+        """Where the time of the round went, but for its evaluation, which is still to come."""
+        log = self.federation.log
+        train, transfer, evaluate = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
+        return {
+            "seconds_train": train,
+            "seconds_transfer": transfer,
+            "seconds_aggregate": max(0.0, round_seconds - train - transfer - evaluate),
+            "seconds_evaluate": evaluate,
+        }
+
+    def _steps_so_far(self) -> float:
+        """Local steps of the rounds so far, each counted with its longest client's."""
+        before = self.records[-1]["steps_total"] if self.records else 0.0
+        return before + float(self.federation.log.diagnostics["steps"].max(initial=0))
 
     def _know_what_stops(self, missing: list[str]) -> None:
         """Raise UserError for a metric in ``stop`` that no round has reported, but for its
@@ -165,11 +198,7 @@ class Experiment:
         return {
             "science": self.science(),
             "algorithm": self.algorithm.state(),
-            "clients": self.federation.states,
-            "optimizer": self.federation.optimizer,
-            "replicas": self.federation.replicas,
-            "heard": self.federation.heard,
-            "ledger": self.federation.ledger.state(),
+            **self.federation.state(),
             "records": self.records,
             "client_rows": self.client_rows,
         }
@@ -187,10 +216,7 @@ class Experiment:
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""
         self.algorithm.restore(state["algorithm"])
-        self.federation.states = {int(k): v for k, v in state["clients"].items()}
-        self.federation.optimizer, self.federation.replicas = state["optimizer"], state["replicas"]
-        self.federation.heard = state["heard"]
-        self.federation.ledger.restore(state["ledger"])
+        self.federation.restore(state)
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.t = t
 
@@ -200,117 +226,38 @@ class Experiment:
 
     def state_sha256(self) -> str:
         """Digest of the whole server state and every client's state."""
-        return digest({"algorithm": self.algorithm.state(), "clients": self.federation.states})
-
-    def _algorithm(self) -> Algorithm:
-        config, net = self.config, self.net
-        heldout = len(self.data.heldout_rows)
-        setting = Setting(
-            config.seed,
-            self.data.train.sizes,
-            net.spec,
-            config.composition(),
-            heldout,
-            net.buffer_spec,
+        return digest(
+            {"algorithm": self.algorithm.state(), "clients": self.federation.store.states}
         )
-        try:
-            return config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
-        except ValueError as error:
-            raise UserError(f"config: algorithm: {error}") from error
 
     def _training_metrics(self) -> Record:
         """Means over the benign clients of the cohort whose update counted."""
         log = self.federation.log
         counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.dropped)
-        means = {n: float(np.mean(v[counted])) for n, v in log.diagnostics.items() if counted.any()}
-        return {"cohort": float(len(log.cohort)), "dropped": float(len(set(log.dropped))), **means}
-
-    def _steps_before(self) -> float:
-        """Local steps of the rounds so far, each counted with its longest."""
-        return self.records[-1]["steps_total"] if self.records else 0.0
-
-    def _influence(self) -> Record:
-        """Effective number of clients 1/Σp² in the last aggregate, and the malicious clients' part
-        in it.
-        """
-        influence = self.algorithm.influence
-        if influence is None or not influence.weights.any():
-            return {}
-        p = np.abs(influence.weights) / np.abs(influence.weights).sum()
-        record = {"effective_clients": float(1 / np.square(p).sum())}
-        if len(self.adversary.ids):
-            bad = np.isin(influence.clients, self.adversary.ids)
-            record["malicious_selected"] = float((p[bad] > 0).sum() / (p > 0).sum())
-            record["malicious_weight"] = float(p[bad].sum())
-        return record
-
-    def _keeps_no_models(self) -> bool:
-        return self.algorithm.personal_models() is None and self.algorithm.personal_rule() is None
-
-    def _test_plan(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Distinct rows to evaluate, and the places among them of client tests, test set and
-        held-out set.
-        """
-        clients = self.data.test.rows if self.config.evaluation.clients else np.empty(0, np.int64)
-        groups = (clients, self.data.test_rows, self.data.heldout_rows)
-        rows, places = np.unique(np.concatenate(groups), return_inverse=True)
-        a, b = len(groups[0]), len(groups[0]) + len(groups[1])
-        return rows, places[:a], places[a:b], places[b:]
+        dropped = float(len(set(log.dropped)))
+        means = over_cohort(log.diagnostics, counted)
+        return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
 
     def _evaluate(self, t: int) -> Record:
-        """All accuracy metrics: each distinct row is evaluated once."""
-        rows, clients, test, heldout = self._tests
-        loss, hit = self.federation.per_sample(self.algorithm.model(), self.algorithm.buffers, rows)
-        losses, hits = loss.numpy(), hit.numpy()
-        record = over_rows(losses[test], hits[test], "test") | over_rows(
-            losses[heldout], hits[heldout], "heldout"
-        )
-        benign = self.adversary.benign
-        table: dict[str, np.ndarray] = {} if benign.all() else {"malicious": ~benign}
-        if self.config.evaluation.clients:
-            sums = per_client(loss[clients], hit[clients], self.data.test.sizes).numpy()
-            record |= over_clients(sums[benign, 0], sums[benign, 2], "client")
-            table |= {
-                "accuracy": sums[:, 0] / sums[:, 2],
-                "loss": sums[:, 1] / sums[:, 2],
-                "test_rows": sums[:, 2],
-            }
-        record |= self._evaluate_personal(table)
-        ledger = self.federation.ledger
+        """The models judged after round ``t``; what is said of each client joins its rows."""
+        record, table = self.judge.judge()
+        ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
+        spent = self.config.energy.joules(ledger.steps, ledger.up)
         self.client_rows.append(
-            {
-                "round": np.full(self.data.clients, t),
-                "client": np.arange(self.data.clients),
-                **table,
-            }
-            | {
-                "bytes_down": ledger.down.copy(),
-                "bytes_up": ledger.up.copy(),
-                "steps": ledger.steps.copy(),
-            }
-            | {"joules": self.config.energy.joules(ledger.steps, ledger.up)}
+            {"round": np.full(self.data.clients, t), "client": everyone, **table}
+            | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
+            | {"steps": ledger.steps.copy(), "joules": spent}
         )
         return record
 
-    def _evaluate_personal(self, table: dict[str, np.ndarray]) -> Record:
-        models = self.algorithm.personal_models()
-        rule = self.algorithm.personal_rule() if models is None else GivenModel()
-        if rule is not None and self.config.evaluation.personal:
-            known = {"w": self.algorithm.w, BUFFERS: self.algorithm.buffers}
-            everyone = Cohort.of(np.arange(self.data.clients))
-            own = {} if models is None else {"model": models}
-            with self.federation.train(
-                everyone, rule, received={}, known=known, own=own
-            ) as training:
-                training.evaluate()
-        personal = self.federation.log.personal
-        if not personal:
-            return {}
-        sums = np.array([personal.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
-        with np.errstate(invalid="ignore"):
-            table["personal_accuracy"] = sums[:, 0] / sums[:, 2]
-        benign = self.adversary.benign
-        return over_clients(sums[benign, 0], sums[benign, 2], "personal")
+
+@contextmanager
+def _of_config(where: str = "") -> Iterator[None]:
+    """A ValueError of the parts that the config names is the config's."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"config: {where}{error}") from error
 
 
 def digest(state: Any) -> str:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from algorithms.contract import Influence
 
-def over_clients(correct: np.ndarray, rows: np.ndarray, prefix: str) -> dict[str, float]:
+Record = dict[str, float]
+"""What a round reports: metric -> value."""
+
+
+def over_clients(correct: np.ndarray, rows: np.ndarray, prefix: str) -> Record:
     """Accuracy over clients from correct answers [K] and test rows [K].
 
     ``mean``, ``worst``, ``std`` (population), ``var`` and ``worst10`` (mean of the worst tenth, at
@@ -27,7 +32,7 @@ def over_clients(correct: np.ndarray, rows: np.ndarray, prefix: str) -> dict[str
     }
 
 
-def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> dict[str, float]:
+def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> Record:
     """Accuracy and mean cross-entropy over test rows [n]."""
     if not len(loss):
         return {}
@@ -35,3 +40,23 @@ def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> dict[str, float
         f"{prefix}_accuracy": float(hit.mean()),
         f"{prefix}_loss": float(loss.mean(dtype=np.float64)),
     }
+
+
+def over_cohort(diagnostics: dict[str, np.ndarray], counted: np.ndarray) -> Record:
+    """Means of each client's numbers [m] over those that are ``counted`` (mask [m])."""
+    return {n: float(np.mean(v[counted])) for n, v in diagnostics.items() if counted.any()}
+
+
+def influence(who: Influence | None, malicious: np.ndarray) -> Record:
+    """Effective number of clients 1/Σp² in the last aggregate, and the part that the clients
+    ``malicious`` (ids) had in it.
+    """
+    if who is None or not who.weights.any():
+        return {}
+    p = np.abs(who.weights) / np.abs(who.weights).sum()
+    record = {"effective_clients": float(1 / np.square(p).sum())}
+    if len(malicious):
+        bad = np.isin(who.clients, malicious)
+        record["malicious_selected"] = float((p[bad] > 0).sum() / (p > 0).sum())
+        record["malicious_weight"] = float(p[bad].sum())
+    return record

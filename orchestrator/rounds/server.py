@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import traceback
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import ray
-from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.pool import RayPool
-from orchestrator.cluster.reservation import kept, reserve
+from orchestrator.cluster.reservation import reserve, reserved_before
 from orchestrator.config import Config
-from orchestrator.errors import UserError
 from orchestrator.monitoring.exporter import Exporter
+from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.drive import begin, drive, leave_failure, own
-from orchestrator.rounds.experiment import Experiment, Record
+from orchestrator.rounds.drive import Prepared, begin, drive, leave_failure, take_over
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
 from orchestrator.training.world import World
 
-NAMESPACE = "fedorch"
 ENDS_AFTER = 60.0
 """Seconds that a detached server which has ended waits for the command that started it."""
 
-RESTARTS = 3
-"""How often a server whose process died is started again; a preempted node does not count."""
 CUT_OFF = 300.0
 """Seconds that a server which was started again waits for the folder: on a node that was cut off
 from the cluster, Ray ended the one before it only after three minutes."""
-TELL_AGAIN = 5.0
-"""Seconds after which a server is told to stop again: its process may have died and been started
-again since."""
 AGAIN = "the server's process died; it was started again from the newest checkpoint"
 
 
@@ -69,8 +58,8 @@ class Server:
         self.resuming = resuming or self.again
         self.changed = threading.Condition()
         self.records: list[Record] = []
-        self.facts: dict[str, Any] | None = None
-        self.result: dict[str, Any] | None = None
+        self.prepared_run: Prepared | None = None
+        self.result: Result | None = None
         self.failure: Exception | None = None
         self.stopping = threading.Event()
         self.answered = threading.Event()
@@ -83,15 +72,15 @@ class Server:
         """Build the experiment and the client actors, then the round loop."""
         try:
             if self.again:
-                own(self.folder, self.resuming, CUT_OFF)
+                take_over(self.folder, self.resuming, CUT_OFF)
             experiment = Experiment(
                 self.config, lambda world: ray_plane(world, self.config, self.again)
             )
             try:
-                facts = begin(experiment, self.folder, self.resuming)
+                prepared = begin(experiment, self.folder, self.resuming)
                 with self.changed:
-                    self.notes += facts["notes"] if self.again else []
-                    self.records, self.facts = list(experiment.records), facts
+                    self.notes += prepared.notes if self.again else []
+                    self.records, self.prepared_run = list(experiment.records), prepared
                     self.changed.notify_all()
                 result = self._drive(experiment)
             finally:
@@ -101,9 +90,8 @@ class Server:
         except Exception as error:
             traceback.print_exc()  # to the actor's log in Ray's dashboard, whoever else hears of it
             self.failure = error
-            if (
-                self.facts is None and self.folder.claimed
-            ):  # nobody may ask once more whether the run is prepared
+            if self.prepared_run is None and self.folder.claimed:
+                # nobody may ask once more whether the run is prepared
                 leave_failure(self.folder, {"name": self.config.name}, error)
                 self.folder.release()
         with self.changed:
@@ -112,7 +100,7 @@ class Server:
             self.answered.wait(ENDS_AFTER)
             ray.kill(ray.get_runtime_context().current_actor)
 
-    def _drive(self, experiment: Experiment) -> dict[str, Any]:
+    def _drive(self, experiment: Experiment) -> Result:
         plane = experiment.federation.plane
         exporter = Exporter(self.config, self.folder.place, plane, experiment.t)
 
@@ -128,15 +116,15 @@ class Server:
         finally:
             exporter.close()
 
-    def prepared(self) -> dict[str, Any]:
-        """Facts about the plan, once the client actors are there; raises what went wrong."""
+    def prepared(self) -> Prepared:
+        """What is about to run, once the client actors are there; raises what went wrong."""
         with self.changed:
-            self.changed.wait_for(lambda: self.facts is not None or self.failure is not None)
+            self.changed.wait_for(lambda: self.prepared_run is not None or self.failure is not None)
         self.answered.set()
-        if self.facts is None:
+        if self.prepared_run is None:
             assert self.failure is not None
             raise self.failure
-        return self.facts
+        return self.prepared_run
 
     def watch(self, seen: int) -> Progress:
         """Wait until there are more than ``seen`` records, or the run has ended."""
@@ -144,7 +132,7 @@ class Server:
             self.changed.wait_for(lambda: len(self.records) > seen or self._ended())
             return Progress(self.life, self.records[seen:], self._ended(), list(self.notes))
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Result:
         """The result, once the run has ended; raises what went wrong."""
         with self.changed:
             self.changed.wait_for(self._ended)
@@ -165,66 +153,7 @@ def ray_plane(world: World, config: Config, again: bool = False) -> Plane:
     """The client actors of a run; those of before, or as many as there is room for, if the server
     runs ``again``.
     """
-    reserved = kept() if again else None
+    reserved = reserved_before() if again else None
     if reserved is None:
         reserved = reserve(config.resources, config.data.clients, fewer=again)
     return RayPool(world, config.name, config.resources, reserved)
-
-
-def launch(config: Config, out: str | Path, resuming: bool, detached: bool = False) -> ActorHandle:
-    """Create the server actor on this node; it shows in the dashboard under the run's name.
-
-    It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, soft
-    strategy or not.
-    """
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    remote: Any = ray.remote
-    cls = remote(
-        num_cpus=0, memory=1, max_concurrency=8, max_restarts=RESTARTS, max_task_retries=-1
-    )(Server)
-    try:
-        return cls.options(
-            name=f"{config.name} @ {out}",
-            namespace=NAMESPACE,
-            scheduling_strategy=here,
-            lifetime="detached" if detached else None,
-        ).remote(config, str(out), resuming, detached)
-    except ValueError as error:
-        raise UserError(f"a run with folder {out} is already under way on this cluster") from error
-
-
-def halt(place: str) -> None:
-    """Have the run that goes into the folder ``place`` end after its round, and wait until it has.
-
-    Raises UserError if no run goes there on this cluster.
-    """
-    names = [
-        one["name"]
-        for one in ray.util.list_named_actors(all_namespaces=True)
-        if one["namespace"] == NAMESPACE
-    ]
-    name = next((n for n in names if n.endswith(f" @ {place}")), None)
-    if name is None:
-        raise UserError(f"no run goes into {place} on this cluster")
-    server = ray.get_actor(name, NAMESPACE)
-    with contextlib.suppress(RayActorError):
-        ray.get(server.stop.remote())
-        ended = (
-            server.outcome.remote()
-        )  # its answer may be lost: a detached server ends itself with its run
-        while not ray.wait([ended], timeout=TELL_AGAIN)[0]:
-            ray.get(server.stop.remote())
-
-
-def answer(reference: Any) -> Any:
-    """``ray.get`` that turns a server's UserError, or its death, into a UserError here."""
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        if isinstance(error.cause, UserError):
-            raise UserError(str(error.cause)) from error
-        raise
-    except RayActorError as error:
-        raise UserError(
-            f"the server of the run died: {str(error).splitlines()[0]}; continue it with --resume"
-        ) from error

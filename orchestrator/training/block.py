@@ -4,90 +4,32 @@ machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
-from algorithms.parts.compressors import NoCompression
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
-from orchestrator.training.lane import BUFFERS, OPTIMIZER, Lane
+from orchestrator.training.lane import Lane
+from orchestrator.training.messages import (
+    Advance,
+    Ask,
+    BlockSpec,
+    Collect,
+    Collected,
+    Command,
+    Evaluate,
+    scalars,
+    travelling,
+    vectors,
+    weight,
+)
 from orchestrator.training.recording import Recorded
 from orchestrator.training.world import World
-
-
-@dataclass(frozen=True)
-class BlockSpec:
-    """Which clients train together in a round, under which rule, from which state."""
-
-    ids: np.ndarray
-    """Client ids [C], ascending."""
-    rule: LocalRule
-    states: dict[int, Tensors]
-    """State of the clients that have one."""
-    own: Tensors
-    """What each client has of its own, [C, ...]."""
-    t: int
-    session: int
-    """Number of the session within round ``t``, from 0."""
-    vectorized: bool
-
-
-@dataclass(frozen=True)
-class Advance:
-    """Local steps, the same for all or of each client [C]; None means what is left of the config's
-    local work.
-    """
-
-    steps: int | np.ndarray | None
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A probe; ``weights`` [C] for this block's part of the weighted sum, or None for the rows."""
-
-    probe: Probe
-    weights: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Accuracy and loss of each local model on its client's test rows."""
-
-
-@dataclass(frozen=True)
-class Collect:
-    """The uploads: this block's part of the weighted sums, or rows, with what is needed to finish
-    them.
-
-    With ``drop`` set, clients with a non-finite upload are left out of the sums.
-    """
-
-    weights: np.ndarray | None
-    drop: bool
-
-
-Command = Advance | Ask | Evaluate | Collect
-
-
-@dataclass(frozen=True)
-class Collected:
-    """One block's answer to :class:`Collect`."""
-
-    vectors: Tensors
-    """name -> [...] (weighted sum) or [C, ...] (rows)."""
-    scalars: Tensors
-    """Uploads of one number a client, name -> [C]."""
-    diagnostics: Tensors
-    """train_loss, update_norm, steps, finite -> [C]."""
-    states: dict[int, Tensors]
-    upload_bytes: int
-    """Bytes that one client transmits."""
 
 
 class Block:
@@ -135,33 +77,28 @@ class Block:
         pairs = [lane.upload() for lane in self.lanes]
         uploads = {n: self._rows([u[n] for u, _ in pairs]) for n in pairs[0][0]}
         diagnostics = {n: self._rows([d[n] for _, d in pairs]).cpu() for n in pairs[0][1]}
-        scalars = {n: v.cpu() for n, v in uploads.items() if v.dim() == 1}
-        vectors = {n: v for n, v in uploads.items() if v.dim() > 1}
+        sent = vectors(uploads)
         if weights is not None:
             counted = weights * diagnostics["finite"].numpy() if drop else weights
-            vectors = {n: weighted_sum(v, counted) for n, v in vectors.items()}
-        states: dict[int, Tensors] = {}
-        for lane in self.lanes:
-            states |= {k: {n: v.cpu() for n, v in s.items()} for k, s in lane.states().items()}
-        one = (
-            sum(self._wire(n, v[0]) for n, v in uploads.items())
-            if self.spec.rule.transmitted
-            else 0
-        )
+            sent = {n: weighted_sum(v, counted) for n, v in sent.items()}
         return Collected(
-            {n: v.cpu() for n, v in vectors.items()}, scalars, diagnostics, states, one
+            vectors={n: v.cpu() for n, v in sent.items()},
+            scalars={n: v.cpu() for n, v in scalars(uploads).items()},
+            diagnostics=diagnostics,
+            states=self._states(),
+            upload_bytes=self._weight({n: v[0] for n, v in uploads.items()}),
         )
 
-    def _wire(self, name: str, one: Tensor) -> int:
-        """Bytes of one client's upload ``name``."""
-        if name == BUFFERS and self.world.buffers != "aggregate":
+    def _states(self) -> dict[int, Tensors]:
+        found = [item for lane in self.lanes for item in lane.states().items()]
+        return {k: {n: v.cpu() for n, v in state.items()} for k, state in found}
+
+    def _weight(self, one: Tensors) -> int:
+        """Bytes that a client transmits whose uploads are ``one``."""
+        rule = self.spec.rule
+        if not rule.transmitted:
             return 0
-        if name == "delta" and self.spec.rule.private:
-            one = one[self.spec.rule.private :]
-        plain = isinstance(self.world.uplink, NoCompression)
-        if plain or name == BUFFERS or name.startswith(OPTIMIZER) or one.dim() == 0:
-            return one.numel() * one.element_size()
-        return self.world.uplink.nbytes(one.numel())
+        return weight(travelling(one, rule, self.world.buffers), self.world.uplink)
 
     def _evaluate(self) -> Tensors:
         """Correct answers, summed loss and number of test rows of each client [C]."""

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.errors import UserError
-from orchestrator.training.block import Block, BlockSpec, Command, engines
+from orchestrator.training.block import Block, engines
 from orchestrator.training.evaluation import per_sample
+from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World
 
 Key = tuple[int, int]
@@ -38,15 +39,13 @@ class BlockHost:
 
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
-        if (
-            world.device == "cuda"
-        ):  # sums by index (gradients of embeddings) go in a fixed order only if told to
+        if world.device == "cuda":
+            # sums by index (gradients of embeddings) go in a fixed order only if told to
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-            torch.backends.cuda.enable_mem_efficient_sdp(
-                False
-            )  # its gradients are added in any order
+            # its gradients are added in any order
+            torch.backends.cuda.enable_mem_efficient_sdp(False)
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world

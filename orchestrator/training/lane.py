@@ -1,29 +1,24 @@
-"""A lane: the clients that step together — one client, or several vectorised."""
+"""A lane: the clients that step together — one, or several vectorised."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.draws import torch_generator, torch_seed
+from algorithms.draws import torch_seed
 from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
-from algorithms.parts.compressors import NoCompression
 from orchestrator.training.batches import Batches, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
+from orchestrator.training.memory import Memory
+from orchestrator.training.messages import BUFFERS, OPTIMIZER, BlockSpec
+from orchestrator.training.uplink import Uplink
 from orchestrator.training.world import World
-
-if TYPE_CHECKING:
-    from orchestrator.training.block import BlockSpec
-
-OPTIMIZER, ERROR = "optimizer/", "error/"
-BUFFERS = "buffers"
 
 
 class Lane:
@@ -41,70 +36,82 @@ class Lane:
         received: Tensors,
         own: Tensors,
     ) -> None:
-        self.world, self.engine, self.rule, self.t, self.session = (
-            world,
-            engine,
-            spec.rule,
-            spec.t,
-            spec.session,
-        )
-        rule, states = spec.rule, spec.states
-        sizes = world.data.holdings.sizes[ids]
-        planned = np.array([world.local.planned(int(n)) for n in sizes])
+        self.world, self.engine, self.rule = world, engine, spec.rule
+        self.t, self.session = spec.t, spec.session
+        self.device = torch.device(world.device)
+        order = self._plan(ids)
+        fresh = self._fresh_memory(received)
+        self.memory = Memory.of([spec.states.get(int(k), fresh) for k in self.ids], self.device)
+        kept = self.memory.buffers
+        self.buffers = (received[BUFFERS].expand(len(ids), -1) if kept is None else kept).clone()
+        self.work = self._work(received, {k: v[torch.from_numpy(order)] for k, v in own.items()})
+        self.views = engine.views(self.work.w, self.buffers)
+        self.gradient = torch.empty_like(self.work.w)
+        self.loss = torch.zeros(len(ids), device=self.device)
+        self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=self.device)
+        self.optimizer_state = self._optimizer(received)
+        self.uplink = Uplink(
+            world.uplink, world.seed, (self.t, self.session), self.ids, self.rule.private,
+            self.memory.errors,
+        )  # fmt: skip
+
+    def _plan(self, ids: np.ndarray) -> np.ndarray:
+        """Who does how much, on which batches and labels; returns the order of the rows."""
+        data, local = self.world.data, self.world.local
+        sizes = data.holdings.sizes[ids]
+        planned = np.array([local.planned(int(n)) for n in sizes])
         order = np.argsort(-planned, kind="stable")
-        self.ids, self.planned = ids[order], planned[order]
-        self.epoch = np.array([world.local.steps_per_epoch(int(n)) for n in sizes[order]])
+        self.ids, self.sizes, self.planned = ids[order], sizes[order], planned[order]
+        self.epoch = np.array([local.steps_per_epoch(int(n)) for n in self.sizes])
         self.trains = self.epoch > 0
         self.done = np.zeros(len(ids), np.int64)
         self.streams = [
-            Batches(world.data.holdings[k], world.local, world.seed, self.t, int(k), spec.session)
+            Batches(data.holdings[k], local, self.world.seed, self.t, int(k), self.session)
             for k in self.ids
         ]
-        device = torch.device(world.device)
-        flipped = torch.from_numpy(np.isin(self.ids, world.mislabelled)).to(device)
+        flipped = torch.from_numpy(np.isin(self.ids, self.world.mislabelled)).to(self.device)
         self.flipped = flipped[:, None] if flipped.any() else None
-        fresh = self._fresh_state(received)
-        owned = [states.get(int(k), fresh) for k in self.ids]
-        self.errors = _errors(owned, device)
-        state = _stack(
-            [{n: v for n, v in s.items() if not n.startswith(ERROR)} for s in owned], device
-        )
-        kept = {k: state.pop(k) for k in list(state) if k.startswith(OPTIMIZER)}
-        self.buffers = state.pop(BUFFERS, received[BUFFERS].expand(len(ids), -1)).clone()
-        self.work = Work(
-            spec=engine.net.spec,
-            clients=torch.from_numpy(self.ids).to(device),
-            samples=torch.from_numpy(sizes[order]).to(device),
-            received=received,
-            state=state,
-            w=torch.empty(0),
-            start=torch.empty(0),
-            steps=torch.zeros(len(ids), device=device),
-            lr=world.local.rate(self.t),
-            own={k: v[torch.from_numpy(order)].to(device) for k, v in own.items()},
-        )
-        self.work.start = rule.begin(self.work)
-        self.work.w = self.work.start.clone(memory_format=torch.contiguous_format)
-        self.views = engine.views(self.work.w, self.buffers)
-        self.gradient = torch.empty_like(self.work.w)
-        self.loss = torch.zeros(len(ids), device=device)
-        self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=device)
-        self.optimizer_state = {k.removeprefix(OPTIMIZER): v for k, v in kept.items()}
-        if world.local.optimizer_state != "keep":
-            self.optimizer_state = world.local.optimizer.start(self.work.w)
-            for name in self.optimizer_state:  # the average that the server handed out, if it did
-                if OPTIMIZER + name in received:
-                    self.optimizer_state[name].copy_(received[OPTIMIZER + name])
+        return order
 
-    def _fresh_state(self, received: Tensors) -> Tensors:
-        """The state of a client that has never taken part."""
+    def _fresh_memory(self, received: Tensors) -> Tensors:
+        """What a client remembers that has never taken part."""
         spec = self.engine.net.spec
         state = dict(self.rule.state(received, spec))
         if self.world.local.optimizer_state == "keep":
-            zero = torch.zeros(spec.size, device=self.world.device)
+            zero = torch.zeros(spec.size, device=self.device)
             state |= {OPTIMIZER + k: v for k, v in self.world.local.optimizer.start(zero).items()}
-        if received[BUFFERS].numel() and self.world.buffers != "aggregate":
+        if self.world.buffers != "aggregate" and received[BUFFERS].numel():
             state[BUFFERS] = received[BUFFERS]
+        return state
+
+    def _work(self, received: Tensors, own: Tensors) -> Work:
+        """What the rule's hooks see, with the models where local training starts."""
+        work = Work(
+            spec=self.engine.net.spec,
+            clients=torch.from_numpy(self.ids).to(self.device),
+            samples=torch.from_numpy(self.sizes).to(self.device),
+            received=received,
+            state=self.memory.rule,
+            w=torch.empty(0),
+            start=torch.empty(0),
+            steps=torch.zeros(len(self.ids), device=self.device),
+            lr=self.world.local.rate(self.t),
+            own={k: v.to(self.device) for k, v in own.items()},
+        )
+        work.start = self.rule.begin(work)
+        work.w = work.start.clone(memory_format=torch.contiguous_format)
+        return work
+
+    def _optimizer(self, received: Tensors) -> Tensors:
+        """The local optimiser's state [C, ...]: the clients' own, or a new one, or the average that
+        the server handed out.
+        """
+        if self.world.local.optimizer_state == "keep":
+            return self.memory.optimizer
+        state = self.world.local.optimizer.start(self.work.w)
+        for name in state:
+            if OPTIMIZER + name in received:
+                state[name].copy_(received[OPTIMIZER + name])
         return state
 
     def advance(self, steps: int | np.ndarray | None) -> None:
@@ -200,98 +207,55 @@ class Lane:
             self.work.extras["gradient"] = self._data_gradient()
         uploads = dict(self.rule.upload(self.work))
         if self.rule.transmitted:
-            uploads = {n: self._compressed(n, v) if v.dim() > 1 else v for n, v in uploads.items()}
+            uploads = self.uplink.send(uploads)
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
         self.rule.sent(self.work, uploads)
         if self.buffers.numel() and self.world.buffers != "exclude":
             uploads[BUFFERS] = self.buffers
+        return uploads, self._diagnostics(uploads)
+
+    def _diagnostics(self, uploads: Tensors) -> Tensors:
+        """What a round's record says of each client, name -> [C]."""
+        steps = self.work.steps
         moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
         # a sum is finite only if its terms are
         totals = [v.reshape(len(self.ids), -1).sum(1) for v in (moved, *uploads.values())]
-        diagnostics = {
-            "train_loss": self.loss / self.work.steps.clamp_min(1),
+        found = {
+            "train_loss": self.loss / steps.clamp_min(1),
             "update_norm": torch.linalg.vector_norm(moved, dim=1),
-            "steps": self.work.steps,
+            "steps": steps,
             "finite": torch.stack(totals).isfinite().all(0),
         }
         if self.world.gradient_norms:
-            means = self.norms / self.work.steps.clamp_min(1).unsqueeze(1)
-            diagnostics |= {
-                f"gradient_norm/{n}": v for n, v in zip(self.work.spec.layers, means.T, strict=True)
-            }
-        return uploads, diagnostics
+            means = (self.norms / steps.clamp_min(1).unsqueeze(1)).T
+            layers = self.work.spec.layers
+            found |= {f"gradient_norm/{n}": v for n, v in zip(layers, means, strict=True)}
+        return found
 
     def _data_gradient(self) -> Tensor:
         """Gradients [C, d] of the summed loss on all of each client's data, at its local model."""
-        rows = [self.world.data.holdings[k] for k in self.ids]
-        return torch.stack(
-            [
-                summed_gradient(self.world, self.engine.net, self.work.w[c], self.buffers[c], mine)
-                for c, mine in enumerate(rows)
-            ]
-        )
-
-    def _compressed(self, name: str, rows: Tensor) -> Tensor:
-        """What the server makes of an upload [C, d], with error feedback where the compressor asks
-        for it.
-        """
-        compressor = self.world.uplink
-        if isinstance(compressor, NoCompression):
-            return rows
-        if (
-            name == "delta" and self.rule.private
-        ):  # what stays with the client takes no room in the message
-            own, shared = rows.tensor_split([self.rule.private], dim=1)
-            return torch.cat([own, self._message(name, shared)], 1)
-        return self._message(name, rows)
-
-    def _message(self, name: str, rows: Tensor) -> Tensor:
-        compressor = self.world.uplink
-        keys = [
-            torch_generator(self.world.seed, f"compress {name}", self.t, self.session, int(k))
-            for k in self.ids
-        ]
-        wanted = rows + self.errors[name] if name in self.errors else rows
-        sent = compressor.compress(wanted, keys)
-        if compressor.feeds_back:
-            self.errors[name] = wanted - sent
-        return sent
+        world, net = self.world, self.engine.net
+        rows = [world.data.holdings[k] for k in self.ids]
+        each = zip(self.work.w, self.buffers, rows, strict=True)
+        return torch.stack([summed_gradient(world, net, w, b, mine) for w, b, mine in each])
 
     def states(self) -> dict[int, Tensors]:
-        """Each client's state after the round."""
-        kept = self.work.state | {ERROR + name: rows for name, rows in self.errors.items()}
+        """What each client remembers after the round (see :class:`Memory`)."""
+        policy = self.world.buffers
+        self.memory.rule, self.memory.errors = self.work.state, self.uplink.errors
+        self.memory.buffers = (
+            self.buffers if policy != "aggregate" and self.buffers.numel() else None
+        )
         if self.world.local.optimizer_state == "keep":
-            kept |= {OPTIMIZER + k: v for k, v in self.optimizer_state.items()}
-        if self.buffers.numel() and self.world.buffers != "aggregate":
-            kept[BUFFERS] = self.buffers
-        return {
-            int(k): {name: v[c].clone() for name, v in kept.items()} for c, k in enumerate(self.ids)
-        }
+            self.memory.optimizer = self.optimizer_state
+        return {int(k): self.memory.of_client(c) for c, k in enumerate(self.ids)}
 
 
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:
     """L2 norm of each layer's part of ``vectors`` [C, d] -> [C, layers]."""
     squares: dict[str, Tensor] = {}
-    for e in spec.entries:
+    for e in spec.segments:
         part = vectors[:, e.start : e.stop].square().sum(1)
         squares[e.layer] = squares[e.layer] + part if e.layer in squares else part
     return torch.stack(list(squares.values()), 1).sqrt()
-
-
-def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
-    """Row-wise stack of equally named tensors."""
-    return {name: torch.stack([r[name].to(device) for r in rows]) for name in rows[0]}
-
-
-def _errors(owned: list[Tensors], device: torch.device) -> Tensors:
-    """What each client has left out of its earlier messages, by upload; 0 for one that has sent
-    none.
-    """
-    like = {n: v for s in owned for n, v in s.items() if n.startswith(ERROR)}
-    return {
-        name.removeprefix(ERROR): torch.stack(
-            [s.get(name, torch.zeros_like(v)).to(device) for s in owned]
-        )
-        for name, v in like.items()
-    }

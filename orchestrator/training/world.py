@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -16,8 +15,7 @@ from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.data.federated import FederatedData
 from orchestrator.models.base import Model
 from orchestrator.models.net import Net
-
-BufferPolicy = Literal["aggregate", "local", "exclude"]
+from orchestrator.training.messages import BufferPolicy
 
 
 def device_of(gpus: float) -> str:

@@ -175,9 +175,9 @@ def aggregate(x, samples=None, **options):
 def test_other_layers_are_averaged():
     x = rows(6, SPEC.size)
     combined = aggregate(x, layers=1)
-    first = next(e for e in SPEC.entries if e.layer == "b").start
+    first = next(e for e in SPEC.segments if e.layer == "b").start
     torch.testing.assert_close(combined.vector[:first], x[:, :first].mean(0))
-    for e in SPEC.entries[3:]:
+    for e in SPEC.segments[3:]:
         torch.testing.assert_close(
             combined.vector[e.start : e.stop], bary("exact", x[:, e.start : e.stop])
         )
@@ -188,7 +188,7 @@ def test_other_layers_are_averaged():
 def test_layers_by_name_and_weights_by_samples():
     x, samples = rows(3, SPEC.size), np.array([1, 2, 7])
     combined = aggregate(x, samples, layers=r"^a\.weight", by_samples=True)
-    e = SPEC.entries[1]
+    e = SPEC.segments[1]
     mean = torch.from_numpy(samples / 10) @ x
     expected = mean.clone()
     expected[e.start : e.stop] = bary("exact", x[:, e.start : e.stop], samples / 10)
@@ -231,7 +231,7 @@ def test_a_collapse_is_reported():
         warnings.simplefilter("error")
         assert (
             not aggregate(rows(5, SPEC.size), layers=1, method="unmoved")
-            .vector[SPEC.entries[3].start :]
+            .vector[SPEC.segments[3].start :]
             .any()
         )
 

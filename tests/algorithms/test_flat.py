@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.flat import ParamSpec, floating_buffers, places, trainable
+from algorithms.flat import ParamSpec, floating_buffers, slices, trainable
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def test_a_batch_of_clients_views_row_by_row(module):
 def test_layers_and_slices(module):
     spec = ParamSpec.of(trainable(module))
     assert spec.layers == ("0", "1", "3")
-    (last,) = places(spec.chosen(1))
+    (last,) = slices(spec.chosen(1))
     assert (last.start, last.stop) == (spec.size - 18, spec.size)
-    (both,) = places(spec.chosen(2))
+    (both,) = slices(spec.chosen(2))
     assert both.stop - both.start == 18 + 8
-    assert places(spec.chosen(r"\.bias$"))[-1] == slice(spec.size - 2, spec.size)
+    assert slices(spec.chosen(r"\.bias$"))[-1] == slice(spec.size - 2, spec.size)
     with pytest.raises(ValueError, match="no tensor matches"):
         spec.chosen("nothing")
     with pytest.raises(ValueError, match="has 3 layers"):

@@ -59,7 +59,7 @@ def spec(model, shape=(1, 28, 28)):
 )
 def test_last_hidden_layer(model, names):
     s = spec(model)
-    wanted = [e for e in s.entries if e.name in names]
+    wanted = [e for e in s.segments if e.name in names]
     assert len(wanted) == 2
     pieces = layers(s, "last_hidden")
     assert sum(p.stop - p.start for p in pieces) == sum(e.stop - e.start for e in wanted)

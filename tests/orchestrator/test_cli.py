@@ -24,7 +24,7 @@ from orchestrator.cli import app as cli
 from orchestrator.cli import doctor
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.errors import UserError
-from orchestrator.rounds.server import answer, launch
+from orchestrator.rounds.remote import answer_of, launch
 from tests.configs import small
 from tests.sets import quick
 
@@ -171,7 +171,7 @@ def test_mistakes_inside_the_server_actor_are_sentences(tmp_path):
     config = small("data.clients=500", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False)
     with pytest.raises(UserError, match="cannot share 400"):
-        answer(server.prepared.remote())
+        answer_of(server.prepared.remote())
     assert not (tmp_path / "x").exists()
 
 

@@ -128,7 +128,7 @@ def test_batch_norm_policies(policy, extra):
         == 4 * (d + extra) * 6
     )
     assert torch.equal(experiment.algorithm.buffers, start) == (policy == "exclude")
-    assert ("buffers" in experiment.federation.states.get(0, {})) == (policy != "aggregate")
+    assert ("buffers" in experiment.federation.store.states.get(0, {})) == (policy != "aggregate")
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorized"])
@@ -206,7 +206,7 @@ def test_a_client_without_a_batch_sends_no_control_variate():
     )
     experiment = finish(config)
     assert experiment.algorithm.control.abs().max() == 0
-    assert all(s["control"].abs().max() == 0 for s in experiment.federation.states.values())
+    assert all(s["control"].abs().max() == 0 for s in experiment.federation.store.states.values())
 
 
 def test_two_sessions_of_the_same_clients_are_one_rounds_work():

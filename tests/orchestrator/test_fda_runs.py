@@ -17,7 +17,8 @@ from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.training.block import Ask, Block
+from orchestrator.training.block import Block
+from orchestrator.training.messages import Ask
 from tests.configs import small
 from tests.forgetful import Forgetful
 from tests.running import finish, resumed
@@ -191,7 +192,7 @@ def test_private_entries_take_no_room_in_a_compressed_message():
         )
         e.step()
     assert set(sent) == {e.net.spec.size - private}
-    assert len(e.federation.states[0]["error/delta"]) == e.net.spec.size - private
+    assert len(e.federation.store.states[0]["error/delta"]) == e.net.spec.size - private
 
 
 def test_error_feedback_sends_later_what_it_left_out():
@@ -202,7 +203,7 @@ def test_error_feedback_sends_later_what_it_left_out():
     whole = Experiment(small("rounds=4", "cohort=1.0"))
     e.step()
     whole.step()
-    left = torch.stack([e.federation.states[k]["error/delta"] for k in range(6)])
+    left = torch.stack([e.federation.store.states[k]["error/delta"] for k in range(6)])
     moved = e.algorithm.w - whole.algorithm.w
     torch.testing.assert_close(-left.mean(0), moved, atol=1e-6, rtol=1e-4)
     without = Experiment(
@@ -211,7 +212,7 @@ def test_error_feedback_sends_later_what_it_left_out():
         )
     )
     without.step()
-    assert not without.federation.states
+    assert not without.federation.store.states
 
 
 def test_compressed_training_still_learns():
@@ -228,11 +229,11 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
     average = run(*settings, "local.optimizer_state=average")
     kept = run(*settings, "local.optimizer_state=keep")
     for name in ("first", "second"):
-        mean = torch.stack([kept.federation.states[k][f"optimizer/{name}"] for k in range(K)]).mean(
-            0
-        )
+        mean = torch.stack(
+            [kept.federation.store.states[k][f"optimizer/{name}"] for k in range(K)]
+        ).mean(0)
         torch.testing.assert_close(
-            average.federation.optimizer[f"optimizer/{name}"], mean, atol=1e-8, rtol=1e-4
+            average.federation.store.optimizer[f"optimizer/{name}"], mean, atol=1e-8, rtol=1e-4
         )
     sent = 3 * 4 * D + 8
     assert average.records[0]["bytes_up"] == sent * K

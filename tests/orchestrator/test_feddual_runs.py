@@ -212,7 +212,7 @@ def test_moon_leaves_statistics_of_batch_norm_alone():
 
 def test_a_projection_head_is_what_moon_compares():
     experiment = finish(small(*LENET, "algorithm=moon", "model.projection=32"))
-    assert [tuple(e.shape) for e in experiment.net.spec.entries[-6:]] == [
+    assert [tuple(e.shape) for e in experiment.net.spec.segments[-6:]] == [
         (84, 84), (84,), (32, 84), (32,), (10, 32), (10,)
     ]  # fmt: skip
     _, z = experiment.net.featured(torch.zeros(3, 1, 28, 28))
@@ -228,9 +228,9 @@ def test_fedbn_without_batch_norm_is_fedavg_bitwise():
 def test_fedbn_keeps_batch_norm_with_the_clients(tmp_path):
     experiment = finish(small(*RESNET, "algorithm=fedbn"))
     spec = experiment.net.spec
-    normalising = [e for e in spec.entries if e.layer in experiment.net.buffer_spec.layers]
+    normalising = [e for e in spec.segments if e.layer in experiment.net.buffer_spec.layers]
     kept = sum(e.stop - e.start for e in normalising)
-    states = experiment.federation.states
+    states = experiment.federation.store.states
     assert all(len(s["kept"]) == kept for s in states.values())
     assert not torch.equal(states[0]["kept"], states[1]["kept"])
     assert (
@@ -304,7 +304,7 @@ def test_gradient_norms_per_layer():
                        "evaluation.gradient_norms=true"))  # fmt: skip
     step = (one.net.initial - one.algorithm.w) / 0.5
     for layer in one.net.spec.layers:
-        parts = [step[e.start : e.stop] for e in one.net.spec.entries if e.layer == layer]
+        parts = [step[e.start : e.stop] for e in one.net.spec.segments if e.layer == layer]
         assert one.records[0][f"gradient_norm/{layer}"] == pytest.approx(
             float(torch.cat(parts).norm()), rel=1e-4
         )

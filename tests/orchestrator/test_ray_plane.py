@@ -16,7 +16,8 @@ from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
 from orchestrator.cluster import reservation
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import NAMESPACE, answer, halt, launch, ray_plane
+from orchestrator.rounds.remote import NAMESPACE, answer_of, halt, launch
+from orchestrator.rounds.server import ray_plane
 from tests.configs import small
 from tests.running import finish, finish_on_ray, on_ray
 
@@ -90,17 +91,17 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice():
     experiment = on_ray(config)
     plane = experiment.federation.plane
     experiment.step()
-    kill(plane.places[0])
+    kill(plane.crew.processes[0])
     experiment.step()
     for _ in range(100):
-        if not plane.booting:
+        if not plane.crew.booting:
             break
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
         )
         time.sleep(0.1)
-    kill(plane.places[0])
-    kill(plane.places[1])
+    kill(plane.crew.processes[0])
+    kill(plane.crew.processes[1])
     while not experiment.finished:
         experiment.step()
     experiment.close()
@@ -120,11 +121,11 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     plane = experiment.federation.plane
     experiment.step()
     monkeypatch.setattr(pool, "ClientActor", Unstartable)
-    kill(plane.places[0])
+    kill(plane.crew.processes[0])
     said = ""
     while not experiment.finished:
         experiment.step()
-        while plane.booting and plane.available:
+        while plane.crew.booting and plane.available:
             experiment.federation.per_sample(
                 experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
             )
@@ -133,7 +134,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     assert "the run goes on without it" in said
     assert plane.available == 1
     assert experiment.state_sha256() == finish(config).state_sha256()
-    kill(plane.places[1])
+    kill(plane.crew.processes[1])
     with pytest.raises(UserError, match="client actor 1 cannot be started"):
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
@@ -156,7 +157,7 @@ def test_a_block_lost_in_mid_session_is_replayed():
             training.advance(2)
             middle = training.query(ModelProbe(), np.full(len(cohort), 1 / len(cohort)))
             if disturb:
-                for place in federation.plane.places.values():
+                for place in federation.plane.crew.processes.values():
                     kill(place)
             training.advance(4)
             updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
@@ -189,7 +190,7 @@ def test_fractions_of_logical_gpus():
     config = small("resources.gpus_per_actor=0.5")
     experiment = on_ray(config)
     assert experiment.federation.plane.actors == 4
-    devices = {place.device for place in experiment.federation.plane.places.values()}
+    devices = {place.device for place in experiment.federation.plane.crew.processes.values()}
     assert devices == {"cuda" if torch.cuda.is_available() else "cpu"}
     experiment.close()
 
@@ -209,14 +210,14 @@ def test_more_than_the_cluster_has(wish):
 
 
 def test_shares_of_a_gpu_lie_within_one():
-    assert [reservation.places("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
+    assert [reservation.capacity("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
         4,
         2,
         3,
         0,
         0,
     ]
-    assert [reservation.places("GPU", 3, 2), reservation.places("CPU", 2, 0.4)] == [1, 5]
+    assert [reservation.capacity("GPU", 3, 2), reservation.capacity("CPU", 2, 0.4)] == [1, 5]
     experiment = on_ray(small("resources={gpus_per_actor: 0.4, cpus_per_actor: 0.5}"))
     assert experiment.federation.plane.actors == 4
     experiment.close()
@@ -341,7 +342,7 @@ def test_an_exception_in_a_rule_names_the_clients(company):
 def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
     config = small("rounds=5", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
-    answer(server.prepared.remote())
+    answer_of(server.prepared.remote())
     with pytest.raises(UserError, match="already under way"):
         launch(config, tmp_path / "x", resuming=False)
     for _ in range(300):
@@ -358,8 +359,8 @@ def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
 def test_a_detached_run_can_be_stopped_by_its_folder(tmp_path, ray_session):
     config = small("rounds=100000", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)
-    answer(server.prepared.remote())
-    answer(server.watch.remote(0))
+    answer_of(server.prepared.remote())
+    answer_of(server.watch.remote(0))
     halt(str(tmp_path / "x"))
     result = json.loads((tmp_path / "x" / "result.json").read_text())
     assert result["status"] == "stopped"

@@ -11,7 +11,8 @@ from orchestrator.data import FederatedData
 from orchestrator.data.federated import DataConfig
 from orchestrator.models.images import DrdmCnn, FedAAResNet, LeNet5, Linear, Mlp
 from orchestrator.training.batches import Batches
-from orchestrator.training.block import Advance, Block, BlockSpec, Collect, engines
+from orchestrator.training.block import Block, engines
+from orchestrator.training.messages import Advance, BlockSpec, Collect
 from orchestrator.training.world import World
 from tests.configs import small
 

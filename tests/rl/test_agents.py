@@ -9,7 +9,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch.nn import functional as F
 
-from rl.env import AggregationEnv
+from rl.env import AggregationEnv, Simulation
 from rl.learning import load_policy, module_weights, save_policy
 from rl.networks import Actor, Critic, on_simplex
 from rl.pretrain import score
@@ -133,20 +133,22 @@ def test_updates_agree_with_equations_1_to_3(weigher):
     torch with Adam.
     """
     agent = weigher.start(4, 4, seed=1)
-    module, config = agent.module, agent.config
+    module, options, gamma = agent.module, agent.options, agent.config.gamma
     nets = plain_networks(module)
 
     def flat(net):
         return [p for pair in net for p in pair]
 
     critic_params = [p for q in nets["critics"] for p in flat(q)]
-    adam_q = torch.optim.Adam(critic_params, lr=config.critic_lr, weight_decay=config.weight_decay)
+    adam_q = torch.optim.Adam(
+        critic_params, lr=options.critic_lr, weight_decay=options.weight_decay
+    )
     adam_pi = torch.optim.Adam(
-        flat(nets["actor"]), lr=config.actor_lr, weight_decay=config.weight_decay
+        flat(nets["actor"]), lr=options.actor_lr, weight_decay=options.weight_decay
     )
     rng = np.random.default_rng(0)
-    join = config.join
-    for update in range(1, 5 if config.policy_delay > 1 else 3):
+    join = options.join
+    for update in range(1, 5 if options.policy_delay > 1 else 3):
 
         def draw(*shape):
             return rng.random(shape).astype(np.float32)
@@ -168,19 +170,19 @@ def test_updates_agree_with_equations_1_to_3(weigher):
         with torch.no_grad():
             a2 = policy(nets["target_actor"], s2)
             q2 = torch.stack([value(q, s2, a2, join) for q in nets["target_critics"]]).min(0).values
-            y = r + config.gamma * q2 * torch.from_numpy(1.0 - batch["terminateds"])
+            y = r + gamma * q2 * torch.from_numpy(1.0 - batch["terminateds"])
         loss = sum(((y - value(q, s, a, join)) ** 2).mean() for q in nets["critics"])
         for p, g in zip(critic_params, torch.autograd.grad(loss, critic_params), strict=True):
             p.grad = g
         adam_q.step()
-        if update % config.policy_delay == 0:
+        if update % options.policy_delay == 0:
             gain = value(nets["critics"][0], s, policy(nets["actor"], s), join).mean()
             for p, g in zip(
                 flat(nets["actor"]), torch.autograd.grad(-gain, flat(nets["actor"])), strict=True
             ):
                 p.grad = g
             adam_pi.step()
-        if update % config.target_network_update_freq == 0:
+        if update % options.target_network_update_freq == 0:
             with torch.no_grad():
                 pairs = [
                     (nets["actor"], nets["target_actor"]),
@@ -188,7 +190,7 @@ def test_updates_agree_with_equations_1_to_3(weigher):
                 ]
                 for net, target in pairs:
                     for p, t in zip(flat(net), flat(target), strict=True):
-                        t.copy_(config.tau * p + (1 - config.tau) * t)
+                        t.copy_(options.tau * p + (1 - options.tau) * t)
     after = plain_networks(module)
     for name in ("actor", "target_actor"):
         for mine, theirs in zip(flat(nets[name]), flat(after[name]), strict=True):
@@ -245,8 +247,8 @@ def test_learns_which_slots_to_trust(weigher, rounds):
         after, reward, _, done, _ = env.step(agent.choose(state))
         agent.observe(reward, after)
         state = env.reset()[0] if done else after
-    learned = score(lambda s: agent.choose(s, explore=False), {})
-    assert learned > score(np.ones_like, {}) + 5
+    learned = score(lambda s: agent.choose(s, explore=False), Simulation())
+    assert learned > score(np.ones_like, Simulation()) + 5
 
 
 def test_ppo_learns_too():
@@ -256,7 +258,10 @@ def test_ppo_learns_too():
         after, reward, _, done, _ = env.step(agent.choose(state))
         agent.observe(reward, after)
         state = env.reset()[0] if done else after
-    assert score(lambda s: agent.choose(s, explore=False), {}) > score(np.ones_like, {}) + 5
+    assert (
+        score(lambda s: agent.choose(s, explore=False), Simulation())
+        > score(np.ones_like, Simulation()) + 5
+    )
 
 
 def test_a_saved_policy_moves(tmp_path):

@@ -4,18 +4,28 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from ray import tune
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.tune.search.variant_generator import generate_variants
 
 from rl.algorithm import DDPGConfig, TD3Config
 from rl.env import AggregationEnv
-from rl.learning import module_weights
+from rl.learning import local_learner, module_weights
+from rl.options import DdpgOptions, Td3Options
 
-CONFIGS = {"ddpg": DDPGConfig, "td3": TD3Config}
-SMALL = {"hidden": (16, 16), "warmup": 5, "learning_starts": 8, "train_batch_size_per_learner": 8}
+CONFIGS = {"ddpg": (DDPGConfig, DdpgOptions), "td3": (TD3Config, Td3Options)}
 
 
-def build(name, env="Pendulum-v1", **options):
-    return CONFIGS[name]().environment(env).training(**{**SMALL, **options}).debugging(seed=4)
+def build(name, env="Pendulum-v1", **given):
+    config, options = CONFIGS[name]
+    small = options(hidden=(16, 16), warmup=5, learning_starts=8, **given)
+    return (
+        config()
+        .environment(env)
+        .agent(small)
+        .training(train_batch_size_per_learner=8)
+        .debugging(seed=4)
+    )
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -24,7 +34,7 @@ def test_train_and_checkpoint(name, tmp_path):
     algo = build(name).build_algo()
     for _ in range(20):
         algo.train()
-    learner = algo.learner_group._learner
+    learner = local_learner(algo)
     assert learner.updates == 13
     assert len(algo.local_replay_buffer) == 20
     actor = learner.module[DEFAULT_MODULE_ID].actor
@@ -37,7 +47,7 @@ def test_train_and_checkpoint(name, tmp_path):
     for _ in range(3):
         algo.train()
     algo.restore_from_path(path)
-    after = module_weights(algo.learner_group._learner)
+    after = module_weights(local_learner(algo))
     assert all(np.array_equal(before[k], after[k]) for k in before)
     assert len(algo.local_replay_buffer) == 20
     algo.train()
@@ -57,15 +67,32 @@ def test_a_simplex_head_refuses_scaled_actions():
     algo.stop()
 
 
+def test_td3_does_not_take_ddpg_s_options():
+    with pytest.raises(TypeError, match="TD3Config takes Td3Options, not DdpgOptions"):
+        TD3Config().agent(DdpgOptions(hidden=(8,)))
+    assert isinstance(DDPGConfig().agent(Td3Options()).options, DdpgOptions)
+
+
+def test_tune_finds_the_spaces_in_an_agent_s_options():
+    config = TD3Config().agent(Td3Options(hidden=(8,), tau=tune.grid_search([0.1, 0.2])))
+    found = [
+        TD3Config().update_from_dict(chosen).options
+        for _, chosen in generate_variants(config.to_dict())
+    ]
+    assert found == [Td3Options(hidden=(8,), tau=tau) for tau in (0.1, 0.2)]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_pendulum(name):
+    config, options = CONFIGS[name]
     algo = (
-        CONFIGS[name]()
+        config()
         .environment("Pendulum-v1")
-        .training(gamma=0.98, sigma=0.2, tau=0.02)
+        .agent(options(sigma=0.2, tau=0.02))
+        .training(gamma=0.98)
         .debugging(seed=1)
         .build_algo()
     )
@@ -81,7 +108,7 @@ def test_pendulum(name):
 
 
 def mean_return(algo):
-    module, total = algo.learner_group._learner.module[DEFAULT_MODULE_ID], 0.0
+    module, total = local_learner(algo).module[DEFAULT_MODULE_ID], 0.0
     for seed in range(10):
         env = gym.make("Pendulum-v1")
         state, _ = env.reset(seed=1000 + seed)

@@ -1,0 +1,45 @@
+"""``fedorch data show``: which client holds how many rows of each label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from orchestrator.config import Config
+from orchestrator.data import FederatedData
+from orchestrator.results import plots
+from orchestrator.terminal import console
+
+
+def show_data(config: Config, plot: Path | None) -> None:
+    """The client x label histogram, in numbers and (if asked for) as a picture."""
+    data = FederatedData.build(config.data, config.seed)
+    histogram = data.histogram()
+    shown = min(data.samples.classes, 20)
+    table = Table("client", "train", "test", *[str(c) for c in range(shown)])
+    for k in range(min(data.clients, 100)):
+        row = [str(n) if n else "·" for n in histogram[k, :shown]]
+        table.add_row(str(k), str(data.train.sizes[k]), str(data.test.sizes[k]), *row)
+    console.print(table)
+    hidden = [f"{data.clients - 100} more clients"] * (data.clients > 100)
+    hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)
+    if hidden:
+        console.print(f"not shown: {', '.join(hidden)}")
+    console.print(_summary(data, histogram), highlight=False)
+    if plot is not None:
+        plots.label_map(histogram).savefig(plot, dpi=130)
+        console.print(f"wrote {plot}", highlight=False)
+
+
+def _summary(data: FederatedData, histogram: np.ndarray) -> str:
+    sizes, held = data.train.sizes, (histogram > 0).sum(1)
+    dominant = (histogram.max(1) / histogram.sum(1)).mean()
+    return (
+        f"{data.clients} clients, {sizes.sum()} training rows (least {sizes.min()}, median "
+        f"{np.median(sizes):g}, most "
+        f"{sizes.max()}); {held.mean():.2f} labels a client, the commonest makes up "
+        f"{dominant:.0%}; "
+        f"{len(data.test_rows)} test rows, {len(data.heldout_rows)} held out at the server"
+    )

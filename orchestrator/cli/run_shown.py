@@ -1,0 +1,97 @@
+"""What a run looks like on a terminal, and in a log: its plan, its rounds, its result."""
+
+from __future__ import annotations
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from orchestrator.results.result import Result
+from orchestrator.rounds.drive import Prepared
+from orchestrator.rounds.metrics import Record
+from orchestrator.terminal import HEADLINES, console, errors
+
+
+class RoundProgress:
+    """A progress bar on a terminal; elsewhere one plain line a round."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self.total = total
+        columns = (
+            TextColumn("round"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self.bar = Progress(
+            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+        )
+        self.task = self.bar.add_task("", total=total, completed=done, note="")
+
+    def __enter__(self) -> RoundProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def show(self, record: Record) -> None:
+        """Show one more round."""
+        note = headline(record)
+        if console.is_terminal:
+            self.bar.update(self.task, completed=int(record["round"]), note=note)
+        else:
+            console.print(
+                f"round {int(record['round'])}/{self.total}: {note} ({record['seconds']:.2f} s)"
+            )
+
+
+def headline(record: Record) -> str:
+    """The few numbers of a round that one looks at first."""
+    names = {
+        "test_accuracy": "test",
+        "client_accuracy_worst": "worst",
+        "personal_accuracy_mean": "personal",
+    }
+    shown = [f"{label} {record[key]:.3f}" for key, label in names.items() if key in record]
+    loss = [f"loss {record['train_loss']:.3f}"] if "train_loss" in record else []
+    return "  ".join(shown + loss)
+
+
+def show_plan(about: Prepared) -> None:
+    """Print what is about to run."""
+    c = about.config
+    low, high = about.samples
+    console.print(
+        f"[bold]{c.name}[/]: {c.algorithm.name} on {c.data.dataset.name}, {c.model.name} "
+        f"({about.parameters:,} parameters), {c.data.clients} clients "
+        f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, "
+        f"aggregator {c.aggregator.name}, {c.rounds} rounds, seed {c.seed}",
+        highlight=False,
+    )
+    console.print(
+        f"{about.actors} client actor(s), {c.local.execution} training in blocks of "
+        f"{c.local.block}",
+        highlight=False,
+    )
+    for note in about.notes:
+        errors.print(f"[yellow]note:[/] {note}", highlight=False)
+
+
+def show_result(result: Result, place: str) -> None:
+    """Print the final table."""
+    table = Table(
+        title=f"{result['name']}: {result['status']} after {result['rounds']} rounds",
+        title_justify="left",
+    )
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for key, label in HEADLINES.items():
+        if key in result["metrics"]:
+            table.add_row(label, f"{result['metrics'][key]:.4f}")
+    table.add_row(
+        "MB up / down", f"{result['bytes_up'] / 1e6:.1f} / {result['bytes_down'] / 1e6:.1f}"
+    )
+    table.add_row("seconds", f"{result['seconds']:.1f}")
+    table.add_row("weights sha256", result["weights_sha256"][:16])
+    console.print(table)
+    console.print(f"results: {place}  (open {place}/report.html)", highlight=False, soft_wrap=True)

@@ -1,0 +1,70 @@
+"""What a run fixes for its sessions, what it writes down about them, and what it keeps for the
+clients between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from algorithms.local import Tensors
+from algorithms.local_config import LocalConfig
+from orchestrator.clients.adversary import Adversary
+from orchestrator.clients.ledger import Ledger
+from orchestrator.clients.round_log import RoundLog
+
+NonFinite = Literal["fail", "drop", "keep"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms sessions are held; fixed by the config."""
+
+    local: LocalConfig
+    samples: np.ndarray
+    """Training rows of each client, then of the server, n_k [N + 1]."""
+    block: int
+    """Clients a block; of the config, so that sums do not depend on the machine."""
+    vectorized: bool
+    adversary: Adversary
+    non_finite: NonFinite
+    """What becomes of an update with NaN or infinity."""
+    judge_local: bool
+    """Whether local models are evaluated where the round is."""
+    minimum_cohort: int
+    """The fewest clients that a session may end with, where slow ones are dropped."""
+
+    @property
+    def server(self) -> int:
+        """The id under which the server itself trains."""
+        return len(self.samples) - 1
+
+
+@dataclass
+class Books:
+    """What is written down: the account since the start of the run, and the round under way."""
+
+    ledger: Ledger
+    t: int = 0
+    evaluated: bool = False
+    """Whether the round under way is evaluated."""
+    log: RoundLog = field(default_factory=RoundLog)
+    opened: int = 0
+    """Sessions opened in the round."""
+
+    def begin_round(self, t: int, evaluated: bool) -> None:
+        """Turn the page."""
+        self.t, self.evaluated = t, evaluated
+        self.log, self.opened = RoundLog(), 0
+
+
+@dataclass
+class Store:
+    """What the server keeps for the clients between sessions; a checkpoint holds all of it."""
+
+    states: dict[int, Tensors] = field(default_factory=dict)
+    """What each client that has taken part remembers."""
+    optimizer: Tensors = field(default_factory=dict)
+    """Averages of the clients' optimiser moments (``local.optimizer_state: average``)."""

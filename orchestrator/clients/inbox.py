@@ -1,0 +1,174 @@
+"""The way of the uploads from the blocks to the algorithm: a fixed order of named steps.
+
+    arrived → forged (by malicious clients) → judged (are they finite?) → booked → rows or sums
+
+Each step takes what arrived and returns it changed, and is the only place that does its work: a
+step that is new (clipping, noise, masking) is one more function here, put where it belongs in
+:meth:`orchestrator.clients.session.Session.collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algorithms.contract import Updates
+from algorithms.local import Tensors
+from algorithms.parts.aggregators import weighted_sum
+from orchestrator.clients.books import Books, Store, Terms
+from orchestrator.clients.plane import abridged
+from orchestrator.errors import Diverged
+from orchestrator.training.messages import Collected, Role, role
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What the blocks of a session have sent, in client order."""
+
+    ids: np.ndarray
+    """Clients [m]."""
+    blocks: tuple[int, ...]
+    """Clients of each block."""
+    vectors: dict[str, list[Tensor]]
+    """name -> what each block sent: its rows [C, ...], or its part of the weighted sum [...]."""
+    scalars: Tensors
+    """name -> [m]."""
+    diagnostics: dict[str, np.ndarray]
+    """train_loss, update_norm, steps -> [m]."""
+    finite: np.ndarray
+    """Whether all that a client sent is finite [m]."""
+    counts: np.ndarray
+    """Whether a client's update counts [m]."""
+    states: dict[int, Tensors]
+    """What each client remembers now."""
+    upload_bytes: int
+    """Bytes that one client transmitted."""
+
+    @classmethod
+    def of(cls, ids: np.ndarray, blocks: Sequence[Collected]) -> Arrived:
+        """The answers of ``blocks``, whose clients are ``ids``."""
+        first = blocks[0]
+        diagnostics = {
+            n: torch.cat([b.diagnostics[n] for b in blocks]).numpy() for n in first.diagnostics
+        }
+        return cls(
+            ids=ids,
+            blocks=tuple(len(b.diagnostics["finite"]) for b in blocks),
+            vectors={n: [b.vectors[n] for b in blocks] for n in first.vectors},
+            scalars={n: torch.cat([b.scalars[n] for b in blocks]) for n in first.scalars},
+            finite=diagnostics.pop("finite"),
+            diagnostics=diagnostics,
+            counts=np.ones(len(ids), bool),
+            states={k: state for b in blocks for k, state in b.states.items()},
+            upload_bytes=first.upload_bytes,
+        )
+
+    def rows(self) -> Tensors:
+        """All blocks' rows as one [m, ...] for each name."""
+        return {n: torch.cat(pieces) for n, pieces in self.vectors.items()}
+
+
+def forged(here: Arrived, terms: Terms, when: tuple[int, int], start: Tensor) -> Arrived:
+    """The malicious clients' rows replaced by what they send instead.
+
+    ``when`` is (round, session within it); ``start`` [d] or [m, d] are the models that the cohort
+    started from.
+    """
+    if not here.vectors:
+        return here
+    rows = terms.adversary.forge(when, here.ids, here.rows(), start)
+    finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
+    vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
+    return replace(here, vectors=vectors, finite=finite.numpy())
+
+
+def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
+    """Updates that are not finite left out, where the policy says so; noted in the round's log.
+
+    Raises Diverged where the policy is to fail, or nobody's update is finite.
+    """
+    bad = here.ids[~here.finite].tolist()
+    if not bad or terms.non_finite == "keep":
+        return here
+    if terms.non_finite == "fail" or len(bad) == len(here.ids):
+        raise Diverged(
+            f"round {books.t}: the update of client {abridged(bad)} holds NaN "
+            "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
+        )
+    books.log.dropped += bad
+    return replace(here, counts=here.finite)
+
+
+def booked(here: Arrived, terms: Terms, books: Books, store: Store) -> Arrived:
+    """Uploads and work in the account and the log, and the clients' new memories in the store (a
+    client whose update is left out keeps its old one).
+    """
+    books.ledger.received(here.ids, here.upload_bytes)
+    books.ledger.worked(here.ids, here.diagnostics["steps"])
+    left_out = set(here.ids[~here.counts].tolist())
+    store.states |= {k: s for k, s in here.states.items() if s and k not in left_out}
+    remote = here.ids != terms.server
+    books.log.add(here.ids[remote], {n: v[remote] for n, v in here.diagnostics.items()})
+    return here
+
+
+def rows(here: Arrived, terms: Terms) -> tuple[Updates, Tensors]:
+    """Every counted client's row, and the mean of the optimiser's moments."""
+    counted = torch.from_numpy(here.counts)
+    ids = here.ids[here.counts]
+    sent = {n: v[counted] for n, v in here.rows().items()}
+    moments = {n: v.mean(0) for n, v in sent.items() if role(n, v) is Role.optimizer}
+    vectors = {n: v for n, v in sent.items() if n not in moments}
+    return Updates(ids, terms.samples[ids], None, vectors, _counted(here.scalars, counted)), moments
+
+
+def summed(here: Arrived, weights: np.ndarray) -> Arrived:
+    """Blocks' rows replaced by their parts of the sum with ``weights`` [m]; for rows that had to
+    come whole because somebody forged among them.
+    """
+    counted = np.split(weights * here.counts, np.cumsum(here.blocks)[:-1])
+    vectors = {
+        n: [weighted_sum(*pair) for pair in zip(pieces, counted, strict=True)]
+        for n, pieces in here.vectors.items()
+    }
+    return replace(here, vectors=vectors)
+
+
+def sums(
+    here: Arrived, terms: Terms, weights: np.ndarray, there: np.ndarray
+) -> tuple[Updates, Tensors]:
+    """The blocks' parts of the weighted sums added up, and the weighted mean of the optimiser's
+    moments.
+
+    ``weights`` [M] are those of the whole cohort, of which ``there`` [M] are still there. Those of
+    the clients that count are scaled to the same total, whoever is left out.
+    """
+    ids, used = here.ids[here.counts], torch.from_numpy(weights[there][here.counts])
+    all_count = there.all() and here.counts.all()
+    scale = 1.0 if all_count else float(weights.sum() / used.sum())
+    total = float((used * scale).sum())
+    vectors = {n: in_order(pieces) for n, pieces in here.vectors.items()}
+    if not all_count:
+        vectors = {n: v * scale for n, v in vectors.items()}
+    moments = {n: v / total for n, v in vectors.items() if role(n, v) is Role.optimizer}
+    vectors = {n: v for n, v in vectors.items() if n not in moments}
+    scalars = _counted(here.scalars, torch.from_numpy(here.counts))
+    return Updates(ids, terms.samples[ids], used * scale, vectors, scalars), moments
+
+
+def in_order(parts: Sequence[Tensor]) -> Tensor:
+    """Their sum, added in the order of the blocks, whenever each came: floating-point sums depend
+    on it.
+    """
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total.add_(part)
+    return total
+
+
+def _counted(scalars: Tensors, counted: Tensor) -> Tensors:
+    return {n: v[counted] for n, v in scalars.items()}

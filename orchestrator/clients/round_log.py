@@ -1,0 +1,46 @@
+"""What happened to the clients in one round, for its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class RoundLog:
+    """Filled by the sessions and questions of a round, read when it is over."""
+
+    cohort: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
+    """train_loss (a mean over all local steps), update_norm (of the last session), steps of each
+    client."""
+    dropped: list[int] = field(default_factory=list)
+    personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    """client -> correct, summed loss, rows of its local model on its own test data."""
+    question_bytes: int = 0
+    """Bytes of the answers that clients gave in mid-round (states of a variance monitor,
+    snapshots); also uploads."""
+    train_seconds: float = 0.0
+    transfer_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+
+    def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
+        """Note a session of clients ``ids`` [m]: what the same clients did in several sessions adds
+        up; others stand beside them (clusters).
+        """
+        if not len(self.cohort):
+            self.cohort, self.diagnostics = ids, diagnostics
+            return
+        self.cohort, place = np.unique(np.concatenate([self.cohort, ids]), return_inverse=True)
+        both = {
+            n: np.concatenate([self.diagnostics[n], v]).astype(float)
+            for n, v in diagnostics.items()
+        }
+        steps = np.bincount(place, both["steps"])
+        for name, values in both.items():
+            self.diagnostics[name] = np.zeros(len(self.cohort))
+            self.diagnostics[name][place] = values  # the last one of a client stays
+        loss = np.bincount(place, both["steps"] * both["train_loss"])
+        self.diagnostics["steps"] = steps
+        self.diagnostics["train_loss"] = loss / np.maximum(steps, 1)

@@ -1,0 +1,167 @@
+"""What passes between server and clients: its parts, what each part is, and what it weighs.
+
+A message is a dict of named tensors, one client's ``[...]`` or a block's rows ``[C, ...]``. Its
+names are given by the algorithm ("w", "delta", "control"), but for those below, which are the
+machinery's own. Everything that must treat parts differently (compression, forging, the account of
+bytes, the sums) asks :func:`role`, and nobody looks at names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.compressors import Compressor, NoCompression
+from algorithms.parts.monitors import XI
+
+BUFFERS = "buffers"
+"""Batch-norm statistics [b], in a broadcast, in an upload, and in the state of a client."""
+OPTIMIZER, ERROR = "optimizer/", "error/"
+"""Beginnings of names: moments of the local optimiser, and what compression has left out of the
+client's earlier messages."""
+
+BufferPolicy = Literal["aggregate", "local", "exclude"]
+
+
+class Role(StrEnum):
+    """What a part of a message is to whoever handles it on its way."""
+
+    model = "model"
+    """The model w [d], or its change ``delta`` [d]: some entries of it may be private."""
+    control = "control"
+    """Any other vector that the algorithm exchanges (control variates, snapshots, gradients)."""
+    buffers = "buffers"
+    """Batch-norm statistics; they leave a client only where the config has them averaged."""
+    optimizer = "optimizer"
+    """Moments of the local optimiser that are averaged."""
+    direction = "direction"
+    """LinearFDA's ξ: a lossy one would not be the clients' own."""
+    scalar = "scalar"
+    """One number of each client."""
+
+
+LOSSY = frozenset({Role.model, Role.control})
+"""What compression may touch."""
+
+
+def role(name: str, one: Tensor) -> Role:
+    """What the part ``name`` is, of which ``one`` is a single client's tensor."""
+    if name == BUFFERS:
+        return Role.buffers
+    if name.startswith(OPTIMIZER):
+        return Role.optimizer
+    if name == XI:
+        return Role.direction
+    if one.dim() == 0:
+        return Role.scalar
+    return Role.model if name in ("w", "delta") else Role.control
+
+
+def scalars(rows: Tensors) -> Tensors:
+    """The parts of a block's message ``rows`` [C, ...] that are one number of each client [C]."""
+    return {n: v for n, v in rows.items() if role(n, v[0]) is Role.scalar}
+
+
+def vectors(rows: Tensors) -> Tensors:
+    """The other parts [C, ...]."""
+    return {n: v for n, v in rows.items() if role(n, v[0]) is not Role.scalar}
+
+
+def travelling(message: Tensors, rule: LocalRule, buffers: BufferPolicy) -> Tensors:
+    """The parts of one client's ``message`` that leave where they are: without the rule's private
+    entries of the model, and without statistics that stay with the clients.
+    """
+    return {
+        name: one[rule.private :] if role(name, one) is Role.model else one
+        for name, one in message.items()
+        if role(name, one) is not Role.buffers or buffers == "aggregate"
+    }
+
+
+def weight(message: Tensors, compressor: Compressor | None = None) -> int:
+    """Bytes of one client's ``message`` on the wire, as a deployment would send it: every tensor at
+    its own dtype, but for those that ``compressor`` makes smaller.
+    """
+    return sum(_part_weight(name, one, compressor) for name, one in message.items())
+
+
+def _part_weight(name: str, one: Tensor, compressor: Compressor | None) -> int:
+    plain = compressor is None or isinstance(compressor, NoCompression)
+    if plain or role(name, one) not in LOSSY:
+        return one.numel() * one.element_size()
+    assert compressor is not None
+    return compressor.nbytes(one.numel())
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """Which clients train together in a round, under which rule, from which state."""
+
+    ids: np.ndarray
+    """Client ids [C], ascending."""
+    rule: LocalRule
+    states: dict[int, Tensors]
+    """State of the clients that have one."""
+    own: Tensors
+    """What each client has of its own, [C, ...]."""
+    t: int
+    session: int
+    """Number of the session within round ``t``, from 0."""
+    vectorized: bool
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Local steps, the same for all or of each client [C]; None means what is left of the config's
+    local work.
+    """
+
+    steps: int | np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A probe; ``weights`` [C] for this block's part of the weighted sum, or None for the rows."""
+
+    probe: Probe
+    weights: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Accuracy and loss of each local model on its client's test rows."""
+
+
+@dataclass(frozen=True)
+class Collect:
+    """The uploads: this block's part of the weighted sums, or rows, with what is needed to finish
+    them.
+
+    With ``drop`` set, clients with a non-finite upload are left out of the sums.
+    """
+
+    weights: np.ndarray | None
+    drop: bool
+
+
+Command = Advance | Ask | Evaluate | Collect
+
+
+@dataclass(frozen=True)
+class Collected:
+    """One block's answer to :class:`Collect`."""
+
+    vectors: Tensors
+    """name -> [...] (weighted sum) or [C, ...] (rows)."""
+    scalars: Tensors
+    """Uploads of one number a client, name -> [C]."""
+    diagnostics: Tensors
+    """train_loss, update_norm, steps, finite -> [C]."""
+    states: dict[int, Tensors]
+    upload_bytes: int
+    """Bytes that one client transmits."""
