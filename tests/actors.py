@@ -6,6 +6,7 @@ from typing import Any
 
 import ray
 from ray.actor import ActorHandle
+from ray.exceptions import RayActorError
 
 from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
 from orchestrator.clients.pool import RayPool
@@ -38,10 +39,21 @@ class Company:
         return lambda world: LentPool(world, config, self)
 
     def lend(self) -> ActorHandle:
-        if self.idle:
-            return self.idle.pop()
+        while self.idle:
+            actor = self.idle.pop()
+            if alive(actor):
+                return actor
         cls: Any = ray.remote(Lent)
         return cls.options(num_cpus=0).remote()
+
+
+def alive(actor: ActorHandle) -> bool:
+    """Whether an actor answers: the last run may have lost it without noticing."""
+    try:
+        ray.get(actor.ready.remote())
+    except RayActorError:
+        return False
+    return True
 
 
 class LentPool(RayPool):
@@ -60,5 +72,6 @@ class LentPool(RayPool):
         return actor
 
     def close(self) -> None:
-        self.company.idle += [member.handle for member in self.crew.members]
-        self.crew.members = []
+        working = [m.handle for m in self.crew.members if m.process is not None]
+        self.crew.members = []  # those that still start are given up: Ray ends what nobody holds
+        self.company.idle += working

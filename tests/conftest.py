@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.actors import Company
+from tests.sets import COLLECTED, set_of
 
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("quick", max_examples=15)
@@ -20,10 +21,11 @@ TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """One worker has the one Ray session, another one cluster after the other. They begin with
     these, which are the longest; all other tests go wherever there is nothing to do.
     """
+    config.stash[COLLECTED] = {item.nodeid: set_of(item) for item in items}
     for item in items:
         group = next((g for name, g in TOGETHER.items() if name in item.fixturenames), None)
         if group is not None:

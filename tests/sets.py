@@ -1,9 +1,19 @@
-"""Which of a test's parameters ``make test`` does itself, and which it leaves to the longer sets."""
+"""The sets of tests, and which of a test's parameters ``make test`` leaves to the longer ones."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+SETS = ("test", "long", "slow")
+"""``make test``, ``make test-long``, ``make test-slow``."""
+COLLECTED = pytest.StashKey[dict[str, str]]()
+"""Node id -> set of all tests that pytest found, those among them that it leaves out."""
+
+
+def set_of(item: pytest.Item) -> str:
+    """The set that a test is in; one that is slow is not long."""
+    return next((s for s in ("slow", "long") if item.get_closest_marker(s)), "test")
 
 
 def quick(values: Iterable[Any], *chosen: Any) -> list[Any]:

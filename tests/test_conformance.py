@@ -12,7 +12,6 @@ from algorithms.algorithm import AlgorithmOptions
 from algorithms.local import LocalRule
 from algorithms.part import variants
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import ray_plane
 from tests.configs import small
 from tests.forgetful import Forgetful
 from tests.running import finish
@@ -177,16 +176,15 @@ def test_lost_blocks_are_made_again(name):
     assert (disturbed.federation.plane.lost > 0) == (name in ASK_IN_MID_ROUND)
 
 
-@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", quick(ALGORITHMS, "scaffold"))
-def test_an_actor_killed_in_mid_round(name):
+def test_an_actor_killed_in_mid_round(name, company):
     """An actor is killed as the first broadcast goes out, and not in the second round; the bits are
     those without Ray.
     """
     config = small(
         f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2", *keeping(name)
     )
-    experiment = Experiment(config, lambda world: ray_plane(world, config))
+    experiment = Experiment(config, company.plane(config))
     plane = experiment.federation.plane
     share, victims = plane.share, [plane.crew.processes[0]]
 
@@ -234,12 +232,11 @@ class DiesAtTheEnd(LocalRule):
         return self.rule.upload(work)
 
 
-@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("name", quick(["scaffold", "drfa", "drdm", "scaffpd", "drdsgd"], "drdm"))
-def test_an_actor_that_dies_late_in_a_session(name, tmp_path):
+def test_an_actor_that_dies_late_in_a_session(name, company, tmp_path):
     """The snapshot has been asked, the models are trained: all of it is replayed elsewhere."""
     config = small(f"algorithm={name}", "resources.actors=2", "rounds=2", "evaluation.every=2")
-    experiment = Experiment(config, lambda world: ray_plane(world, config))
+    experiment = Experiment(config, company.plane(config))
     federation, train = experiment.federation, experiment.federation.train
 
     def deadly(cohort, rule, *args, **kwargs):
