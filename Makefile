@@ -4,13 +4,21 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.fedorch-ready
 
-.PHONY: run test test-slow lint format bench clean
+# One worker for the Ray session, one for clusters (which mostly wait), one for all other tests.
+SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
+
+.PHONY: run test test-long test-all test-slow lint format bench clean
 
 run: $(READY)
 	$(BIN)/fedorch run
 
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest $(SIDE_BY_SIDE)
+
+test-long: $(READY)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "long and not slow"
+
+test-all: test test-long
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 3600

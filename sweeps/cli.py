@@ -64,7 +64,7 @@ def sweep(
     # imported here: they take seconds, which other commands need not wait for
     from orchestrator.cluster.connection import connected
     from sweeps import commands, targets
-    from sweeps.home import looked_at
+    from sweeps.home import local_copy
 
     if show:
         commands.show_list()
@@ -72,7 +72,7 @@ def sweep(
     if target == "status":
         if folder is None:
             raise UserError("sweep status: name the folder of the sweep")
-        commands.show_status(looked_at(folder))
+        commands.show_status(local_copy(folder))
         return
     if not target or folder is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
@@ -100,10 +100,10 @@ def table(
     the sweep runs.
     """
     from sweeps import targets
-    from sweeps.home import looked_at
+    from sweeps.home import local_copy
 
     chosen = targets.resolve(target, budget, column or ())
-    chosen.show(looked_at(chosen.place(out)), form.value, file)
+    chosen.show(local_copy(chosen.place(out)), form.value, file)
 
 
 def main() -> None:

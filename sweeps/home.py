@@ -51,7 +51,7 @@ class Home:
         self.folder.send()
 
 
-def looked_at(place: str) -> Path:
+def local_copy(place: str) -> Path:
     """The sweep's results on this machine, for somebody who only reads; raises UserError if there
     is no such place.
     """

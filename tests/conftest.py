@@ -1,34 +1,42 @@
-"""Fixtures: a Ray session for the whole suite, data that is at hand, and small configs."""
+"""What holds for every test: one thread, one Ray session for those that need it, and which of them
+run side by side."""
 
 import os
-from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
-import yaml
 
-from algorithms.algorithm import AlgorithmOptions
-from algorithms.part import variants
-from orchestrator.config import Config, load
-from orchestrator.results.checkpoint import load_latest, save
-from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import ray_plane
+from tests.actors import Company
+from tests.sets import COLLECTED, set_of
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("quick", max_examples=15)
 hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
-
-def data_folder() -> Path | None:
-    named = os.environ.get("FEDORCH_DATA")
-    return Path(named) if named and Path(named).is_dir() else None
+TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes"}
+"""Fixture -> the group of tests that use it: all on one of pytest's workers, one after another."""
 
 
-needs_data = pytest.mark.skipif(
-    data_folder() is None, reason="FEDORCH_DATA is not set: full datasets are not at hand"
-)
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(config, items):
+    """One worker has the one Ray session, another one cluster after the other. They begin with
+    these, which are the longest; all other tests go wherever there is nothing to do.
+    """
+    config.stash[COLLECTED] = {item.nodeid: set_of(item) for item in items}
+    for item in items:
+        group = next((g for name, g in TOGETHER.items() if name in item.fixturenames), None)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    order = [*dict.fromkeys(TOGETHER.values()), None]
+    items.sort(key=lambda item: order.index(group_of(item)))
+
+
+def group_of(item):
+    mark = item.get_closest_marker("xdist_group")
+    return mark.args[0] if mark else None
 
 
 @pytest.fixture(scope="session")
@@ -43,48 +51,7 @@ def ray_session():
     ray.shutdown()
 
 
-def small(*settings: str) -> Config:
-    """A config that takes seconds: 400 images, 6 clients, a linear model."""
-    base = ["data.limit=400", "data.clients=6", "model=linear", "rounds=3", "local.block=2"]
-    named = [
-        yaml.safe_load(s.removeprefix("algorithm=")) for s in settings if s.startswith("algorithm=")
-    ]
-    names = [n["name"] if isinstance(n, dict) else n for n in named]
-    fixed = variants(AlgorithmOptions)[names[0]].defaults if names else {}
-    work = [f"{k}={v}" for k, v in (("cohort", 4), ("local.steps", 3)) if k not in fixed]
-    one_layer = ["aggregator.layers=1"] if "feddual" in names else []
-    return load(None, [*base, *work, *one_layer, *settings])
-
-
-def finish_on_ray(config: Config) -> Experiment:
-    """Run a config on Ray to its end."""
-    experiment = Experiment(config, lambda world: ray_plane(world, config))
-    try:
-        while not experiment.finished:
-            experiment.step()
-    finally:
-        experiment.close()
-    return experiment
-
-
-def resumed(config: Config, folder: Path, after: int, **options) -> Experiment:
-    """Run ``after`` rounds, write a checkpoint, and run to the end from that file."""
-    first = Experiment(config, **options)
-    for _ in range(after):
-        first.step()
-    save(folder, after, first.state(), 1)
-    first.close()
-    second = Experiment(config, **options)
-    second.restore(*load_latest(folder)[:2])
-    while not second.finished:
-        second.step()
-    second.close()
-    return second
-
-
-def finish(config: Config, **options) -> Experiment:
-    """Run a config in this process to its end."""
-    experiment = Experiment(config, **options)
-    while not experiment.finished:
-        experiment.step()
-    return experiment
+@pytest.fixture(scope="session")
+def company(ray_session):
+    """Client actors to be lent."""
+    return Company()

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.config import load
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import ray_plane
-from tests.conftest import finish, needs_data
+from tests.full_data import needs_data
+from tests.running import finish
 
 pytestmark = needs_data
 BASE = [
@@ -17,16 +17,13 @@ BASE = [
 ]
 
 
-@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("model", ["lenet5", pytest.param("mlp", marks=pytest.mark.slow)])
-def test_actors_and_planes_agree(model):
+def test_actors_and_planes_agree(model, company):
     settings = [*BASE, f"model={model}"]
     reference = finish(load(None, settings)).weights_sha256()
     for actors in (1, 2, 5):
         config = load(None, [*settings, f"resources.actors={actors}"])
-        experiment = finish(config, plane=lambda world, c=config: ray_plane(world, c))
-        experiment.close()
-        assert experiment.weights_sha256() == reference
+        assert finish(config, company.plane(config)).weights_sha256() == reference
 
 
 def test_a_linear_model_learns_fashion_mnist():

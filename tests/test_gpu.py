@@ -16,7 +16,8 @@ from orchestrator.errors import UserError
 from orchestrator.models.net import Net
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.recording import Recorded
-from tests.conftest import finish, resumed, small
+from tests.configs import small
+from tests.running import finish, resumed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,12 +108,21 @@ class FashionMnist10k(Dataset):
     name: str = "fashion_mnist_10k"
 
     def load(self, request: Request) -> Samples:
-        folder = Path(__file__).parent / "embedded"
-        x = read_idx(folder / "fashion-mnist-10k-images-idx3-ubyte.xz")
-        y = read_idx(folder / "fashion-mnist-10k-labels-idx1-ubyte.xz")
-        order = generator(0, "fashion_mnist_10k").permutation(len(y))
-        train, test = order[:8000], order[8000:]
-        return join((x[train], y[train]), (x[test], y[test]), 10, (0.2860,), (0.3530,))
+        return _embedded()
+
+
+@cache  # unpacking takes longer than many a test's whole run
+def _embedded() -> Samples:
+    """The embedded images; every run of this process reads the same arrays, and none may write."""
+    folder = Path(__file__).parent / "embedded"
+    x = read_idx(folder / "fashion-mnist-10k-images-idx3-ubyte.xz")
+    y = read_idx(folder / "fashion-mnist-10k-labels-idx1-ubyte.xz")
+    order = generator(0, "fashion_mnist_10k").permutation(len(y))
+    train, test = order[:8000], order[8000:]
+    samples = join((x[train], y[train]), (x[test], y[test]), 10, (0.2860,), (0.3530,))
+    samples.x.setflags(write=False)
+    samples.y.setflags(write=False)
+    return samples
 
 
 class _ColourDataset(Dataset):

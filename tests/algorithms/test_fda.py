@@ -343,6 +343,6 @@ def test_equal_speeds_make_asynchronous_fda_synchronous():
 def test_fda_reaches_the_optimum():
     world = Quadratics(steps=200, lr=0.05)
     alg = with_end("scaffold", world, Fda(theta=0.05, monitor=Linear()))
-    for t in range(1, 200):
+    for t in range(1, 150):
         alg.round(t, world)
     torch.testing.assert_close(alg.w, world.erm(), atol=1e-3, rtol=1e-3)

@@ -8,7 +8,7 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from tests.cluster.nodes import HEAD, Cabled, Nodes, end, namespaces, pids, result, sets, until
-from tests.conftest import finish
+from tests.running import finish
 
 pytestmark = namespaces
 RUN = [

@@ -7,8 +7,11 @@ import time
 
 import pytest
 
+from orchestrator.config import load
 from orchestrator.monitoring.signals import SIGNALS
 from tests.cluster.nodes import DASHBOARD, HEAD, Nodes, namespaces, result, sets, until
+from tests.running import finish
+from tests.sets import quick
 
 pytestmark = namespaces
 LONG = [
@@ -53,29 +56,29 @@ def test_a_job_from_a_file(nodes, tmp_path):
     assert "submitted first" in done.stdout
     told = nodes.fedorch("logs", "first", "--follow")
     assert "round 3/3" in told.stdout, told.stdout + told.stderr
-    here = nodes.fedorch("run", *sets(["data.limit=400", "data.clients=6", "model=linear", "cohort=4", "rounds=3",
-                         "local.steps=3"]), "--in-process", "--out", tmp_path / "here")  # fmt: skip
-    assert here.returncode == 0, here.stderr
-    assert result(out)["weights_sha256"] == result(tmp_path / "here")["weights_sha256"]
+    here = finish(load(None, ["data.limit=400", "data.clients=6", "model=linear", "cohort=4",
+                              "rounds=3", "local.steps=3"]))  # fmt: skip
+    assert result(out)["weights_sha256"] == here.weights_sha256()
     assert "a-token-of-this-test" not in (out / "config.yaml").read_text() + told.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["submit", "list"], "say what to run"),
-        (["submit", "run", "--in-process"], "makes no sense in a job"),
-        (["submit", "run", "nowhere.yaml"], "cannot read nowhere.yaml"),
-        (["logs", "nobody"], "nobody"),
-        (["stop", "nobody"], "nobody"),
-    ],
-)
+MISTAKES = [
+    (["submit", "list"], "say what to run"),
+    (["submit", "run", "--in-process"], "makes no sense in a job"),
+    (["submit", "run", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    (["logs", "nobody"], "nobody"),
+    (["stop", "nobody"], "nobody"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), quick(MISTAKES, MISTAKES[3]))
 def test_mistakes(nodes, command, message):
     done = nodes.fedorch(*command)
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
 
 
+@pytest.mark.long
 def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     out = tmp_path / "run"
     gpus = [

@@ -3,6 +3,7 @@ on where it ran.
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,8 @@ from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.server import ray_plane
-from tests.conftest import finish, small
+from tests.configs import small
+from tests.running import finish
 
 # not a linear model: its logits do not mind a same-value attack
 TEN = [
@@ -136,13 +137,13 @@ def test_label_flipping_trains_on_mirrored_labels():
     assert flipped.weights_sha256() != honest.weights_sha256()
     a = Experiment(ten("attack={name: label_flip, ids: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}"))
     b = Experiment(ten())
-    b.data.samples.y[:] = 9 - b.data.samples.y
+    mirrored = replace(b.data.samples, y=9 - b.data.samples.y)
+    object.__setattr__(b.data, "samples", mirrored)
     a.step()
     b.step()
     assert torch.equal(a.algorithm.w, b.algorithm.w)
 
 
-@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -163,13 +164,9 @@ def test_label_flipping_trains_on_mirrored_labels():
     ],
     ids=lambda s: s[0],
 )
-def test_ray_gives_the_same_bits(settings):
+def test_ray_gives_the_same_bits(settings, company):
     config = ten("resources.actors=2", *settings, "rounds=2", "evaluation.local_models=true")
-    there = Experiment(config, lambda world: ray_plane(world, config))
-    while not there.finished:
-        there.step()
-    there.close()
-    here = finish(config)
+    there, here = finish(config, company.plane(config)), finish(config)
     assert there.state_sha256() == here.state_sha256()
     own = [
         {k: v for k, v in r.items() if not k.startswith("seconds")}

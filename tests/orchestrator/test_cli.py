@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from unittest import mock
 
 import pandas as pd
@@ -20,7 +21,12 @@ from safetensors.torch import load_file
 from algorithms.part import variants
 from orchestrator import terminal
 from orchestrator.cli import app as cli
+from orchestrator.cli import doctor
 from orchestrator.cli.catalogue import KINDS
+from orchestrator.errors import UserError
+from orchestrator.rounds.remote import answer_of, launch
+from tests.configs import small
+from tests.sets import quick
 
 QUICK = [
     "--set",
@@ -96,7 +102,7 @@ def test_the_report_is_self_contained(finished):
 
 
 def test_in_process_gives_the_same_weights(finished, tmp_path):
-    fedorch("run", *QUICK, "--out", tmp_path / "b", "--in-process")
+    assert here("run", *QUICK, "--out", tmp_path / "b", "--in-process")[0] == 0
     shas = [
         json.loads((p / "result.json").read_text())["weights_sha256"]
         for p in (finished[0], tmp_path / "b")
@@ -106,26 +112,43 @@ def test_in_process_gives_the_same_weights(finished, tmp_path):
 
 def test_an_occupied_folder_is_refused(finished):
     before = sorted(finished[0].rglob("*"))
-    process = fedorch("run", *QUICK, "--out", finished[0])
-    assert process.returncode == 2
-    assert "not empty" in process.stderr
+    code, text = here("run", *QUICK, "--out", finished[0])
+    assert code == 2
+    assert "not empty" in text
     assert sorted(finished[0].rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--set", "algorithm=fedprx"], "did you mean 'fedprox'?"),
-        (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
-        (["--set", "data.dataset=kmnist"], "KMNIST/raw"),
-        (
-            ["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"],
-            "needs images",
-        ),
-        (["--resume", "nowhere"], "give no config"),
-    ],
-)
-def test_mistakes_write_nothing(tmp_path, words, message):
+MISTAKES = [
+    (["--set", "algorithm=fedprx"], "did you mean 'fedprox'?"),
+    (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
+    (["--set", "data.dataset=kmnist"], "KMNIST/raw"),
+    (
+        ["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"],
+        "needs images",
+    ),
+    (["--resume", "nowhere"], "give no config"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES)
+def test_mistakes_write_nothing(tmp_path, monkeypatch, words, message):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
+    monkeypatch.setenv("FEDORCH_DATA", "")
+    monkeypatch.setattr("torchvision.datasets.KMNIST", offline)
+    code, text = here("run", "--in-process", *QUICK, *words, "--out", tmp_path / "x")
+    assert code == 2, text
+    assert message in text.replace("\n", " ")
+    assert "Traceback" not in text
+    assert not (tmp_path / "x").exists()
+
+
+def offline(*about, **options):
+    raise OSError("there is no network")
+
+
+@pytest.mark.parametrize(("words", "message"), quick(MISTAKES, MISTAKES[0]))
+def test_mistakes_are_told_on_stderr(tmp_path, words, message):
+    """In a process of its own, as a shell sees it."""
     process = fedorch(
         "run",
         "--in-process",
@@ -143,7 +166,17 @@ def test_mistakes_write_nothing(tmp_path, words, message):
     assert not (tmp_path / "x").exists()
 
 
-def test_mistakes_inside_the_server_actor_get_a_sentence(tmp_path):
+@pytest.mark.usefixtures("ray_session")
+def test_mistakes_inside_the_server_actor_are_sentences(tmp_path):
+    config = small("data.clients=500", "resources.actors=1")
+    server = launch(config, tmp_path / "x", resuming=False)
+    with pytest.raises(UserError, match="cannot share 400"):
+        answer_of(server.prepared.remote())
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.long
+def test_mistakes_inside_the_server_actor_are_told_on_stderr(tmp_path):
     process = fedorch(
         "run",
         *QUICK,
@@ -166,30 +199,18 @@ def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
     """kill -9 of the whole process group in mid-run; the rest is done by --resume, to the same
     bits.
     """
-    long = [
-        "--set",
-        "data.limit=400",
-        "--set",
-        "model=linear",
-        "--set",
-        "rounds=30",
-        "--set",
-        "local.steps=20",
-        "--set",
-        "local.execution=sequential",
-        "--set",
-        "checkpoint.every=1",
-        "--set",
-        "algorithm=scaffold",
-    ]
+    settings = ["data.limit=400", "model=linear", "rounds=20", "local.steps=20",
+                "local.execution=sequential", "checkpoint.every=1", "algorithm=scaffold",
+                "resources.actors=1"]  # fmt: skip
+    words = [word for setting in settings for word in ("--set", setting)]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert fedorch("run", *long, "--out", whole, "--in-process").returncode == 0
+    assert here("run", *words, "--out", whole, "--in-process")[0] == 0
     command = [
         sys.executable,
         "-m",
         "orchestrator.cli.app",
         "run",
-        *long,
+        *words,
         "--out",
         str(broken),
         plane,
@@ -242,7 +263,7 @@ def test_detach_needs_a_cluster():
     assert here("run", "--detach")[0] == 2
 
 
-@pytest.mark.parametrize("plane", ["--in-process", "--num-cpus=2"])
+@pytest.mark.parametrize("plane", quick(["--in-process", "--num-cpus=2"], "--in-process"))
 def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
     out = tmp_path / "x"
     command = [
@@ -343,7 +364,17 @@ def test_runs_in_folders_of_one_name_and_elsewhere_are_told_apart(finished, tmp_
     assert here("compare", (tmp_path / "a").as_uri())[0] == 2
 
 
-def test_doctor():
+def test_doctor(ray_session, monkeypatch):
+    """On the suite's own Ray session."""
+    monkeypatch.setattr(doctor, "connected", nullcontext)
+    code, text = here("doctor")
+    assert code == 0, text
+    assert "10,000 images" in text
+    assert "8 CPUs, 2 GPUs, 1 node" in text
+
+
+@pytest.mark.long
+def test_doctor_starts_a_cluster_to_see_whether_it_can():
     process = fedorch("doctor", COLUMNS="200")
     assert process.returncode == 0, process.stderr
     assert "10,000 images" in process.stdout

@@ -22,7 +22,8 @@ from orchestrator.models.deep import (
 from orchestrator.models.net import Net
 from orchestrator.models.transformers import Transformer
 from orchestrator.rounds.experiment import Experiment
-from tests.conftest import finish, needs_data
+from tests.full_data import needs_data
+from tests.running import finish
 
 WORDS = [
     "[PAD]",

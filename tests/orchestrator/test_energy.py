@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
-from tests.conftest import finish, small
+from tests.configs import small
 from tests.orchestrator.test_cli import here
+from tests.running import finish
 
 
 def test_shannon_rate():

@@ -14,7 +14,8 @@ from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import over_clients
 from orchestrator.training.block import Block
-from tests.conftest import finish, resumed, small
+from tests.configs import small
+from tests.running import finish, resumed
 
 ALGORITHMS = sorted(variants(AlgorithmOptions))
 

@@ -19,7 +19,9 @@ from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.block import Block
 from orchestrator.training.messages import Ask
-from tests.conftest import finish, finish_on_ray, resumed, small
+from tests.configs import small
+from tests.forgetful import Forgetful
+from tests.running import finish, resumed
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
 D, K = 7850, 6
@@ -85,14 +87,14 @@ CASES = [
 ]
 
 
-@pytest.mark.usefixtures("ray_session")
 @pytest.mark.parametrize("settings", CASES, ids=lambda c: c[0])
-def test_planes_and_restarts_agree(settings, tmp_path):
+def test_planes_and_restarts_agree(settings, company, tmp_path):
     here = run(*settings)
     config = here.config.model_copy(
         update={"resources": here.config.resources.model_copy(update={"actors": 2})}
     )
-    assert finish_on_ray(config).state_sha256() == here.state_sha256()
+    assert finish(config, company.plane(config)).state_sha256() == here.state_sha256()
+    assert finish(config, Forgetful).state_sha256() == here.state_sha256()
     assert resumed(config, tmp_path, 1).state_sha256() == here.state_sha256()
 
 

@@ -12,7 +12,8 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.engines import Contrast, Sequential, Vectorized
-from tests.conftest import finish, resumed, small
+from tests.configs import small
+from tests.running import finish, resumed
 
 LENET = [
     "model=feddual_lenet",

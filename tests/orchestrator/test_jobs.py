@@ -25,3 +25,17 @@ def test_words_of_a_job(monkeypatch):
         assert sent[-1].count("--out") == ("--out" in out)
     with pytest.raises(UserError, match="--address makes no sense"):
         jobs.submit("http://nowhere", ["run", "--address=auto"], "x")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list"], "say what to run"),
+        (["run", "--in-process"], "makes no sense in a job"),
+        (["run", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_a_job(monkeypatch, words, message):
+    monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(SimpleNamespace()))
+    with pytest.raises(UserError, match=message):
+        jobs.submit("http://nowhere", words, "x")

@@ -16,7 +16,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.evaluation import mean_loss, summed_gradient
-from tests.conftest import small
+from tests.configs import small
 
 
 @pytest.fixture(scope="module")

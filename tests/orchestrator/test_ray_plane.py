@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import ray
 import torch
 from ray.util.placement_group import placement_group, remove_placement_group
 
@@ -18,32 +19,50 @@ from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.remote import NAMESPACE, answer_of, halt, launch
 from orchestrator.rounds.server import ray_plane
-from tests.conftest import finish, finish_on_ray, small
+from tests.configs import small
+from tests.running import finish, finish_on_ray, on_ray
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
 
-def on_ray(config):
-    return Experiment(config, lambda world: ray_plane(world, config))
+@pytest.fixture(params=["lent", pytest.param("its own", marks=pytest.mark.long)])
+def start(request, company):
+    """Starts a config on client actors: real processes in both cases, which may be killed."""
+    if request.param == "its own":
+        return on_ray
+    return lambda config: Experiment(config, company.plane(config))
 
 
 @pytest.mark.parametrize(
-    "actors",
+    ("wish", "actors"),
     [
-        "resources.actors=1",
-        "resources.actors=2",
-        "resources.actors=5",
-        "resources.clients_per_actor=1",
+        ("resources.actors=1", 1),
+        ("resources.actors=2", 2),
+        ("resources.actors=5", 5),
+        ("resources.clients_per_actor=2", 3),
+        pytest.param("resources.clients_per_actor=1", 6, marks=pytest.mark.long),
     ],
 )
-def test_bits_do_not_depend_on_the_actors(actors):
+def test_bits_do_not_depend_on_the_actors(wish, actors, company):
     fixed = ["local.block=1", "algorithm=scaffold", "local.execution=sequential"]
     here = finish(small(*fixed))
-    there = finish_on_ray(small(*fixed, actors))
+    config = small(*fixed, wish)
+    there = finish(config, company.plane(config))
     assert there.state_sha256() == here.state_sha256()
     assert there.records[-1]["test_loss"] == here.records[-1]["test_loss"]
     assert there.federation.ledger.up.tolist() == here.federation.ledger.up.tolist()
-    assert there.federation.plane.actors == int(actors[-1]) if "actors=" in actors else 6
+    assert there.federation.plane.actors == actors
+
+
+@pytest.mark.parametrize(
+    ("wish", "actors"),
+    [("actors: 2", 2), pytest.param("clients_per_actor: 2", 3, marks=pytest.mark.long)],
+)
+def test_bits_do_not_depend_on_actors_that_are_started_for_the_run(wish, actors):
+    config = small("algorithm=scaffold", f"resources={{{wish}}}")
+    there = finish_on_ray(config)
+    assert there.state_sha256() == finish(config).state_sha256()
+    assert there.federation.plane.actors == actors
 
 
 def kill(place):
@@ -64,9 +83,9 @@ class KillsOnce(LocalRule):
         return gradient
 
 
-def test_an_actor_that_dies_in_mid_training_is_replaced(tmp_path):
+def test_an_actor_that_dies_in_mid_training_is_replaced(start, tmp_path):
     config = small("cohort=6", "resources.actors=2")
-    experiment = on_ray(config)
+    experiment = start(config)
     experiment.algorithm.rule = lambda: KillsOnce(str(tmp_path / "marker"))
     while not experiment.finished:
         experiment.step()
@@ -76,9 +95,9 @@ def test_an_actor_that_dies_in_mid_training_is_replaced(tmp_path):
     assert experiment.state_sha256() == finish(config).state_sha256()
 
 
-def test_an_actor_killed_between_rounds_and_one_killed_twice():
+def test_an_actor_killed_between_rounds_and_one_killed_twice(start):
     config = small("algorithm=scaffold", "resources.actors=2", "rounds=4")
-    experiment = on_ray(config)
+    experiment = start(config)
     plane = experiment.federation.plane
     experiment.step()
     kill(plane.crew.processes[0])
@@ -104,13 +123,27 @@ class Unstartable(ClientActor):
         raise OSError("no room on the disk")
 
 
-def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
+def unstartable():
+    """An actor as a company lends them, but one that never gets ready."""
+
+    class Unready:
+        def take(self, *arguments):
+            pass
+
+        def ready(self):
+            raise OSError("no room on the disk")
+
+    return ray.remote(Unready).options(num_cpus=0).remote()
+
+
+def test_an_actor_that_cannot_be_started_again_is_left_out(start, company, monkeypatch):
     """The other does all the work; without any, the run ends."""
     config = small("resources.actors=2", "rounds=6")
-    experiment = on_ray(config)
+    experiment = start(config)
     plane = experiment.federation.plane
     experiment.step()
     monkeypatch.setattr(pool, "ClientActor", Unstartable)
+    monkeypatch.setattr(company, "lend", unstartable)
     kill(plane.crew.processes[0])
     said = ""
     while not experiment.finished:
@@ -119,6 +152,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
             experiment.federation.per_sample(
                 experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
             )
+            time.sleep(0.05)
         said += " ".join(plane.events())
     assert "client actor 0 cannot be started" in said
     assert "the run goes on without it" in said
@@ -132,7 +166,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(monkeypatch):
     experiment.close()
 
 
-def test_a_block_lost_in_mid_session_is_replayed():
+def test_a_block_lost_in_mid_session_is_replayed(start):
     """Advance, lose every actor with the models on it, go on: the updates are the undisturbed
     ones."""
     config = small("resources.actors=2", "local.steps=6")
@@ -153,7 +187,7 @@ def test_a_block_lost_in_mid_session_is_replayed():
             updates = training.collect(np.full(len(cohort), 1 / len(cohort)))
         return middle, updates.mean("delta")
 
-    experiment = on_ray(config)
+    experiment = start(config)
     there = session(experiment, disturb=True)
     experiment.close()
     here = session(Experiment(config), disturb=False)
@@ -166,8 +200,9 @@ class AlwaysDies(LocalRule):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_client_that_always_kills_its_actor_ends_the_run():
-    experiment = on_ray(small("resources.actors=1"))
+@pytest.mark.long  # Dispatch is asked the same without processes
+def test_a_client_that_always_kills_its_actor_ends_the_run(start):
+    experiment = start(small("resources.actors=1"))
     experiment.algorithm.rule = AlwaysDies
     with pytest.raises(
         UserError, match=r"client actor 0 died while training clients 0, 1 in round 1, 4 times"
@@ -176,6 +211,21 @@ def test_a_client_that_always_kills_its_actor_ends_the_run():
     experiment.close()
 
 
+@pytest.mark.parametrize(
+    ("wish", "actors"),
+    [
+        ("gpus_per_actor: 0.5", 4),
+        ("gpus_per_actor: 0.4, cpus_per_actor: 0.5", 4),
+        ("gpus_per_actor: 0.25, cpus_per_actor: 3", 2),  # of eight CPUs: they decide
+    ],
+)
+def test_room_for_as_many_actors_as_fit(wish, actors):
+    reserved = reservation.reserve(small(f"resources={{{wish}}}").resources, 6)
+    assert reserved.actors == actors
+    reserved.end()
+
+
+@pytest.mark.long
 def test_fractions_of_logical_gpus():
     config = small("resources.gpus_per_actor=0.5")
     experiment = on_ray(config)
@@ -199,7 +249,7 @@ def test_more_than_the_cluster_has(wish):
         on_ray(small(wish))
 
 
-def test_shares_of_a_gpu_lie_within_one():
+def test_capacity_for_shares_of_a_gpu():
     assert [reservation.capacity("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
         4,
         2,
@@ -208,11 +258,16 @@ def test_shares_of_a_gpu_lie_within_one():
         0,
     ]
     assert [reservation.capacity("GPU", 3, 2), reservation.capacity("CPU", 2, 0.4)] == [1, 5]
+
+
+@pytest.mark.long
+def test_shares_of_a_gpu_lie_within_one():
     experiment = on_ray(small("resources={gpus_per_actor: 0.4, cpus_per_actor: 0.5}"))
     assert experiment.federation.plane.actors == 4
     experiment.close()
 
 
+@pytest.mark.long
 def test_as_many_actors_as_every_resource_allows():
     """Eight CPUs and two GPUs: the CPUs decide."""
     experiment = on_ray(small("resources={gpus_per_actor: 0.25, cpus_per_actor: 3}"))
@@ -220,6 +275,20 @@ def test_as_many_actors_as_every_resource_allows():
     experiment.close()
 
 
+def test_room_for_fewer_if_there_is_no_more(monkeypatch):
+    """Six of the cluster's eight CPUs are another's, so two of three actors fit."""
+    monkeypatch.setattr(reservation, "LOOK", 1.0)
+    others = placement_group([{"CPU": 6}])
+    try:
+        assert others.wait(20)
+        reserved = reservation.reserve(small("resources.actors=3").resources, 6, fewer=True)
+        assert reserved.actors == 2
+        reserved.end()
+    finally:
+        remove_placement_group(others)
+
+
+@pytest.mark.long
 def test_a_restarted_server_settles_for_the_room_there_is(monkeypatch):
     """Six of the cluster's eight CPUs are another's, so two of three actors fit."""
     monkeypatch.setattr(reservation, "LOOK", 1.0)
@@ -267,17 +336,17 @@ class HangsOnce(LocalRule):
         return gradient
 
 
-def hanging(tmp_path, once, *settings):
+def hanging(start, tmp_path, once, *settings):
     config = small(
         "cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=10", *settings
     )
-    experiment = on_ray(config)
+    experiment = start(config)
     experiment.algorithm.rule = lambda: HangsOnce(str(tmp_path / "marker"), once)
     return config, experiment
 
 
-def test_a_client_that_hangs_is_redone_elsewhere(tmp_path):
-    config, experiment = hanging(tmp_path, True)
+def test_a_client_that_hangs_is_redone_elsewhere(start, tmp_path):
+    config, experiment = hanging(start, tmp_path, True)
     while not experiment.finished:
         experiment.step()
     plane = experiment.federation.plane
@@ -287,8 +356,8 @@ def test_a_client_that_hangs_is_redone_elsewhere(tmp_path):
     assert experiment.state_sha256() == finish(config).state_sha256()
 
 
-def test_a_client_that_always_hangs_can_be_left_out(tmp_path):
-    _, experiment = hanging(tmp_path, False, "resources.on_timeout=drop", "rounds=1")
+def test_a_client_that_always_hangs_can_be_left_out(start, tmp_path):
+    _, experiment = hanging(start, tmp_path, False, "resources.on_timeout=drop", "rounds=1")
     record = experiment.step()
     others = np.array([0, 1, 2, 4, 5])
     assert record["dropped"] == 1
@@ -307,27 +376,35 @@ def test_a_client_that_always_hangs_can_be_left_out(tmp_path):
     experiment.close()
 
 
-def test_too_few_clients_are_left(tmp_path):
+@pytest.mark.long
+def test_too_few_clients_are_left(start, tmp_path):
     _, experiment = hanging(
-        tmp_path, False, "resources.on_timeout=drop", "resources.minimum_cohort=6", "rounds=1"
+        start,
+        tmp_path,
+        False,
+        "resources.on_timeout=drop",
+        "resources.minimum_cohort=6",
+        "rounds=1",
     )
     with pytest.raises(UserError, match="5 clients are left without 3"):
         experiment.step()
     experiment.close()
 
 
-def test_an_exception_in_a_rule_names_the_clients():
+def test_an_exception_in_a_rule_names_the_clients(company):
     class Broken(LocalRule):
         def direction(self, gradient, work):
             raise ZeroDivisionError("oops")
 
-    experiment = on_ray(small("resources.actors=1"))
+    config = small("resources.actors=1")
+    experiment = Experiment(config, company.plane(config))
     experiment.algorithm.rule = Broken
     with pytest.raises(RuntimeError, match="training clients"):
         experiment.step()
     experiment.close()
 
 
+@pytest.mark.long
 def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
     config = small("rounds=5", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)

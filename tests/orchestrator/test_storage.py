@@ -11,7 +11,8 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import Mirror
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
-from tests.conftest import finish, small
+from tests.configs import small
+from tests.running import finish
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from orchestrator.training.batches import Batches
 from orchestrator.training.block import Block, engines
 from orchestrator.training.messages import Advance, BlockSpec, Collect
 from orchestrator.training.world import World
-from tests.conftest import small
+from tests.configs import small
 
 DATA = FederatedData.build(
     DataConfig(clients=4, limit=330, partition={"name": "zipf", "alpha": 1.0, "sigma": 0.8}), 0

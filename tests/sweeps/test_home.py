@@ -11,12 +11,14 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import commands
-from sweeps.home import Home, looked_at
+from sweeps.home import Home, local_copy
 from sweeps.plan import Sweep
 from sweeps.results import by_trial, table
 from sweeps.runner import run_sweep
-from tests.conftest import finish
 from tests.orchestrator.test_storage import run
+from tests.running import finish
+from tests.sets import quick
+from tests.sweeps.trials import run_here
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 SMALL = [
@@ -59,15 +61,15 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("kind", ["folder", "bucket"])
+@pytest.mark.parametrize("kind", quick(["folder", "bucket"], "folder"))
 def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
     place = (
         f"s3://k:s@bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
     )
-    run_sweep(PLAN, Home(tmp_path / "here"), False)
+    run_here(PLAN, tmp_path / "here")
     run_sweep(PLAN, Home(place), False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
-    seen = looked_at(place)
+    seen = local_copy(place)
     pd.testing.assert_frame_equal(table(seen), table(tmp_path / "here"))
     for trial, result in by_trial(seen).items():
         there, here = (json.loads((r / "result.json").read_text())["state_sha256"]
@@ -82,7 +84,7 @@ def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
     sent = changes(tmp_path / "there")
     run_sweep(PLAN, Home(place), True)
     assert changes(tmp_path / "there") == sent
-    pd.testing.assert_frame_equal(table(looked_at(place)), table(tmp_path / "here"))
+    pd.testing.assert_frame_equal(table(local_copy(place)), table(tmp_path / "here"))
 
 
 def changes(folder):

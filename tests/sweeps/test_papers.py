@@ -14,7 +14,8 @@ from sweeps.papers import entries, entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial
 from sweeps.targets import Running, resolve
-from tests.conftest import needs_data
+from tests.full_data import needs_data
+from tests.sweeps.trials import trials_here
 
 ENTRIES = entries()
 BUDGETS = ("smoke", "reduced", "full")
@@ -176,10 +177,19 @@ def assert_it_runs(name, folder):
     assert (folder / "table.md").read_text().count("|") > 10
 
 
+SOME = [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]]
+
+
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize(
-    "name", [*SAMPLE[:2], *[pytest.param(n, marks=needs_data) for n in SAMPLE[2:]]]
-)
+@pytest.mark.parametrize("name", SOME)
+def test_a_sample_runs_at_its_smoke_budget_here(name, tmp_path):
+    with trials_here():
+        assert_it_runs(name, tmp_path / "s")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", SOME)
 def test_a_sample_runs_at_its_smoke_budget(name, tmp_path):
     assert_it_runs(name, tmp_path / "s")
 

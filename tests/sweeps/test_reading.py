@@ -1,0 +1,219 @@
+"""Results of sweeps as tables, claims and figures, and what the first of two stages chooses from them."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from sweeps import commands, tables
+from sweeps.claims import summaries, verdicts
+from sweeps.entry import Column, Published, Tuning
+from sweeps.figures import draw
+from sweeps.papers import entry
+from sweeps.reproduction import Reproduction
+from sweeps.results import by_trial, table
+from sweeps.targets import SweepFile, resolve
+from tests.running import finish
+from tests.sweeps.plans import ENTRY, REDUCED, SMALL, results
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+def test_the_cells_are_means_over_seeds(finished):
+    data = table(finished)
+    for _, line in data.iterrows():
+        values = [
+            r["metrics"]["test_accuracy"]
+            for (label, _), r in results(finished).items()
+            if label == line["trial"]
+        ]
+        assert line["mean"] == pytest.approx(np.mean(values))
+        assert line["sem"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
+    assert data["mean"].is_monotonic_decreasing
+
+
+def test_status_from_another_shell(finished, capsys):
+    commands.show_status(finished)
+    assert "trials 8/8: 0 running, best test_accuracy" in capsys.readouterr().out
+
+
+def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
+    shutil.copytree(reproduced / "tuning", tmp_path / "tuning")
+    trials = sorted((tmp_path / "tuning" / "trials").iterdir())
+    for path in trials:
+        if "FedProx" in (path / "trial.json").read_text():
+            shutil.rmtree(path)
+    tuned = REDUCED.choose(tmp_path / "tuning")
+    assert tuned.rows == {"FedAvg": ("local.lr=0.1",), "FedProx": ("local.lr=0.1",)}
+    assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
+    for path in trials:
+        shutil.rmtree(path, ignore_errors=True)
+    with pytest.raises(UserError, match="no trial of the tuning"):
+        REDUCED.choose(tmp_path / "tuning")
+
+
+def test_the_first_stage_chooses_what_learns(reproduced):
+    tuned = json.loads((reproduced / "tuning" / "tuned.json").read_text())
+    assert tuned == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
+    seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {
+        seed for _, seed in by_trial(reproduced)
+    }
+    assert seeds == {0, 1, 2, 77}
+
+
+def test_columns_of_equal_settings_share_their_trials(reproduced):
+    assert len(by_trial(reproduced)) == 2 * 2 * 3
+
+
+def test_cells_are_the_runs_own_numbers(reproduced):
+    values = REDUCED.measured(reproduced)
+    alone = finish(
+        load(None, [*SMALL, "local.steps=2", "algorithm=fedavg", "local.lr=0.1", "seed=2"])
+    )
+    assert values["FedAvg", "worst"][2] == pytest.approx(
+        100 * alone.records[-1]["client_accuracy_worst"]
+    )
+    data = tables.numbers(REDUCED, values).set_index(["row", "column"])
+    three = list(values["FedAvg", "mean"].values())
+    cell = data.loc["FedAvg", "mean"]
+    assert cell["mean"] == pytest.approx(np.mean(three))
+    assert cell["standard_error"] == pytest.approx(stats.sem(three))
+    assert cell["difference"] == pytest.approx(np.mean(three) - 50.0)
+    assert data.loc["FedAvg", "rounds to 99 %"]["missed"] == 3
+
+
+def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
+    """Whatever its runs say."""
+    none = replace(
+        ENTRY, published={("FedAvg", "mean"): Published(None, note="has no mean", exists=False)}
+    )
+    text = tables.render(Reproduction(none, "reduced"), REDUCED.measured(reproduced), "markdown")
+    assert "| · (has no mean) |" in text
+
+
+def test_claims_are_paired_tests():
+    values = {
+        ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.0, 1: 9.5, 2: 11.0},
+        ("FedAvg", "worst"): {0: 5.0, 1: 5.0}, ("FedProx", "worst"): {0: 6.0, 1: 6.0},
+    }  # fmt: skip
+    mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
+    a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
+    assert mean.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
+    assert (mean.word, worst.word) == ("holds", "fails")
+    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in summaries(ENTRY, values)[0]
+    assert "not measured yet" in summaries(ENTRY, {})[0]
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
+def test_every_form_of_the_table(reproduced, form, capsys):
+    text = tables.render(REDUCED, REDUCED.measured(reproduced), form, ["local.batch_size=7"])
+    text += capsys.readouterr().out
+    assert "FedProx" in text
+    assert "50.0" in text
+    assert "missed" in text
+    assert form == "csv" or "failed" in text
+    assert "and with local.batch_size=7" in text.replace("\n", " ").replace(r"\_", "_")
+    assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
+
+
+def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("{name: mine, axes: {local.lr: [0.1]}}")
+    mine = resolve(str(tmp_path / "mine.yaml"), "reduced")
+    mine.show(finished, "terminal", None)
+    assert "8 trials ended" in capsys.readouterr().out
+    with pytest.raises(UserError, match="no published table"):
+        mine.show(finished, "latex", None)
+    with pytest.raises(UserError, match="a sweep's file has none"):
+        SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
+
+
+def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
+    """Without most of its trials."""
+    shutil.copytree(reproduced, tmp_path / "half")
+    for path in sorted((tmp_path / "half" / "trials").iterdir())[:9]:
+        shutil.rmtree(path)
+    text = tables.render(REDUCED, REDUCED.measured(tmp_path / "half"), "markdown")
+    assert "·" in text
+
+
+@pytest.mark.parametrize("figure", ["curves", "axis", "scatter", "clouds"])
+def test_figures(reproduced, figure):
+    one = replace(REDUCED, entry=replace(ENTRY, figure=figure))
+    drawn, data = draw(one, REDUCED.measured(reproduced), reproduced)
+    assert drawn.axes
+    if figure == "curves":
+        one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]
+        last = [
+            r.folder.rounds()["client_accuracy_mean"].iloc[-1]
+            for (label, _), r in by_trial(reproduced).items()
+            if label == "FedAvg / mean"
+        ]
+        assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
+
+
+def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
+    one = entry("fda/figure3.8")
+    full = Reproduction(one, "full")
+    drawn, _ = draw(full, {(r, c): {0: float(len(r))} for r, c in full.labels}, tmp_path)
+    names = [
+        f"{split}, {what}"
+        for split in ("IID", "label 0", "60 % sorted")
+        for what in ("GB", "steps")
+    ]
+    assert [place.get_title() for place in drawn.axes] == names
+    first = drawn.axes[0]
+    assert (first.get_xlabel(), first.get_yscale()) == ("K", "log")
+    assert first.lines[0].get_xdata().tolist() == list(range(5, 65, 5))
+    assert len(drawn.legends[0].get_texts()) == len(one.rows)
+
+
+def test_curves_may_be_drawn_over_the_steps_done(reproduced):
+    one = replace(ENTRY, figure="curves", over="steps_total", logarithmic=True)
+    drawn, data = draw(Reproduction(one, "reduced"), REDUCED.measured(reproduced), reproduced)
+    assert drawn.axes[0].get_xlabel() == "steps total"
+    assert drawn.axes[0].get_yscale() == "log"
+    assert (data["over"] == data["round"] * data["over"].min()).all()
+
+
+def test_clouds_show_where_a_strategy_s_runs_are(tmp_path):
+    """A density for strategies with enough runs, from the runs that reached the target."""
+    one = entry("fda/figure3.3")
+    full = Reproduction(one, "full")
+    rng = np.random.default_rng(0)
+    values = {
+        (row, column): {
+            0: float(np.exp(rng.normal(3 if "Synchronous" in row else 0)))
+            * (1 if "GB" in column else 1000)
+        }
+        for row, column in full.labels
+    }
+    values["Synchronous K=5", next(iter(one.columns))] = {0: float("nan")}
+    drawn, _ = draw(full, values, tmp_path)
+    assert len(drawn.axes) == len(one.columns) // 2
+    first = drawn.axes[0]
+    names = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert set(names) == {"Synchronous", "FedAdam", "LinearFDA", "SketchFDA"}
+    points = [c for c in first.collections if len(c.get_offsets()) > 1]
+    densities = len(first.collections) - len(points)
+    assert sum(len(c.get_offsets()) for c in points) == len(one.rows) - 1
+    assert densities == 4
+    drawn.savefig(tmp_path / "x.png", dpi=60)
+
+
+def test_unequal_tuning_is_refused():
+    unfair = replace(
+        ENTRY,
+        tuning=Tuning(
+            {"FedAvg": {"local.lr": (0.1,)}, "FedProx": {"local.lr": (0.1, 0.2)}}, Column()
+        ),
+    )
+    with pytest.raises(UserError, match="as many trials to be tuned with"):
+        Reproduction(unfair, "reduced").tuning_sweep()

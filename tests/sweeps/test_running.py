@@ -1,0 +1,236 @@
+"""Sweeps on Ray Tune: results, bits, failures, early stopping, and what is refused before a trial runs."""
+
+import importlib.util
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from orchestrator.clients import plane
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.rounds.experiment import Experiment
+from sweeps.choice import Choice, Planned
+from sweeps.home import Home
+from sweeps.results import by_trial, stored, table
+from sweeps.targets import Running, resolve
+from sweeps.trainable import Trial
+from sweeps.watch import Watcher
+from tests.running import finish
+from tests.sets import quick
+from tests.sweeps.plans import SMALL, results, sweep
+from tests.sweeps.trials import EITHER, run_here, run_sweep
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+def test_every_trial_is_the_run_of_its_config(finished):
+    found = results(finished)
+    assert len(found) == 8
+    for (label, seed), result in found.items():
+        alone = finish(load(None, [*SMALL, *label.split(", "), f"seed={seed}"]))
+        assert result["weights_sha256"] == alone.weights_sha256()
+        assert result["status"] == "finished"
+
+
+@pytest.mark.parametrize("seeds", quick([[1], [0, 1]], [1]), ids=len)
+def test_trials_whose_clients_are_actors_give_the_same_bits(seeds, finished, tmp_path):
+    settings = [*SMALL, "local.lr=0.1", "resources.actors=2"]
+    run_sweep(sweep(set=settings, seeds=seeds, at_once=2), tmp_path / "s")
+    found = results(tmp_path / "s")
+    assert len(found) == len(seeds)
+    for (_, seed), there in found.items():
+        assert (
+            there["weights_sha256"]
+            == results(finished)["local.lr=0.1, algorithm=fedavg", seed]["weights_sha256"]
+        )
+        assert there["actors"] == 2
+
+
+@pytest.mark.parametrize("run_it", EITHER)
+def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(run_it, tmp_path):
+    run_it(sweep(set=[*SMALL, "model=mlp"], axes={"local.lr": [0.1, 1e30]}), tmp_path / "s")
+    by_lr = {label: r for (label, _), r in by_trial(tmp_path / "s").items()}
+    assert by_lr["local.lr=0.1"].status == "finished"
+    assert by_lr["local.lr=1.0e+30"].status == "failed"
+    assert (
+        "not finite" in by_lr["local.lr=1.0e+30"].error or "NaN" in by_lr["local.lr=1.0e+30"].error
+    )
+    assert json.loads((tmp_path / "s" / "status.json").read_text())["failed"] == 1
+    assert table(tmp_path / "s")["failed"].sum() == 1
+
+
+@pytest.mark.parametrize("run_it", EITHER)
+def test_a_metric_that_nobody_reports(run_it, tmp_path):
+    run_it(sweep(metric="test_acuracy"), tmp_path / "s")
+    (result,) = by_trial(tmp_path / "s").values()
+    assert (result.status, result.error) == ("failed", "the trial does not report 'test_acuracy'")
+
+
+def test_asha_stops_bad_trials_early(tmp_path):
+    plan = sweep(
+        set=[*SMALL, "rounds=9"],
+        axes={"local.lr": [0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5]},
+        metric="test_loss",
+        mode="min",
+        scheduler={"name": "asha", "grace": 1, "reduction": 3},
+        seeds=[1],
+        at_once=1,
+    )
+    run_sweep(plan, tmp_path / "s")
+    found = by_trial(tmp_path / "s")
+    rounds = {label: len(r.folder.rounds()) for (label, _), r in found.items()}
+    assert rounds["local.lr=0.01"] == 9
+    assert sum(rounds.values()) < 0.7 * 9 * len(rounds)
+    assert {r.status for r in found.values()} == {"finished", "stopped"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}]
+)
+def test_other_schedulers(tmp_path, scheduler):
+    drawn = {"local.lr": {"loguniform": [0.01, 0.1]}}
+    plan = sweep(
+        set=[*SMALL, "rounds=6"],
+        axes=drawn,
+        samples=3,
+        scheduler=scheduler,
+        checkpoint_every=1,
+        at_once=3,
+    )
+    run_sweep(plan, tmp_path / "s")
+    _, found = stored(tmp_path / "s")
+    assert {r.status for r in found} <= {"finished", "stopped"}
+    assert len([r for r in found if r.status == "finished"]) >= (
+        3 if scheduler["name"] == "pbt" else 1
+    )
+    assert max(len(r.folder.rounds()) for r in found) == 6
+
+
+@pytest.mark.parametrize("run_it", EITHER)
+def test_drawn_axes(run_it, tmp_path):
+    plan = sweep(axes={"local.lr": {"loguniform": [0.01, 1.0]}}, samples=3, seeds=[5])
+    run_it(plan, tmp_path / "s")
+    _, found = stored(tmp_path / "s")
+    rates = [r.drawn["local.lr"] for r in found]
+    assert len(set(rates)) == 3
+    assert all(0.01 <= r <= 1 for r in rates)
+    for r in found:
+        assert r.folder.config().local.lr == r.drawn["local.lr"]
+
+
+@pytest.mark.long
+def test_optuna(tmp_path):
+    pytest.importorskip("optuna")
+    plan = sweep(
+        axes={"local.lr": {"loguniform": [0.01, 1.0]}, "cohort": [2, 4]},
+        samples=3,
+        searcher="optuna",
+        at_once=1,
+    )
+    run_sweep(plan, tmp_path / "s")
+    _, found = stored(tmp_path / "s")
+    assert len(found) == 3
+    assert all(r.folder.config().cohort == r.drawn["cohort"] for r in found)
+
+
+@pytest.mark.long
+def test_mlflow(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run_sweep(sweep(axes={"local.lr": [0.02, 0.1]}, loggers=["mlflow"]), tmp_path / "s")
+    client = tracking.MlflowClient(f"sqlite:///{tmp_path}/s/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("sweep").experiment_id])
+    logged = {run.data.params["planned/label"]: run.data.metrics["test_accuracy"] for run in runs}
+    assert logged == {
+        label: r.folder.rounds()["test_accuracy"].iloc[-1]
+        for (label, _), r in by_trial(tmp_path / "s").items()
+    }
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Ray's logger, half made
+@pytest.mark.parametrize("name", ["mlflow", "wandb"])
+def test_a_missing_package_is_told_before_anything_is_written(tmp_path, name):
+    if importlib.util.find_spec(name) is not None:
+        pytest.skip(f"{name} is installed")
+    with pytest.raises(UserError, match=rf"(?i)loggers: .*{name}"):
+        run_sweep(sweep(loggers=[name]), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_too_large_a_trial_is_refused_at_once(tmp_path):
+    with pytest.raises(UserError, match="a trial needs 3 GPU, and the whole cluster has 2"):
+        run_sweep(
+            sweep(set=[*SMALL, "resources.gpus_per_actor=1", "resources.actors=3"]),
+            tmp_path / "s",
+        )
+    with pytest.raises(UserError, match=r"a trial needs 5 x 0\.4 GPU, of which 2 GPUs hold 4"):
+        run_sweep(
+            sweep(set=[*SMALL, "resources.gpus_per_actor=0.4", "resources.actors=5"]),
+            tmp_path / "s",
+        )
+    assert not (tmp_path / "s").exists()
+
+
+def test_trials_that_ask_for_different_things_are_refused(tmp_path):
+    for values in ("resources.gpus_per_actor=[0, 0.5]", "resources.actors=[1, 2]"):
+        path, _, grid = values.partition("=")
+        with pytest.raises(UserError, match="ask the cluster for the same"):
+            run_sweep(sweep(axes={path: json.loads(grid)}), tmp_path / "s")
+    with pytest.raises(ValueError, match="no random axes"):
+        sweep(samples=3)
+
+
+@pytest.mark.parametrize("run_it", EITHER)
+def test_trials_that_draw_the_same_have_folders_of_their_own(run_it, tmp_path):
+    run_it(sweep(axes={"local.lr": {"choice": [0.1]}}, samples=2), tmp_path / "s")
+    _, found = stored(tmp_path / "s")
+    assert [r.status for r in found] == ["finished", "finished"]
+
+
+def test_a_trial_with_a_share_of_a_gpu_trains_there(monkeypatch):
+    """There is none here, so the trainer is only asked where it would work."""
+    devices = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", devices.append)
+    monkeypatch.setattr(plane, "BlockHost", lambda world: devices.append(world.device))
+    planned = Planned("", (*SMALL, "resources.gpus_per_actor=0.25"), 0)
+    config = Choice(planned).config({})
+    world = Experiment(load(None, SMALL)).world
+    devices.clear()
+    Trial._plane(SimpleNamespace(), world, config)
+    assert devices == [0.25, "cuda"]
+
+
+def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
+    """It ended with the rounds that it had done, and would stand in the table as one that a
+    scheduler stopped.
+    """
+    trial = SimpleNamespace(experiment=object(), written=False, _advance=lambda experiment: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Trial.step(trial)
+    assert trial.written
+
+
+def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
+    plan = sweep(axes={"local.lr": [0.1]})
+    run_here(plan, tmp_path / "s")
+    watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
+    died = Choice(replace(plan.planned()[0], seed=9)).as_trial()
+    watcher.on_trial_error(1, [], SimpleNamespace(trial_id="one", config=died))
+    assert by_trial(tmp_path / "s")["local.lr=0.1", 9].status == "failed"
+    assert table(tmp_path / "s")["failed"].tolist() == [1]
+
+
+def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
+    with pytest.raises(UserError, match="exists and is not empty"):
+        resolve("drdm/table1", "smoke").run(str(reproduced), Running())
+    with pytest.raises(UserError, match="is not the folder of a sweep"):
+        resolve("drdm/table1", "smoke").run(str(tmp_path / "mistyped"), Running(resume=True))
+    with pytest.raises(UserError, match="needs them all"):
+        resolve("fedaa/figure2-clear", "smoke", ["accuracy"])
