@@ -1,5 +1,4 @@
-"""Training at the server alone, on its held-out rows: what FedAA's server could do without any
-client.
+"""Training at the server alone, on its held-out rows: what FedAA's server could do without clients.
 
 The same local work per round as a client, from the server's own model; nothing is transmitted but
 the model that the clients are judged with.
@@ -42,6 +41,7 @@ class ServerOnly(Algorithm):
         updates, report = self.train(
             t, clients, Cohort.of([self.setting.server]), AtTheServer(), {}, known
         )
+        # the cohort is the server: there is one row, and nothing to aggregate
         self.w = self.w + updates.rows("delta")[0]
         if "buffers" in updates.vectors:
             self.buffers = updates.rows("buffers")[0]

@@ -19,7 +19,9 @@ class Composition:
     """The parts that a config puts together around an algorithm."""
 
     clients: int
+    """N."""
     cohort: int
+    """m, the clients drawn in a round (with repeats), 1 to N."""
     sampler: Sampler
     round_end: RoundEnd
     aggregator: Aggregator
@@ -53,4 +55,5 @@ class Setting:
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Training samples of ``ids``, of which one may be the server."""
+        # the server is one past the last client
         return np.append(self.samples, self.heldout)[ids]
