@@ -70,7 +70,6 @@ class Clustered(Algorithm):
             models[c] += rows.mean(0)
             half = self.split(rows)
             if half is not None:
-                # the half that leaves gets the next free number, and starts from the same model
                 cluster[members[half]] = len(models)
                 models = torch.cat([models, models[c : c + 1]])
             statistics.append(updates.vectors.get("buffers", self.buffers.expand(len(members), -1)))

@@ -70,7 +70,6 @@ class DRDM(DRFA):
         if self.options.initial_dual == "samples":
             self.dual = self.setting.samples / self.setting.samples.sum()
         self.control = torch.zeros_like(self.w)
-        # [0, d] where it is not needed, so that checkpoints have one form
         kept = self.setting.clients if self.options.control == "lambda_weighted" else 0
         self.gradients = self.w.new_zeros(kept, len(self.w))
 

@@ -82,7 +82,6 @@ class DRDSGD(Algorithm):
         )
         moved = self.models + updates.rows("delta")
         self.take_buffers(updates)
-        # everyone takes part, so the rows are in the order of W
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved
         # less one, since Metropolis weights are positive on the diagonal, too
         neighbours = (self.mixing > 0).sum(1) - 1

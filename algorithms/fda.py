@@ -37,7 +37,6 @@ points each)."""
 
 def _number(theta: float | str) -> float:
     """Θ, or its factor of d; raises ValueError if it is neither."""
-    # float() takes spaces, so that both "4e-5d" and "4e-5 d" are read
     return SUGGESTED[theta] if theta in SUGGESTED else float(str(theta).removesuffix("d"))
 
 
@@ -109,7 +108,7 @@ class Fda(Thresholded):
             step = min(self._next(done), about.work_steps)
             training.advance(step - done)
             done = step
-            if self.at and done not in self.at:  # the local work is over, at a step not listed
+            if self.at and done not in self.at:
                 break
             # Algorithm 6, lines 6–8
             estimate = self.ask(training, about)
@@ -195,7 +194,6 @@ class AsyncFda(Thresholded):
 
     def step_times(self, seed: int, ids: np.ndarray) -> np.ndarray:
         """s_k [m], a property of each client for the whole run."""
-        # neither round nor cohort among the keys: a client is as fast whenever it takes part
         draws = [generator(seed, "speed", int(k)) for k in ids]
         base = np.exp([self.jitter * g.standard_normal() for g in draws])
         return base * np.where([g.random() < self.stragglers for g in draws], self.slowdown, 1.0)

@@ -129,7 +129,7 @@ class FedAA(FedAvg):
         """Always rows: the weights are chosen after looking at them."""
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
-        if t == 1:  # not in start(), where nobody can be asked how good the initial model is
+        if t == 1:
             self._begin(clients)
         cohort = self.draw(t)
         updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast())
@@ -157,7 +157,6 @@ class FedAA(FedAvg):
         rows = updates.rows("delta")
         some = np.arange(len(rows))
         if self.options.candidates < 1:
-            # as in the published code, all have trained, and chance decides who is looked at
             rng = generator(self.setting.seed, "candidates", t)
             some = np.sort(
                 rng.choice(
@@ -197,7 +196,6 @@ class FedAA(FedAvg):
         return Situation(self.setting.seed, t, state, relative(selected.sums), samples, accuracy)
 
     def state(self) -> dict[str, Any]:
-        # nested dicts, which are no attribute of this object: so beside server_state, not in it
         return {**super().state(), "agent": self.agent.state()}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -82,7 +82,6 @@ def kl_gradient(w: Tensor, reference: Tensor) -> Tensor:
     """∇_w KL(softmax(w) ‖ softmax(reference)) [C, d], for each row of ``w`` [C, d]."""
     log_p = torch.log_softmax(w, 1)
     ratio = log_p - torch.log_softmax(reference, 1)
-    # in place: log_p is not needed again, and is as large as all the models
     p = log_p.exp_()
     return p * (ratio - (p * ratio).sum(1, keepdim=True))
 

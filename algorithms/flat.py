@@ -87,7 +87,6 @@ class ParamSpec:
         lead = out.shape[:-1]
         for e, t in zip(self.segments, tensors, strict=True):
             source = t.movedim(-3, -1) if e.nhwc else t
-            # through a view of the vector: no flattened copy in between
             out[..., e.start : e.stop].view(*lead, *source.shape[len(lead) :]).copy_(source)
         return out
 
@@ -105,7 +104,7 @@ class ParamSpec:
         }
 
     def chosen(self, layers: int | str) -> tuple[Segment, ...]:
-        """Tensors of the last k layers (a number), or those whose name a regular expression matches.
+        """Tensors of the last k layers (a number), or those whose names match a regular expression.
 
         Raises ValueError if there are fewer layers, or if no name matches.
         """

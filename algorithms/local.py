@@ -93,7 +93,6 @@ class LocalRule:
 
     def begin(self, work: Work) -> Tensor:
         """The models [C, d] from which local training starts; may be a broadcast view."""
-        # one row seen C times: no copy of the model for each client
         return work.received["w"].expand(len(work.clients), -1)
 
     def epoch(self, work: Work, starting: Tensor, accuracy: Tensor) -> None:

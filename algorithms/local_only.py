@@ -21,7 +21,6 @@ class OwnModel(LocalRule):
     transmitted = False
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
-        # the first model that the client sees: here the initial one, which the server never changes
         return {"model": received["w"]}
 
     def begin(self, work: Work) -> Tensor:

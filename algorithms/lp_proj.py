@@ -126,7 +126,6 @@ class LpProj(Algorithm):
         return report
 
     def personal_rule(self) -> LocalRule:
-        # it begins at the same stored θ_k as Projected, and takes no ω
         return OwnModel()
 
     def rule(self) -> LocalRule:

@@ -34,7 +34,6 @@ class Contrastive(LocalRule):
         return {"previous": received["w"]}
 
     def references(self, work: Work) -> list[Tensor]:
-        # each reference costs a forward pass, which μ = 0 makes idle
         return [work.start, work.state["previous"]] if self.mu else []
 
     def contrast(self, features: Tensor, references: list[Tensor]) -> Tensor:

@@ -118,7 +118,6 @@ class ScaffPD(Algorithm):
         updates, report = self.train(
             t, clients, cohort, Anchored(), {"control": control}, known, weights=weights
         )
-        # τ/(ηJ) = server_scale
         self.w = self.w + options.server_scale * updates.mean("delta")
         self.take_buffers(updates)
         return report | spread(self.dual)

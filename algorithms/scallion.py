@@ -39,7 +39,6 @@ class Increment(ControlVariate):
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         own = super().state(received, spec)
-        # with β = 1, v_i is ḡ_i, and nothing need be kept
         return own if self.momentum == 1 else own | {"momentum": torch.zeros_like(own["control"])}
 
     def upload(self, work: Work) -> Tensors:

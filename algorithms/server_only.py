@@ -41,7 +41,6 @@ class ServerOnly(Algorithm):
         updates, report = self.train(
             t, clients, Cohort.of([self.setting.server]), AtTheServer(), {}, known
         )
-        # the cohort is the server: there is one row, and nothing to aggregate
         self.w = self.w + updates.rows("delta")[0]
         if "buffers" in updates.vectors:
             self.buffers = updates.rows("buffers")[0]

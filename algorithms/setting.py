@@ -55,5 +55,4 @@ class Setting:
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Training samples of ``ids``, of which one may be the server."""
-        # the server is one past the last client
         return np.append(self.samples, self.heldout)[ids]

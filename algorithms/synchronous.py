@@ -23,7 +23,6 @@ class Synchronous(FedAvg):
         defaults = {"cohort": 1.0, "local.steps": 1, "local.optimizer_state": "keep"}
 
         def refuses(self, parts: Composition) -> str | None:
-            # epochs, too, would be more than one step
             if parts.local.steps != 1:
                 return "synchronous training averages after every step; leave local.steps at 1"
             if not isinstance(parts.round_end, Fixed):

@@ -30,8 +30,7 @@ class Compressor(Part):
 
     @property
     def contracts(self) -> bool:
-        """Whether the error of a message is smaller than the message on average, for vectors of any
-        size.
+        """Whether a message's error is on average smaller than the message, at any size of vector.
 
         Only then may errors be fed back: what is left out is otherwise more than what was sent, and
         grows.
@@ -79,6 +78,7 @@ class TopK(_Sparse):
     name: str = "top_k"
 
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+
         places = rows.abs().topk(self.kept(rows.shape[1]), dim=1).indices
         return torch.zeros_like(rows).scatter_(1, places, rows.gather(1, places))
 
@@ -101,6 +101,7 @@ class RandomK(_Sparse):
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         d = rows.shape[1]
         k = self.kept(d)
+        # made on the CPU, where the generators are, so that a GPU keeps the same entries
         mask = torch.zeros(rows.shape, dtype=torch.bool)
         for row, g in zip(mask, draws, strict=True):
             row[torch.randperm(d, generator=g)[:k]] = True
@@ -141,11 +142,14 @@ class Quantized(_Lossy):
         norm = torch.linalg.vector_norm(v)
         if norm == 0:
             return v
+        # ⌊x + u⌋ rounds x up with the probability of its fraction; the clamp is for sums that
+        # float32 rounds up to s + 1
         level = (v.abs() / norm * self.levels + u).floor().clamp_max(self.levels)
         return norm * v.sign() * level / self.levels
 
     def nbytes(self, size: int) -> int:
         bits = 1 + math.ceil(math.log2(self.levels + 1))
+
         return math.ceil(size * bits / 8) + 4 * math.ceil(size / (self.bucket or size))
 
 
