@@ -76,7 +76,6 @@ class Aggregator(Part):
 
 class _Mean(Aggregator):
     def combine(self, rows: Rows) -> Combined:
-
         raise TypeError(f"{self.name} is a weighted sum and needs no rows")
 
 

@@ -78,7 +78,6 @@ class TopK(_Sparse):
     name: str = "top_k"
 
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
-
         places = rows.abs().topk(self.kept(rows.shape[1]), dim=1).indices
         return torch.zeros_like(rows).scatter_(1, places, rows.gather(1, places))
 
@@ -149,7 +148,6 @@ class Quantized(_Lossy):
 
     def nbytes(self, size: int) -> int:
         bits = 1 + math.ceil(math.log2(self.levels + 1))
-
         return math.ceil(size * bits / 8) + 4 * math.ceil(size / (self.bucket or size))
 
 

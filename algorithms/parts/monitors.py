@@ -35,7 +35,7 @@ class Monitor(Part):
 
     @abstractmethod
     def probe(self, size: int, seed: int) -> Probe:
-        """The question to the clients, for models of ``size`` d; they answer with states [k]."""
+        """The question to clients with models [d], d = ``size``; they answer with states [k]."""
 
     @abstractmethod
     def estimate(self, mean: Tensor) -> float:

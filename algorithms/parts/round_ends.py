@@ -58,6 +58,5 @@ class Fixed(RoundEnd):
     name: str = "fixed"
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
-
         training.advance()
         return {}
