@@ -75,8 +75,7 @@ class ClientActor:
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
-        commands: Sequence[Command],
-        keep: bool,
+        commands: Sequence[Command], keep: bool,
     ) -> Answer:  # fmt: skip
         """See :meth:`BlockHost.start`."""
         self._tell(spec)

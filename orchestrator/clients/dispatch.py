@@ -111,6 +111,7 @@ class Dispatch:
             self._hand_out()
             patience = self._patience() if self.running else self.boot_timeout
             done = self.workers.wait([*self.running], patience)
+            # anything else is a worker's start, come to something or not: hand out anew
             if done in self.running:
                 self._take(done, self.running.pop(done))
             elif done is None and self.running:
@@ -162,6 +163,7 @@ class Dispatch:
             call = self.running.pop(ref)
             errand = self.errands[call.errand]
             why = f"did not answer within {self.limit:g} s while {errand.what}"
+            # a call under way cannot be cancelled, so its worker goes in either case
             if errand.droppable:
                 self.workers.replace(call.worker, f"{why}, which are left out")
                 self.results[call.errand] = None
@@ -174,6 +176,7 @@ class Dispatch:
             self.results[call.errand] = self.workers.take(ref)
         except Lost:
             self._again(call, f"died while {what}")
+        # a sentence for the user already
         except UserError:
             raise
         except Exception as error:
@@ -191,6 +194,8 @@ class Dispatch:
                 f"client actor {call.worker} {why}, {ATTEMPTS} times; see its log in Ray's "
                 "dashboard"
             )
+        # two calls can be under way on one worker; the first one lost has had it replaced
         if call.life == self.workers.life(call.worker):
             self.workers.replace(call.worker, why)
+        # before all that waits: it was handed out before them
         self.queue.insert(0, call.errand)

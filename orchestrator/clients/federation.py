@@ -39,6 +39,8 @@ class Federation:
     ) -> None:
         self.plane, self.data, self.terms = plane, data, terms
         self.books, self.mailroom, self.store = books, mailroom, Store()
+        # blocks are known by these numbers, which never come again in this process; draws are keyed
+        # by the number within the round, which is the same after a resume
         self._sessions = itertools.count()
 
     @property
@@ -83,11 +85,13 @@ class Federation:
     ) -> Iterator[Session]:
         """Open a training session (see :class:`algorithms.contract.Clients`)."""
         within, own = self.books.opened, own or {}
+        # averaged moments go with every broadcast, and are paid for
         message = {**received, **(self.store.optimizer if rule.transmitted else {})}
         there = self.mailroom.post(cohort.ids, rule, message, known or {}, (self.books.t, within))
         begun = time.perf_counter()
         handle = self.plane.share(there)
         self.log.transfer_seconds += time.perf_counter() - begun
+        # only forged models are measured from it; a rule without w has none
         start = own.get("model", there.get("w", torch.zeros(0)))
         opening = Opening(next(self._sessions), within, cohort, rule, handle, start, own)
         session = Session(self.plane, self.terms, self.books, self.store, opening)
@@ -114,6 +118,7 @@ class Federation:
             self.ledger.sent(ids, weight(leaving))
         self.ledger.received(ids, LOSS_BYTES)
         rows = [self._loss_rows(int(k), batch_size) for k in ids]
+        # one evaluation for the rows of all clients, which fills its chunks
         losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
         means = torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
         if not means.isfinite().all():

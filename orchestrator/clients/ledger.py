@@ -41,6 +41,7 @@ class Ledger:
         account.
         """
         clients = ids < self.clients
+        # ids are distinct: an indexed sum would book a client named twice only once
         column[ids[clients]] += np.broadcast_to(amount, ids.shape)[clients]
 
     def state(self) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class Plane(ABC):
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
+        # blocks run side by side, at most one at a time on each trainer
         return sum(a.seconds for a in answers if a is not None) / max(
             1, min(self.available, len(answers))
         )
@@ -102,6 +103,7 @@ class InProcess(Plane):
         self.host = BlockHost(replace(world, device=device_of(gpus)))
 
     def share(self, tensors: Tensors) -> Tensors:
+        # copies, as over Ray: what a trainer does in place must not reach the server
         return {k: v.clone() for k, v in tensors.items()}
 
     def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:

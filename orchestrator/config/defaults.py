@@ -29,6 +29,7 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
         given = chosen.get(options.presets_by) if isinstance(chosen, Mapping) else None
         preset = options.model_fields[options.presets_by].default if given is None else given
         defaults |= options.presets.get(str(preset), {})
+    # of steps and epochs one is given: it rules out a default of the other
     for given, other in (("local.epochs", "local.steps"), ("local.steps", "local.epochs")):
         if has(filled, given):
             defaults.pop(other, None)
@@ -81,6 +82,7 @@ def _usual_cohort(raw: Mapping[str, Any]) -> int:
     data = raw.get("data")
     clients = data.get("clients") if isinstance(data, Mapping) else None
     usual: int = Config.model_fields["cohort"].default
+    # anything else in its place is for the schema to refuse
     return min(usual, clients) if isinstance(clients, int) and clients > 0 else usual
 
 

@@ -34,6 +34,7 @@ class Energy(BaseModel):
     def _positive(self) -> Energy:
         for key in ("step_joules", "transmit_watts", "bandwidth_hz"):
             least = float(np.min(getattr(self, key)))
+            # free steps or transmissions make sense; a bandwidth of 0 would divide by 0
             if not (least > 0 or (least == 0 and key != "bandwidth_hz")):
                 raise ValueError(f"{key} must be positive, not {least}")
         return self
@@ -57,6 +58,7 @@ class Energy(BaseModel):
         bytes sent.
         """
         return (
+            # E^p and E^t of Eq. 18
             np.asarray(self.step_joules) * steps
             + 8 * bytes_up * np.asarray(self.transmit_watts) / self.rate()
         )

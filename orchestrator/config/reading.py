@@ -84,6 +84,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             name = str(key.value)
+            # YAML allows several merges in one mapping
             if name in seen and name != "<<":
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {name!r} is there twice", problem_mark=key.start_mark

@@ -58,4 +58,5 @@ def _block(config: Config, execution: str) -> int:
         return 1
     if block is not None:
         return block
+    # at least two blocks of vectorised clients, at most 16 of others
     return min(10, math.ceil(m / 2)) if execution == "vectorized" else math.ceil(m / 16)

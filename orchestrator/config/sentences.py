@@ -21,7 +21,9 @@ def sentence(
     problem, value.
     """
     first = error.errors()[0]
+    # a key may hold control characters, which would be printed
     where = ".".join(str(p) if str(p).isprintable() else repr(p) for p in first["loc"])
+    # pydantic's prefix to what our own validators say
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = (

@@ -96,6 +96,7 @@ class Emnist(_IdxDataset):
 
     def _split(self, folder: str, stem: str) -> Split:
         x, y = super()._split(folder, stem)
+        # the files hold columns of pixels where the others hold rows
         return x.transpose(0, 2, 1), y
 
 
@@ -232,6 +233,7 @@ class Synthetic(Dataset):
         parts = [self._client(request, k) for k in range(request.clients)]
         rows = [
             (x[s], y[s], np.full(len(y[s]), k))
+            # all clients' training rows, then all test rows
             for half in (0, 1)
             for k, (x, y, cut) in enumerate(parts)
             for s in [slice(cut) if half == 0 else slice(cut, None)]
@@ -245,6 +247,7 @@ class Synthetic(Dataset):
         u, centre = rng.normal(0, self.alpha), rng.normal(0, self.beta)
         weight, bias = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10)
         v = rng.normal(centre, 1, 60)
+        # j^-0.6 is the deviation of variance j^-1.2
         x = v + rng.normal(size=(n, 60)) * np.arange(1, 61) ** -0.6
         y = np.argmax(x @ weight + bias, axis=1)
         return x.astype(np.float32), y.astype(np.int64), n - max(1, int(self.test_fraction * n))

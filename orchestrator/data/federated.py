@@ -170,6 +170,7 @@ class FederatedData:
             test = _mixed_tests(config.client_test, samples, train, seed)
         tests = Lists.of(test)
         split = np.arange(samples.train, len(samples.y))
+        # with both splits shared out, the clients' own test rows are all there is to test on
         test_rows = np.unique(tests.rows) if config.pool == "all" else split
         return cls(
             samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
@@ -197,6 +198,7 @@ def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> 
     taken = []
     for c in range(samples.classes):
         rows = pool[samples.y[pool] == c]
+        # not even all of a class: the clients are to have some of it
         if config.rows(c) and len(rows) <= config.rows(c):
             raise UserError(
                 f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.rows(c)} "
@@ -271,6 +273,7 @@ def _mixed_tests(
         rng = generator(seed, "client-test", k)
         share = np.bincount(samples.y[rows], minlength=samples.classes) / len(rows)
         size = max(config.least, round(len(rows) * len(pool) / total))
+        # of a rare class there may be fewer test rows than its share
         counts = np.minimum(_apportion(share, size), [len(c) for c in by_class])
         pieces = [
             rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n
@@ -288,6 +291,7 @@ def _apportion(share: np.ndarray, size: int) -> np.ndarray:
     """Whole numbers nearest to ``share * size`` that sum to ``size`` (largest remainders)."""
     exact = share * size
     counts = np.floor(exact).astype(np.int64)
+    # ascending, so the largest remainders come first
     largest = np.argsort(counts - exact, kind="stable")[: size - counts.sum()]
     counts[largest] += 1
     return counts

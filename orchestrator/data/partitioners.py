@@ -93,6 +93,7 @@ class Dirichlet(Partitioner):
             mix = _dirichlet(rng, self.alpha * prior)
             counts = _capped_multinomial(rng, size, mix, left)
             parts.append(
+                # from the end of the shuffled stacks: what is left is then their beginning
                 np.concatenate([s[n - c : n] for s, n, c in zip(stacks, left, counts, strict=True)])
             )
             left = left - counts
@@ -115,6 +116,7 @@ def _capped_multinomial(
 ) -> np.ndarray:
     """Counts per class that sum to ``size`` and do not exceed ``left``."""
     counts = np.zeros(len(mix), np.int64)
+    # what a full class cannot give is drawn again from the others
     while (missing := size - counts.sum()) > 0:
         open_ = counts < left
         p = np.where(open_, mix, 0)
@@ -147,8 +149,10 @@ class Pfnm(Partitioner):
             held = np.zeros(clients, np.int64)
             for group in pool.by_class(rng):
                 p = rng.dirichlet(np.full(clients, self.alpha)) * (held < n / clients)
+                # whoever may still get rows drew nothing: this attempt fails below
                 if p.sum() <= 0:
                     break
+                # the last cut is the end of the group, which np.split adds by itself
                 cuts = (np.cumsum(p / p.sum()) * len(group)).astype(int)[:-1]
                 for k, piece in enumerate(np.split(group, cuts)):
                     parts[k].append(piece)
@@ -210,6 +214,7 @@ class Zipf(Partitioner):
         for size in sizes:
             counts = rng.multinomial(size, _dirichlet(rng, self.alpha * present))
             pieces = [
+                # goes on where the last client stopped, round and round
                 s[(start + np.arange(c)) % len(s)]
                 for s, start, c in zip(stacks, dealt, counts, strict=True)
                 if c
@@ -327,6 +332,7 @@ class FromFile(Partitioner):
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rows, sizes = self._read(pool.clients, "train_idx", "n_train")
+        # row number -> position in the pool, −1 for rows outside it
         position = np.full(max(int(rows.max()), int(pool.rows.max())) + 1, -1)
         position[pool.rows] = np.arange(len(pool.rows))
         found = position[rows]

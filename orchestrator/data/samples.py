@@ -71,6 +71,7 @@ def join(
     """
     x = np.concatenate([train[0], test[0]])
     if x.dtype == np.uint8:
+        # channels first, as torch has them
         x = x[:, None] if x.ndim == 3 else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     y = np.concatenate([train[1], test[1]]).astype(np.int64)
     return Samples(x, y, len(train[1]), classes, mean, std)

@@ -59,6 +59,7 @@ def found_or_downloaded(
         try:
             cache().mkdir(parents=True, exist_ok=True)
             download(cache())
+        # whatever a download can raise
         except Exception as error:
             raise missing(what, relative, error) from error
         path = find(*relative)
@@ -78,6 +79,7 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with _open(path) as f:
             raw = f.read()
+        # the fourth byte says how many dimensions, then comes a big-endian int for each
         dims = raw[3]
         shape = np.frombuffer(raw, ">i4", dims, 4)
         if raw[:3] != b"\0\0\x08":

@@ -30,6 +30,7 @@ class Model(Part):
     def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build, then initialise as the option says (from torch's global generator)."""
         module = self.build(shape, classes)
+        # before the initialisation, which is for the head, too
         if self.projection is not None:
             project(module, self.projection)
         if self.init == "glorot":

@@ -36,6 +36,7 @@ class SequenceClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         ids, types = x[:, 0].long(), x[:, 1].long()
         present = ids != self.pad
+        # padding behind the longest text of the batch would only be computed and masked
         longest = max(1, int(present.sum(1).max()))
         extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
         out = self.net(
@@ -86,6 +87,7 @@ class Transformer(Model):
         try:
             config = AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
+                # architectures have names of their own for their dropout rates
                 for key in [k for k in config.to_dict() if "dropout" in k]:
                     setattr(config, key, self.dropout)
             net, info = AutoModelForSequenceClassification.from_pretrained(
@@ -96,6 +98,7 @@ class Transformer(Model):
             raise ValueError(
                 f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}"
             ) from error
+        # checkpoints may be of half precision, and the flat vector is float32
         return net.to(torch.float32), sorted(
             {key.rpartition(".")[0] for key in info["missing_keys"]}
         )

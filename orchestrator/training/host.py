@@ -40,13 +40,17 @@ class BlockHost:
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
         if world.device == "cuda":
-            # sums by index (gradients of embeddings) go in a fixed order only if told to
+            # sums by index (gradients of embeddings) go in a fixed order only if told to;
+            # cuBLAS reads this before its first call
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
+            # it would fill every new tensor, which costs time and changes nothing here
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
             # its gradients are added in any order
             torch.backends.cuda.enable_mem_efficient_sdp(False)
+        # benchmark chooses algorithms by timing, which differs from run to run
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        # TF32 rounds what is multiplied to 10 bits of mantissa
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world
         self.engines = engines(world)
@@ -54,8 +58,7 @@ class BlockHost:
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
-        commands: Sequence[Command],
-        keep: bool,
+        commands: Sequence[Command], keep: bool,
     ) -> Answer:  # fmt: skip
         """Create a block, bring it to where its predecessor was (``replay``), then execute
         ``commands``.
@@ -76,6 +79,7 @@ class BlockHost:
         :meth:`start` does.
         """
         begun = time.perf_counter()
+        # if it goes, it goes first: nobody asks again for a block that failed
         block = self.blocks[key] if keep else self.blocks.pop(key)
         with _fitting():
             return Answer([block.run(c) for c in commands], time.perf_counter() - begun)
