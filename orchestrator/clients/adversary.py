@@ -46,10 +46,10 @@ class Adversary:
     def forge(
         self, key: tuple[int, int], cohort: np.ndarray, uploads: Tensors, start: Tensor
     ) -> Tensors:
-        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced; ``key`` is (round,
-        session in the round).
+        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced.
 
-        ``start`` [d] or [m, d] are the models that the cohort started from.
+        ``key`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
+        cohort started from.
         """
         assert isinstance(self.attack, Forging)
         bad = np.isin(cohort, self.ids)

@@ -1,5 +1,4 @@
-"""Dispatch: hands errands to workers, longest expected first, and hands lost and overdue ones out
-again.
+"""Dispatch: hands errands to workers, longest first, and lost and overdue ones out again.
 
 It knows neither Ray nor a clock: both are the workers' (:class:`Workers`), so that any order of
 lateness, death and restart can be tried without them.
@@ -26,9 +25,7 @@ class Lost(Exception):
 
 
 class Workers(Protocol):
-    """Who can be given errands, by number. A number whose worker died gets another one: another
-    life.
-    """
+    """Who can be given errands, by number; when a worker dies its number gets another life."""
 
     def working(self) -> list[int]:
         """Numbers that can be given work now, ascending."""
@@ -104,8 +101,9 @@ class Dispatch:
         """Calls made again because their worker was lost or too slow."""
 
     def run(self) -> list[Any]:
-        """Run all errands; results in their order. Raises UserError if one keeps losing its worker,
-        or no worker comes back.
+        """Run all errands; results in their order.
+
+        Raises UserError if one keeps losing its worker, or no worker comes back.
         """
         while len(self.results) < len(self.errands):
             self._hand_out()
@@ -183,9 +181,7 @@ class Dispatch:
             raise RuntimeError(f"{what} failed: {error}") from error
 
     def _again(self, call: InFlight, why: str) -> None:
-        """The worker was lost under the call: have it replaced (once), and queue the errand
-        anew.
-        """
+        """The worker was lost under the call: have it replaced (once), queue the errand again."""
         errand = self.errands[call.errand]
         errand.attempts += 1
         self.repeated += 1

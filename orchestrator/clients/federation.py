@@ -109,9 +109,7 @@ class Federation:
         batch_size: int | None = None,
         known: bool = False,
     ) -> Tensor:
-        """Training losses at ``w``; transmits the model down (unless known) and one float up per
-        client.
-        """
+        """Training losses [len(ids)] at ``w``; books the model (unless known) and a float each."""
         if not known:
             message = {"w": w, BUFFERS: buffers}
             leaving = travelling(message, LocalRule(), self.mailroom.buffers)
@@ -137,9 +135,7 @@ class Federation:
         return draw.choice(rows, batch_size, replace=False)
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2] on the held-out rows; transmits
-        nothing.
-        """
+        """Correct answers and rows [classes, 2] on the held-out rows; transmits nothing."""
         rows, classes = self.data.heldout_rows, self.data.samples.classes
         _, hit = self.per_sample(w, buffers, rows)
         labels = torch.from_numpy(self.data.samples.y[rows])
@@ -152,9 +148,7 @@ class Federation:
         self.ledger.received(ids, nbytes)
 
     def per_sample(self, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Cross-entropy [n] and correctness [n] of one model on ``rows``; not transmitted by
-        anyone.
-        """
+        """Cross-entropy [n] and correctness [n] of one model on ``rows``; transmits nothing."""
         begun = time.perf_counter()
         model = self.plane.share({"w": w, "buffers": buffers})
         chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))

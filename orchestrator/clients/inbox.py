@@ -145,8 +145,7 @@ def summed(here: Arrived, weights: np.ndarray) -> Arrived:
 def sums(
     here: Arrived, terms: Terms, weights: np.ndarray, there: np.ndarray
 ) -> tuple[Updates, Tensors]:
-    """The blocks' parts of the weighted sums added up, and the weighted mean of the optimiser's
-    moments.
+    """The blocks' parts of the weighted sums added up, and the weighted mean of the moments.
 
     ``weights`` [M] are those of the whole cohort, of which ``there`` [M] are still there. Those of
     the clients that count are scaled to the same total, whoever is left out.

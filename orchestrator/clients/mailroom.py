@@ -54,9 +54,7 @@ class Mailroom:
         return {**{name: self.replicas.get(name, v) for name, v in known.items()}, **arrived}
 
     def _weight(self, name: str, vector: Tensor, ids: np.ndarray) -> int | np.ndarray:
-        """Bytes of one vector to each client: a compressed change, if it knows what changes, or the
-        whole.
-        """
+        """Bytes of a vector to each client: a change, if it knows of what, or the whole."""
         whole = weight({name: vector})
         if name not in self.replicas:
             return whole

@@ -1,6 +1,4 @@
-"""A plane runs blocks somewhere. Both planes execute the same commands on the same blocks, so they
-give equal bits.
-"""
+"""A plane runs blocks somewhere. Both run the same commands on the same blocks: equal bits."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ class Plane(ABC):
 
     @abstractmethod
     def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:
-        """Execute the assignments; answers in their order, None where the clients took too long
-        and are dropped.
-        """
+        """Execute the assignments; answers in order, None where clients are dropped as slow."""
 
     @abstractmethod
     def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
@@ -94,9 +90,7 @@ class Plane(ABC):
 
 
 class InProcess(Plane):
-    """One block host in this process: unit tests, debugging, machines without Ray, trials of a
-    sweep.
-    """
+    """One block host in this process: tests, debugging, machines without Ray, trials of a sweep."""
 
     def __init__(self, world: World, gpus: float = 0.0) -> None:
         """``gpus``: how much of a GPU this process may use."""

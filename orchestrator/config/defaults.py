@@ -1,6 +1,4 @@
-"""What a config that is silent means: the algorithm's own defaults, and the options of default
-parts.
-"""
+"""What a silent config means: the algorithm's own defaults, and the options of default parts."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, Any]) -> None:
-    """Where the user names the same part, or only some of its options, keep the default's other
-    options.
-    """
+    """Where the same part is named, or options of it only, keep the default's others."""
     given: Any = filled
     for key in path.split("."):
         given = given[key]
@@ -57,8 +53,7 @@ def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, 
 
 
 def _merged(whole: Any, given: Any) -> Any:
-    """``given`` over the options ``whole`` of a part, at every depth, unless it names another
-    part."""
+    """``given`` over a part's options ``whole``, at every depth, unless it names another part."""
     given = (
         {"name": given}
         if isinstance(given, str) and isinstance(whole, dict) and "name" in whole
@@ -87,9 +82,7 @@ def _usual_cohort(raw: Mapping[str, Any]) -> int:
 
 
 def _named(given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Options without a name belong to the default part: ``partition: {alpha: 1}`` is a Dirichlet's
-    alpha.
-    """
+    """Options without a name are the default part's: ``partition: {alpha: 1}`` is a Dirichlet's."""
     for key, value in given.items():
         field = model.model_fields.get(key)
         if not isinstance(value, dict) or field is None:

@@ -40,9 +40,7 @@ class Energy(BaseModel):
         return self
 
     def check(self, clients: int) -> str | None:
-        """Which list has the wrong length for ``clients`` clients, in one sentence; None if all
-        fit.
-        """
+        """Which list is not of length ``clients``, in one sentence; None if all fit."""
         for key in type(self).model_fields:
             value = getattr(self, key)
             if isinstance(value, tuple) and len(value) != clients:
@@ -54,9 +52,7 @@ class Energy(BaseModel):
         return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
 
     def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
-        """Energy [N] that each client spends on ``steps`` [N] local steps and ``bytes_up`` [N]
-        bytes sent.
-        """
+        """Joules [N] that each client spends on ``steps`` [N] and on sending ``bytes_up`` [N]."""
         return (
             # E^p and E^t of Eq. 18
             np.asarray(self.step_joules) * steps

@@ -101,9 +101,7 @@ class Emnist(_IdxDataset):
 
 
 class FashionMnist10k(Dataset):
-    """The embedded 10,000 Fashion-MNIST images, split 8,000 / 2,000 by a fixed seed; needs no
-    download.
-    """
+    """The embedded 10,000 Fashion-MNIST images, no download; a fixed split of 8,000 / 2,000."""
 
     name: str = "fashion_mnist_10k"
 

@@ -1,6 +1,4 @@
-"""Images seen through a frozen ImageNet backbone: features are computed once, cached, and trained
-on as vectors.
-"""
+"""Images seen through a frozen ImageNet backbone: features are computed once and cached."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Samples, and the row numbers of each client's training and test data, the test set and the
-    held-out set.
-    """
+    """Samples, and row numbers: each client's training and test data, test and held-out set."""
 
     samples: Samples
     train: Lists
@@ -148,8 +146,9 @@ class FederatedData:
 
     @classmethod
     def build(cls, config: DataConfig, seed: int, samples: Samples | None = None) -> FederatedData:
-        """Load (unless ``samples`` are at hand), hold out, share out; raises UserError if that
-        cannot be done.
+        """Load (unless ``samples`` are at hand), hold out, share out.
+
+        Raises UserError if that cannot be done.
         """
         samples = config.dataset.load(Request(seed, config.clients)) if samples is None else samples
         pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
@@ -262,9 +261,7 @@ def _local_tests(
 def _mixed_tests(
     config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int
 ) -> list[np.ndarray]:
-    """Test rows in each client's class mix, about n_k |test|/|train| of them; clients may share
-    test rows.
-    """
+    """Test rows in each client's class mix, about n_k |test|/|train|; clients may share them."""
     pool = np.arange(samples.train, len(samples.y))
     by_class = [pool[samples.y[pool] == c] for c in range(samples.classes)]
     total = sum(len(p) for p in parts)

@@ -1,6 +1,4 @@
-"""Partitioners: which training rows each client holds. Each is a function of the seed and the
-labels alone.
-"""
+"""Which training rows each client holds: partitioners, functions of seed and labels alone."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from orchestrator.errors import UserError
 
 @dataclass(frozen=True)
 class Pool:
-    """The rows to be shared out: row numbers [n], their labels [n], and what the draws depend
-    on."""
+    """The rows to share out: row numbers [n], their labels [n], and what the draws depend on."""
 
     rows: np.ndarray
     labels: np.ndarray
@@ -38,9 +35,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Published:
-    """Row numbers (over train, then test) of each client's test set and of the server's held-out
-    set.
-    """
+    """Row numbers (over train, then test) of the clients' test sets and of the held-out set."""
 
     tests: list[np.ndarray]
     heldout: np.ndarray
@@ -51,9 +46,7 @@ class Partitioner(Part):
 
     @abstractmethod
     def split(self, pool: Pool) -> list[np.ndarray]:
-        """Positions in the pool for each client; raises UserError if the pool cannot be shared out
-        that way.
-        """
+        """Positions in the pool for each client; raises UserError if that cannot be."""
 
     def published(self, clients: int) -> Published | None:
         """Test and server rows that come with the partition itself, if any."""
@@ -225,9 +218,7 @@ class Zipf(Partitioner):
 
 
 class SortedFraction(Partitioner):
-    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label and cut, the rest cut in
-    order.
-    """
+    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label, the rest in order."""
 
     name: str = "sorted"
     fraction: float = option(0.6, "part of the rows that is sorted by label", "X", ge=0, le=1)
@@ -243,8 +234,7 @@ class SortedFraction(Partitioner):
 
 
 class LabelSkew(Partitioner):
-    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow in
-    order."""
+    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow."""
 
     name: str = "label"
     label: int = option(0, "the label that only the first clients hold", "Y", ge=0)
@@ -274,8 +264,7 @@ class Shards(Partitioner):
 
 
 class Natural(Partitioner):
-    """The dataset's own clients (FEMNIST's writers, SYNTHETIC's generators), the first N of
-    them."""
+    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators)."""
 
     name: str = "natural"
 
@@ -323,9 +312,7 @@ class GlueDirichlet(Partitioner):
 
 
 class FromFile(Partitioner):
-    """A published partition: ``NAME.npz`` with train_idx, n_train (rows numbered over train, then
-    test).
-    """
+    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test)."""
 
     name: str = "file"
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")

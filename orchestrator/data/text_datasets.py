@@ -1,6 +1,4 @@
-"""Text datasets as token ids: hashed words, for which no vocabulary has to be fitted, or a
-checkpoint's tokenizer.
-"""
+"""Text datasets as token ids: hashed words, which need no vocabulary, or a tokenizer's."""
 
 from __future__ import annotations
 
@@ -183,9 +181,7 @@ def _hub(
 
 
 def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
-    """Token ids and token types [n, 2, length] by a checkpoint's tokenizer; raises UserError if it
-    cannot be had.
-    """
+    """Token ids and types [n, 2, length] by a checkpoint's tokenizer; raises UserError for none."""
     from transformers import AutoTokenizer
 
     try:

@@ -1,6 +1,4 @@
-"""The FDA thesis' deep networks for images (section 3.5); parameter counts are for its inputs and
-classes.
-"""
+"""The FDA thesis' deep networks (section 3.4.1); parameter counts are for its data."""
 
 from __future__ import annotations
 

@@ -129,9 +129,7 @@ class FedAACnn(Model):
 
 
 class DrdmCnn(Model):
-    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes with 3x3 kernels (794,310
-    parameters).
-    """
+    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes, 3x3 (794,310 parameters)."""
 
     name: str = "drdm_cnn"
 

@@ -50,9 +50,7 @@ class Net:
         )
 
     def to(self, device: torch.device) -> Net:
-        """Move what is not part of the flat vectors (frozen tensors, integer buffers) to
-        ``device``.
-        """
+        """Move what is not in the flat vectors (frozen tensors, integer buffers) to ``device``."""
         self.module.to(device)
         return self
 
@@ -93,8 +91,7 @@ class Net:
         return forward
 
     def featured(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [B, classes] and features [B, F] (what enters the last layer) of the bound
-        model."""
+        """Logits [B, classes] and features [B, F] (the last layer's inputs) of the bound model."""
         box = self._features
         return self.module(x), box.pop()
 

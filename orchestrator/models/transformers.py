@@ -1,6 +1,4 @@
-"""Pre-trained transformers for classifying text, from the Hugging Face library, whole or through
-low-rank adapters.
-"""
+"""Pre-trained transformers for classifying text (Hugging Face), whole or by low-rank adapters."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ TARGETS = {"distilbert": ("q_lin", "v_lin")}
 
 
 class SequenceClassifier(nn.Module):
-    """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text
-    of the batch.
-    """
+    """A checkpoint's classifier on ids and types [B, 2, L], cut to the batch's longest text."""
 
     may_draw = True
     """Some architectures call dropout as a function, which no look at the modules finds."""

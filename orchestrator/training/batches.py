@@ -1,6 +1,4 @@
-"""A client's stream of mini-batches: a function of (seed, round, client) and the session within the
-round.
-"""
+"""A client's stream of mini-batches: a function of (seed, round, client, session in the round)."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from algorithms.draws import generator
 from algorithms.local_config import LocalConfig
 
 AHEAD = 16
-"""Batches drawn at a time for a client that is led step by step; each alone costs several times
-more."""
+"""Batches drawn at a time for a client led step by step; each alone costs several times more."""
 
 
 class Batches:

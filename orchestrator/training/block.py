@@ -1,6 +1,4 @@
-"""A block: the unit of work and of summation. Its clients are fixed by the config, never by the
-machine.
-"""
+"""A block, the unit of work and of summation: fixed by the config, never by the machine."""
 
 from __future__ import annotations
 

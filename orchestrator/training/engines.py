@@ -1,5 +1,4 @@
-"""Mini-batch gradients of one client, or of many at once: two executions of the same
-mathematics."""
+"""Mini-batch gradients of one client, or of many at once: the same mathematics, run in two ways."""
 
 from __future__ import annotations
 
@@ -33,14 +32,11 @@ class Engine(ABC):
         self.net = net
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
-        """What :meth:`attach` takes for models [C, d] and buffers [C, b], made once for all their
-        steps.
-        """
+        """What :meth:`attach` takes for models [C, d], buffers [C, b]; made once for all steps."""
         return []
 
     def attach(self, views: list[Tensor]) -> None:
-        """Announce the models and buffers that the next steps work on (they are changed in
-        place)."""
+        """Announce the models and buffers that the next steps change in place."""
 
     @abstractmethod
     def gradients(

@@ -1,6 +1,4 @@
-"""Evaluation, sample by sample: every metric is a sum over some rows of the same per-sample
-results.
-"""
+"""Evaluation, sample by sample: each metric is a sum over rows of the same per-sample results."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ def summed_gradient(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np
 
 
 def per_client(loss: Tensor, hit: Tensor, sizes: np.ndarray) -> Tensor:
-    """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed
-    loss, rows.
-    """
+    """Per-sample results in groups of ``sizes`` [K] rows -> [K, 3]: correct, summed loss, rows."""
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.from_numpy(np.asarray(sizes)))
     # float64: counts stay whole, and sums of float32 losses hardly round
     table = torch.zeros(len(sizes), 3, dtype=torch.float64)

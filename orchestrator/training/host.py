@@ -1,6 +1,4 @@
-"""A block host: the trainer inside every client actor, and inside the driver in the in-process
-plane.
-"""
+"""A block host: the trainer inside every client actor, and inside the in-process plane."""
 
 from __future__ import annotations
 
@@ -60,8 +58,7 @@ class BlockHost:
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
         commands: Sequence[Command], keep: bool,
     ) -> Answer:  # fmt: skip
-        """Create a block, bring it to where its predecessor was (``replay``), then execute
-        ``commands``.
+        """Create a block, bring it to where its predecessor was (``replay``), execute ``commands``.
 
         Raises UserError if the GPU's memory does not hold it.
         """
@@ -75,9 +72,7 @@ class BlockHost:
         return Answer(answer.outputs, time.perf_counter() - begun)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
-        """Execute ``commands`` on a block that an earlier call left here; raises UserError as
-        :meth:`start` does.
-        """
+        """Execute ``commands`` on a block that an earlier call left; raises as :meth:`start`."""
         begun = time.perf_counter()
         # if it goes, it goes first: nobody asks again for a block that failed
         block = self.blocks[key] if keep else self.blocks.pop(key)

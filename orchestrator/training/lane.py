@@ -104,9 +104,7 @@ class Lane:
         return work
 
     def _optimizer(self, received: Tensors) -> Tensors:
-        """The local optimiser's state [C, ...]: the clients' own, or a new one, or the average that
-        the server handed out.
-        """
+        """The local optimiser's state [C, ...]: the clients', a new one, or the server's mean."""
         if self.world.local.optimizer_state == "keep":
             return self.memory.optimizer
         state = self.world.local.optimizer.start(self.work.w)
@@ -116,8 +114,7 @@ class Lane:
         return state
 
     def advance(self, steps: int | np.ndarray | None) -> None:
-        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned
-        work.
+        """Do ``steps`` steps on every client that has data, or (None) the rest of the planned work.
 
         Unequal steps [C] are for lanes of one client: several only ever finish in the order of
         their rows.
@@ -190,9 +187,7 @@ class Lane:
 
     @contextmanager
     def _randomness(self, step: int) -> Iterator[None]:
-        """Key the draws inside the network (dropout) by seed, round, client, step, and session if
-        it is a later one.
-        """
+        """Key the network's draws (dropout) by seed, round, client, step, and later session."""
         if not self.engine.net.stochastic:
             yield
             return

@@ -119,9 +119,7 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class Advance:
-    """Local steps, the same for all or of each client [C]; None means what is left of the config's
-    local work.
-    """
+    """Local steps, the same for all or of each client [C]; None: the rest of the config's work."""
 
     steps: int | np.ndarray | None
 

@@ -17,8 +17,7 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
 
 WARM_UP = 3
-"""Steps done before recording, in which libraries choose their algorithms and take their
-workspaces."""
+"""Steps before recording, in which libraries choose their algorithms and take workspaces."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,7 @@ from orchestrator.training.messages import BufferPolicy
 
 
 def device_of(gpus: float) -> str:
-    """Where a process with so much of a GPU computes: there, within its share of the memory, or on
-    the CPU.
-    """
+    """Where a process with so much of a GPU computes: there, within its share, or on the CPU."""
     if gpus <= 0 or not torch.cuda.is_available():
         return "cpu"
     # Ray only counts the shares of a GPU; this holds a process to its own
