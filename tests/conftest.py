@@ -16,7 +16,7 @@ hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
-TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes"}
+TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes", "finished": "command"}
 """Fixture -> the group of tests that use it: all on one of pytest's workers, one after another."""
 
 

@@ -17,7 +17,13 @@ BASE = [
 ]
 
 
-@pytest.mark.parametrize("model", ["lenet5", pytest.param("mlp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param("lenet5", marks=pytest.mark.long),
+        pytest.param("mlp", marks=pytest.mark.slow),
+    ],
+)
 def test_actors_and_planes_agree(model, company):
     settings = [*BASE, f"model={model}"]
     reference = finish(load(None, settings)).weights_sha256()
