@@ -59,13 +59,16 @@ class AFL(Algorithm):
         cohort = self.draw(t)
         with clients.train(cohort, LocalRule(), {"w": self.w, "buffers": self.buffers}) as training:
             training.advance(1)
+            # everyone takes part, so λ's entries are in the cohort's order; they sum to 1
             updates = training.collect(self.dual)
         batch = None if self.options.full_loss else self.setting.parts.local.batch_size
+        # at the old w, which the clients still have: both steps are taken from (w, λ)
         losses = clients.loss(cohort.ids, self.w, self.buffers, batch, known=True).numpy()
         self.w = self.w + updates.mean("delta")
         self.take_buffers(updates)
         self.dual = project(self.dual + self.options.dual_lr * losses)
         self.rounds += 1
+        # a running mean needs no store of iterates; the initial model is not among them
         self.average = self.average + (self.w - self.average) / self.rounds
         return spread(self.dual)
 

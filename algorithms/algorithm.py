@@ -74,6 +74,7 @@ class Algorithm:
     options: AlgorithmOptions
 
     def __init_subclass__(cls) -> None:
+        # only options of its own: a subclass that inherits them must not take its parent's place
         if "Options" in vars(cls):
             cls.Options.algorithm = cls
 
@@ -86,8 +87,7 @@ class Algorithm:
         self.w = w
         self.buffers = buffers
         self.influence: Influence | None = None
-        """Who counted how much in the last aggregate; None where coordinates were chosen one by
-        one."""
+        """Who counted how much last; None where an aggregate chose coordinates one by one."""
         self.memory: Tensors = {}
         """What aggregator and round end remember."""
         self.notes: dict[str, float] = {}
@@ -112,8 +112,7 @@ class Algorithm:
         return self.w
 
     def take_buffers(self, updates: Updates) -> None:
-        """The next batch-norm statistics, where the clients sent theirs: weighted as their updates
-        were.
+        """The next batch-norm statistics, where the clients sent theirs, weighted as their updates.
 
         Where an aggregator chose coordinates one by one, they are the coordinate-wise median.
         """
@@ -123,6 +122,7 @@ class Algorithm:
             self.buffers = updates.mean("buffers")
             return
         rows = updates.rows("buffers")
+        # such rows get here under ``non_finite: keep``; with none that is usable, the old ones stay
         usable = rows.isfinite().all(1).numpy()
         if self.influence is None and usable.any():
             self.buffers = coordinate_median(rows[torch.from_numpy(usable)])
@@ -161,7 +161,8 @@ class Algorithm:
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
-        # or else some may have missed the last broadcast, from which they would work it out
+        # or else some may have missed the last broadcast, from which they would work it out;
+        # asked first, because end.known changes the memory that the answer rests on
         heard = all_here or not end.follows(about)
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
@@ -173,6 +174,7 @@ class Algorithm:
     def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:
         """What a round end may know."""
         parts = self.setting.parts
+        # a server that trains beside the clients sets no pace and is no part of their variance
         remote = cohort.ids != self.setting.server
         most = int(self.setting.samples[cohort.ids[remote]].max(initial=0)) or self.setting.heldout
         counts = cohort.counts * remote if remote.any() else cohort.counts
@@ -202,6 +204,7 @@ class Algorithm:
             self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
             return updates.mean(name)
         rows = updates.rows(name)
+        # the server's own update is what the others are held against, not one of them
         servers = torch.from_numpy(updates.clients == self.setting.server)
         reference = rows[servers][0] if servers.any() else None
         others = rows[~servers] if servers.any() else rows
@@ -211,6 +214,7 @@ class Algorithm:
             )
         )
         self.influence, self.notes = None, combined.report
+        # fltrust and clipping rescale updates: their weights say how far, their shares how much
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
             full = torch.zeros(len(rows), dtype=torch.float64)
@@ -229,9 +233,7 @@ class Algorithm:
 
 
 def steps_by_itself(name: str, parts: Composition) -> str | None:
-    """Refusal of parts by algorithms that average uniformly and step by themselves; None if the
-    parts fit.
-    """
+    """Refusal of parts by algorithms that average and step by themselves; None if they fit."""
     if not isinstance(parts.aggregator, Mean):
         return f"{name} averages in its own way; leave aggregator at mean"
     if parts.server_optimizer != ServerSgd():
@@ -244,18 +246,14 @@ def steps_by_itself(name: str, parts: Composition) -> str | None:
 
 
 def fixed_work(name: str, parts: Composition) -> str | None:
-    """Refusal of round ends that watch a common model by algorithms that have none; None if the
-    parts fit.
-    """
+    """Refusal of round ends that watch a common model by algorithms that have none, or None."""
     if not isinstance(parts.round_end, Fixed):
         return f"{name} has no one model that its clients drift from; leave round_end at fixed"
     return None
 
 
 def everyone(name: str, parts: Composition) -> str | None:
-    """Refusal of partial cohorts by algorithms that need all clients in every round; None if the
-    parts fit.
-    """
+    """Refusal of partial cohorts by algorithms that need all clients in every round, or None."""
     if parts.cohort != parts.clients:
         return (
             f"{name} needs all {parts.clients} clients in every round, not {parts.cohort}; set "
@@ -265,5 +263,5 @@ def everyone(name: str, parts: Composition) -> str | None:
 
 
 def uniform(cohort: Cohort) -> np.ndarray:
-    """Weights 1/m [m] (counting repeated draws)."""
+    """Weights [m], 1/m for each draw (float64, sum 1)."""
     return cohort.counts / cohort.counts.sum()

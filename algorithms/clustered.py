@@ -1,5 +1,4 @@
-"""Clustered FL — Sattler et al., "Clustered Federated Learning" (IEEE TNNLS 2021), Algorithms 2 and
-3.
+"""Clustered FL — Sattler et al., "Clustered Federated Learning" (IEEE TNNLS 2021), Algorithms 2, 3.
 
 Every cluster c of clients runs FedAvg on its own model. When a cluster is near a stationary point
 of its joint objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wants to move, max_i ‖Δθ_i‖ >
@@ -59,6 +58,7 @@ class Clustered(Algorithm):
         self.cluster = np.zeros(self.setting.clients, np.int64)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
+        # copies: a cluster that is split in this round has trained as one to its end
         models, cluster = self.models.clone(), self.cluster.copy()
         statistics = []
         for c in range(len(self.models)):
@@ -75,24 +75,24 @@ class Clustered(Algorithm):
             statistics.append(updates.vectors.get("buffers", self.buffers.expand(len(members), -1)))
         self.models, self.cluster = models, cluster
         self.buffers = torch.cat(statistics).mean(0)
+        # no client has this model; it is the mean over clients, for metrics on the whole test set
         self.w = models[torch.from_numpy(cluster)].mean(0)
         return {"clusters": float(len(models))}
 
     def split(self, rows: Tensor) -> np.ndarray | None:
-        """Which of a cluster's clients leave it, given their updates [m, d]; None if it stays
-        whole.
-        """
+        """Which of a cluster's clients leave it (mask [m]), by their updates [m, d]; None: none."""
         norms = torch.linalg.vector_norm(rows, dim=1)
         stationary = torch.linalg.vector_norm(rows.mean(0)) < self.options.eps1
         if len(rows) < self.options.least or not stationary or norms.max() <= self.options.eps2:
             return None
-        from scipy.cluster.hierarchy import (  # half a second, which no other run need wait for
-            cut_tree,
-            linkage,
-        )
+        # half a second, which no other run need wait for
+        from scipy.cluster.hierarchy import cut_tree, linkage
 
         unit = (rows / norms.clamp_min(1e-12).unsqueeze(1)).double()
+        # rounding may leave 1 − cos just below 0
         distance = (1 - unit @ unit.T).clamp_min(0).numpy()
+        # the upper triangle, row by row, is SciPy's condensed form; single linkage joins clusters
+        # by their most similar pair, so its last join is across the cut that is wanted
         upper = distance[np.triu_indices(len(rows), 1)]
         return cut_tree(linkage(upper, "single"), 2).ravel() == 1
 

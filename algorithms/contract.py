@@ -23,15 +23,17 @@ from algorithms.local import LocalRule, Probe, Tensors
 
 @dataclass(frozen=True)
 class Cohort:
-    """The distinct clients of a round, ascending, and how often each was drawn (1 without
-    replacement).
-    """
+    """The distinct clients of a round."""
 
     ids: np.ndarray
+    """Client ids [m], ascending; N is the server."""
     counts: np.ndarray
+    """How often each was drawn [m] (1 without replacement)."""
 
     @classmethod
     def of(cls, drawn: Sequence[int] | np.ndarray) -> Cohort:
+        """The cohort of client ids as drawn, in any order, with repeats."""
+        # a client that was drawn twice trains once, and counts twice
         ids, counts = np.unique(np.asarray(drawn, np.int64), return_counts=True)
         return cls(ids, counts)
 
@@ -41,27 +43,30 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Updates:
-    """What a cohort sent: weighted sums of the vectors (when weights were given), or all their
-    rows.
+    """What a cohort sent: weighted sums of the vectors (when weights were given), or all rows.
 
-    Scalars (one number per client) always come as rows. Clients whose update was dropped are not
-    listed.
+    Clients whose update was dropped are not listed.
     """
 
     clients: np.ndarray
+    """Client ids [m], ascending."""
     samples: np.ndarray
+    """Their training samples n_k [m]."""
     weights: Tensor | None
+    """The weights [m] of the sums, with the total that was given at collection; None: rows."""
     vectors: Tensors
+    """name -> the weighted sum [...], or the rows [m, ...]."""
     scalars: Tensors
+    """name -> one number of each client [m]; these always come as rows."""
 
     def mean(self, name: str) -> Tensor:
-        """Σ_k p_k u_k [d] for the weights p given at collection."""
+        """Σ_k p_k u_k [d] for the weights p given at collection; raises TypeError for rows."""
         if self.weights is None:
             raise TypeError("these updates were collected as rows; combine them with an aggregator")
         return self.vectors[name]
 
     def rows(self, name: str) -> Tensor:
-        """The update matrix [m, d] in client order."""
+        """The update matrix [m, d] in client order; raises TypeError for weighted sums."""
         if self.weights is not None:
             raise TypeError(
                 "these updates were collected as weighted sums; collect without weights to get rows"
@@ -80,8 +85,9 @@ class Influence:
 
     @classmethod
     def of(cls, clients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> Influence:
-        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1 (equal if all are
-        zero); 0 elsewhere.
+        """``weights`` on ``rows`` of the cohort ``clients``, brought to sum 1; 0 elsewhere.
+
+        Equal on these rows if all ``weights`` are zero.
         """
         total = weights.sum()
         full = np.zeros(len(clients))
@@ -90,6 +96,7 @@ class Influence:
 
     def combine(self, rows: Tensor) -> Tensor:
         """Σ_k p_k rows_k [d]; a row of weight 0 does not count, whatever it holds."""
+        # 0 · ∞ would be NaN
         used = torch.from_numpy(self.weights != 0)
         return torch.from_numpy(self.weights)[used].to(rows) @ rows[used]
 
@@ -100,8 +107,7 @@ class Training(Protocol):
     cohort: Cohort
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
-        """Do ``steps`` local steps on every client (or steps [m] on each), or (None) what is left
-        of the local work.
+        """Do ``steps`` local steps on every client (or steps [m] on each); None: the work's rest.
 
         Unequal steps need clients that train one by one (``local.execution: sequential``).
         """
@@ -109,22 +115,16 @@ class Training(Protocol):
     def query(
         self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
     ) -> Tensor:
-        """Ask all clients: the weighted sum [k] of their answers, or without weights the rows [m,
-        k].
+        """Ask all clients: the weighted sum [k] of their answers, or (no weights) rows [m, k].
 
-        With ``among`` only the clients at these places of the cohort answer, in rows [len(among),
-        k].
+        With ``among`` only the clients at these places of the cohort answer, in as many rows.
         """
 
     def evaluate(self) -> None:
-        """Record each local model's accuracy and loss on its client's test data (personalised
-        accuracy).
-        """
+        """Record the accuracy and loss of each local model on its client's own test data."""
 
     def collect(self, weights: np.ndarray | None = None) -> Updates:
-        """End local training and gather what the clients send, summed with ``weights`` [m] or
-        (None) as rows.
-        """
+        """End local training; the uploads, summed with ``weights`` [m] or (None) as rows."""
 
 
 class Clients(Protocol):
@@ -163,9 +163,7 @@ class Clients(Protocol):
         """
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2] of a model on the server's held-out
-        rows.
-        """
+        """Correct answers and rows of each class [classes, 2], on the server's held-out rows."""
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as

@@ -1,8 +1,8 @@
-"""Ditto — Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization" (ICML
-2021).
+"""Ditto — Li et al. (ICML 2021), "Ditto: Fair and Robust Federated Learning Through
+Personalization".
 
-Algorithm 1, with FedAvg (or any aggregator) for the global problem. In each round every client of
-the cohort
+Algorithm 1, with FedAvg (or any aggregator) for the global problem. Each round, every client of the
+cohort
     trains its copy of w^t on F_k and sends the update;
     takes ``personal_steps`` steps  v_k ← v_k − η (∇F_k(v_k) + λ (v_k − w^t)),
 and the server aggregates. λ = 0 is training alone. v_k stays with the client, starts at the first
@@ -28,6 +28,8 @@ class GlobalCopy(LocalRule):
     """Plain training of the global model, by a client that has a model of its own."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
+        # unused here, but both sessions of a round share one memory, which must hold v_k from the
+        # first on
         return {"model": received["w"]}
 
 
@@ -73,11 +75,12 @@ class Ditto(FedAvg):
         updates, report = self.train(
             t, clients, cohort, self.rule(), self.broadcast(), weights=self.weights(cohort)
         )
+        # before the server steps: v_k is held to w^t, which the clients have from the first session
         with clients.train(
             cohort, self.personal_rule(), received={}, known=self.broadcast()
         ) as training:
             training.advance(self.options.personal_steps)
-            training.collect()
+            training.collect()  # sends nothing, but v_k is stored by it
         self.apply(updates)
         return report
 

@@ -1,6 +1,4 @@
-"""Random numbers keyed by (seed, purpose, round, client), so that no draw depends on who ran before
-it.
-"""
+"""Random numbers keyed by (seed, purpose, round, client): no draw depends on who ran before it."""
 
 from __future__ import annotations
 
@@ -11,6 +9,8 @@ import torch
 
 
 def _entropy(seed: int, purpose: str, keys: tuple[int, ...]) -> list[int]:
+    # not hash(), which differs from process to process; SeedSequence reads up to four numbers as if
+    # zeros followed, so one purpose must not be keyed both by (t,) and by (t, 0)
     return [seed, zlib.crc32(purpose.encode()), *(int(k) for k in keys)]
 
 

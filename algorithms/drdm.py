@@ -1,8 +1,7 @@
-"""DRDM — "Distributionally Robust Federated Learning with Client-drift Minimization", Algorithms
-1–3.
+"""DRDM — "Distributionally Robust Federated Learning with Client Drift Minimization".
 
-DRFA's λ-sampled cohort and dual update, with FedDyn's dynamic regularisation on the clients. Round
-s → s+1, by the lines of Algorithm 1 (Σ over the drawn clients, repeats counted):
+Algorithms 1–3: DRFA's λ-sampled cohort and dual update, with FedDyn's dynamic regularisation on the
+clients. Round s → s+1, by the lines of Algorithm 1 (Σ over the drawn clients, repeats counted):
     5      D^(s) by λ, size m                            ``draw_by_dual``
     6      t' uniform in 1..τ                            ``DRFA.round``
     9      τ steps along d_i = ∇ℓ_i − g_i + μ (w − w̄)   Eq. 6, ``DynamicRegularizer.direction``
@@ -78,6 +77,7 @@ class DRDM(DRFA):
         return DynamicRegularizer(self.options.mu, self.options.radius)
 
     def ask_snapshot(self, training: Training, weights: np.ndarray) -> Tensor:
+        # Σ λ_i (w_i − w̄) takes other weights than the mean over the draws
         needs_rows = self.options.control == "lambda_weighted"
         return training.query(ModelProbe(), None if needs_rows else weights)
 
@@ -85,10 +85,13 @@ class DRDM(DRFA):
         if self.options.control == "lambda_weighted":
             return self._apply_lambda_weighted(training, weights, middle)
         updates, mu = training.collect(weights), self.options.mu
+        # the weights are 1/m, so m times a mean is the paper's Σ over the drawn clients
         share = mu * self.setting.parts.cohort / self.setting.clients
         ends, middles = updates.mean("delta"), middle - self.w
+        # lines 17–18, both from c^(s)
         control_middle = self.control - share * middles
         self.control = self.control - share * ends
+        # lines 19–20
         snapshot = self.w + middles - control_middle / mu
         self.w = self.w + ends - self.control / mu
         self.take_buffers(updates)
@@ -103,7 +106,9 @@ class DRDM(DRFA):
         p = torch.from_numpy(weights).to(ends)
         dual = torch.from_numpy(self.dual).to(ends)
         base = dual @ self.gradients
+        # lines 17 and 19 with c = Σ λ_i g_i: at t' a drawn client's g_i would be g_i − μ (w_i − w̄)
         snapshot = self.w + p @ middles - (base - mu * (dual[ids] @ middles)) / mu
+        # line 10 as the clients do it: once for each, however often it was drawn
         self.gradients = self.gradients.index_add(0, ids, ends, alpha=-mu)
         self.control = dual @ self.gradients
         self.w = self.w + p @ ends - self.control / mu

@@ -1,5 +1,5 @@
-"""DR-DSGD — Issaid et al., "DR-DSGD: A Distributionally Robust Decentralized Learning Algorithm
-over Graphs" (2022).
+"""DR-DSGD — Issaid et al. (2022), "DR-DSGD: A Distributionally Robust Decentralized Learning
+Algorithm over Graphs".
 
 KL-regularised robust objective  min_θ μ log (1/K Σ_i exp(f_i(θ)/μ)), without a server. Algorithm 1,
 every round:
@@ -38,6 +38,7 @@ class RobustStep(GivenModel):
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
         if self.mu is None:
             return gradient
+        # h_j/μ [C], from the losses of the very mini-batches that gave the gradients
         return gradient.mul_((work.loss / self.mu).exp().div(self.mu).unsqueeze(1))
 
 
@@ -82,6 +83,7 @@ class DRDSGD(Algorithm):
         moved = self.models + updates.rows("delta")
         self.take_buffers(updates)
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved
+        # less one, since Metropolis weights are positive on the diagonal, too
         neighbours = (self.mixing > 0).sum(1) - 1
         clients.exchange(cohort.ids, neighbours * self.w.numel() * self.w.element_size())
         self.w = self.models.mean(0)

@@ -70,6 +70,7 @@ class DRFA(Algorithm):
         cohort = self.draw_by_dual(t)
         weights = uniform(cohort)
         steps = self.setting.parts.local.steps or 1
+        # t' in 1..τ (the upper end is exclusive), one for all clients
         snapshot_step = int(generator(self.setting.seed, "snapshot", t).integers(1, steps + 1))
         with clients.train(cohort, self.rule(), {"w": self.w, "buffers": self.buffers}) as training:
             training.advance(snapshot_step)
@@ -84,7 +85,7 @@ class DRFA(Algorithm):
         return LocalRule()
 
     def ask_snapshot(self, training: Training, weights: np.ndarray) -> Tensor:
-        """What the server needs of the local models at step t'."""
+        """What the server needs of the local models at step t': their mean [d]."""
         return training.query(ModelProbe(), weights)
 
     def apply(self, training: Training, weights: np.ndarray, middle: Tensor) -> Tensor:
@@ -95,7 +96,7 @@ class DRFA(Algorithm):
         return middle
 
     def draw_by_dual(self, t: int) -> Cohort:
-        """D^(s): m clients by λ."""
+        """D^(s): m clients by λ, or by its mixture with the uniform distribution."""
         n, m, floor = self.setting.clients, self.setting.parts.cohort, self.options.floor
         rng = generator(self.setting.seed, "cohort", t)
         return Cohort.of(
@@ -103,12 +104,12 @@ class DRFA(Algorithm):
         )
 
     def dual_update(self, t: int, clients: Clients, snapshot: Tensor) -> np.ndarray:
-        """λ^(s+1) (DRDM Algorithm 3): ascent along the unbiased loss estimate v of a uniform
-        cohort.
-        """
+        """λ^(s+1) [N] (DRDM Algorithm 3): ascent along the loss estimate v of a uniform cohort."""
         n, m, local = self.setting.clients, self.setting.parts.cohort, self.setting.parts.local
+        # U is drawn apart from D, or v would not be unbiased
         chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
         losses = clients.loss(chosen, snapshot, self.buffers, local.batch_size)
+        # lines 7–8: N/m makes up for those who are not asked
         v = np.zeros(n)
         v[chosen] = n / m * losses.numpy()
         return project(self.dual + (local.steps or 1) * self.options.gamma * v)

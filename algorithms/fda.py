@@ -1,14 +1,13 @@
-"""FDA — federated dynamic averaging: synchronise when the variance of the local models exceeds a
-threshold.
+"""FDA — federated dynamic averaging: synchronise when local models vary by more than a threshold.
 
 Algorithm 6 (FDA), with plain averaging as the server step:
     every client does one local step; H ← estimate of the variance from the clients' states
     while H ≤ Θ;  then  w_t0 ← mean_k w_k
 Algorithm 7 (FDA-Opt): the same inside a FedOpt round, asked once per epoch of e steps, with at most
-2τ + 8e steps, any server optimiser on the mean drift, and a threshold that follows the variance ν
-found at the end of the round:
-    Θ ← (2τ + 8e)/2 · ν / (steps done), so that at the present rate of growth a round ends half-way
-    to the cap (the first round is one epoch).
+τ̃ = 2τ + 8e steps (Eq. 4.3), any server optimiser on the mean drift, and a threshold that follows
+the variance ν found at the end of the round:
+    Θ ← τ̃/2 · ν / (steps done),
+so that at the present rate of growth a round ends half-way to the cap (the first is one epoch).
 Both are round ends: they decide when local work stops and leave everything else to the algorithm,
 so they go with SCAFFOLD, FedProx, FedDyn and compression as they are. Where thesis and published
 code differ, the code is followed: clients keep their optimiser's state (``local.optimizer_state:
@@ -46,7 +45,7 @@ def _threshold(value: float | str) -> float | str:
         factor = _number(value)
     except ValueError:
         factor = -1.0
-    if not factor >= 0:
+    if not factor >= 0:  # so written that NaN is refused, too
         raise ValueError(
             f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
         )
@@ -111,18 +110,18 @@ class Fda(Thresholded):
             done = step
             if self.at and done not in self.at:
                 break
+            # Algorithm 6, lines 6–8
             estimate = self.ask(training, about)
             if not estimate <= theta:  # so written that a diverged client's NaN ends the round, too
                 break
         return {"round_steps": float(done), "variance_estimate": estimate, "theta": theta}
 
     def _next(self, done: int) -> int:
-        """The next step of the round after which to ask; after the last of ``at``, the config's
-        local work ends.
-        """
+        """The next step of the round after which to ask; past all local work after the last."""
         if not self.at:
             return done + self.every
         later = [step for step in self.at if step > done]
+        # past any local work, at whose end ``run`` stops
         return min(later) if later else 2**62
 
 
@@ -140,6 +139,7 @@ class FdaOpt(Monitored):
     monitor: AnyMonitor = option(AmsSketch(rows=3, columns=500), "how the variance is estimated")
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
+        # Algorithm 7, line 1: Θ_0 = −∞, so that the first question ends the first round
         theta = float(about.memory["theta"]) if "theta" in about.memory else -np.inf
         done, cap = 0, cap_steps(about)
         estimate = 0.0
@@ -147,11 +147,14 @@ class FdaOpt(Monitored):
             step = min(about.pass_steps, cap - done)
             training.advance(step)
             done += step
+            # lines 10–16
             estimate = self.ask(training, about)
             if not estimate <= theta:
                 break
+        # lines 19–20
         variance = self._variance(training, about)
         following = cap / 2 / done * variance
+        # a round that diverged must not set the threshold of the next
         if np.isfinite(following):
             about.memory["theta"] = torch.tensor(following, dtype=torch.float64)
         return {
@@ -164,8 +167,7 @@ class FdaOpt(Monitored):
     def _variance(self, training: Training, about: RoundState) -> float:
         """ν, the exact variance of the models that are about to be sent (so that nothing more is).
 
-        It is a difference of nearly equal numbers where the clients hardly differ, and not let fall
-        below 0.
+        At least 0: where the clients hardly differ, it is a difference of nearly equal numbers.
         """
         return max(Exact().estimate(training.query(Drift(transmitted=False), about.weights)), 0.0)
 
@@ -207,6 +209,7 @@ class AsyncFda(Thresholded):
             steps[due] = 1
             training.advance(steps)
             answers = training.query(self.monitor.probe(len(about.w), about.seed), among=due)
+            # a client that has not finished a step stands at the start: drift 0, state 0
             latest = answers.new_zeros(len(speed), answers.shape[1]) if latest is None else latest
             latest[torch.from_numpy(due)] = answers
             done[due] += 1

@@ -2,11 +2,14 @@
 Federated Learning".
 
 Algorithm 2 with the loop cut after line 7, so that a round ends with an aggregated model. Round t
-does, by the paper's lines (its t is ours minus 1):
-    8–10   every client of the cohort trains from w_g(t−1) 11     s(t), w_top(t) ← ClientSelection
-    (Algorithm 1): the top M % nearest models, and their sums of distances 12–14  the agent stores
-    (s, a, r, s(t)) and updates 4      a(t) = π(s(t)) + noise, on the simplex 5      w_g(t) ← Σ_i
-    a_i(t) w_top,i(t) 6      r(t) ← accuracy of w_g(t) on the server's held-out rows
+does, by the paper's lines (8–14 are in its pass t − 1, 4–6 in its pass t):
+    8–10   every client of the cohort trains from w_g(t−1)
+    11     s(t), w_top(t) ← ClientSelection (Algorithm 1): the M % nearest models, and their sums of
+           distances
+    12–14  the agent stores (s(t−1), a(t−1), r(t−1), s(t)) and updates
+    4      a(t) = π(s(t)) + noise, on the simplex
+    5      w_g(t) ← Σ_i a_i(t) w_top,i(t)
+    6      r(t) ← accuracy of w_g(t) on the server's held-out rows
 Before the first round all models are equal: s(0) = 1 after division by the largest entry, w_g(0)
 the initial model.
 
@@ -32,6 +35,7 @@ from algorithms.parts.selection import Selected, columns, layers, nearest
 from algorithms.parts.weighers import Situation, UniformWeights, Weigher
 from algorithms.setting import Composition
 
+# in what the text and the published code agree
 _COMMON = {
     "cohort": 1.0,
     "local.epochs": 20,
@@ -80,6 +84,7 @@ class FedAA(FedAvg):
             "authors": {
                 **_COMMON,
                 "algorithm.agent": {"name": "ddpg", "preset": "authors"},
+                # the code moves parameters only: its server's statistics stay as initialised
                 "local.drop_last": True,
                 "local.clip": 60.0,
                 "buffers": "exclude",
@@ -113,6 +118,7 @@ class FedAA(FedAvg):
             raise ValueError(
                 "fedaa's reward needs rows held out at the server; set data.heldout.per_class"
             )
+        # fixed for the run, whoever is dropped from a round: the agent's networks have this size
         self.slots = self.options.slots(self.setting.parts.cohort)
         self.pieces = layers(self.setting.spec, self.options.layers)
         observation = self.slots + self.options.accuracy_in_state
@@ -129,6 +135,7 @@ class FedAA(FedAvg):
         updates, report = self.train(t, clients, cohort, self.rule(), self.broadcast())
         selected = self.selection(t, updates)
         state = self.observation(selected)
+        # lines 12–14 before line 4: the last action's reward is known only with the state after it
         report |= self.agent.observe(self.reward, state)
         if not len(selected.rows):
             # nobody sent anything finite: the model stays, and so does the agent's rhythm
@@ -159,12 +166,14 @@ class FedAA(FedAvg):
         found = nearest(
             columns(rows[some] if len(some) < len(rows) else rows, self.pieces), self.slots
         )
+        # rows that are not finite come last, and fill slots only where nothing else is left
         usable = np.isfinite(found.sums)
         return Selected(some[found.rows[usable]], found.sums[usable])
 
     def observation(self, selected: Selected) -> np.ndarray:
-        """s(t) [K], or [K + 1] with the accuracy: distances over the largest; slots left empty
-        count as farthest.
+        """s(t) [K] in [0, 1], or [K + 1] with the accuracy: sums of distances over the largest.
+
+        Slots left empty count as farthest.
         """
         state = np.ones(self.slots)
         state[: len(selected.sums)] = relative(selected.sums)

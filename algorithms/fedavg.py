@@ -48,6 +48,7 @@ class FedAvg(Algorithm):
 
     def apply(self, updates: Updates) -> None:
         """The server step: w_{t+1} from the aggregated update."""
+        # with plain SGD, η = 1: w_t + mean_k (w_k − w_t), the mean of the local models
         self.w = self.setting.parts.server_optimizer.step(
             self.optimizer, self.w, self.aggregate(updates, "delta")
         )

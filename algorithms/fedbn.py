@@ -1,5 +1,5 @@
-"""FedBN — Li et al., "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization"
-(ICLR 2021).
+"""FedBN — Li et al. (ICLR 2021), "FedBN: Federated Learning on Non-IID Features via Local Batch
+Normalization".
 
 Algorithm 1: FedAvg over all layers but batch normalisation, whose weights and statistics stay with
 each client. What is judged are the clients' models. The server's own model, for metrics on the
@@ -24,6 +24,7 @@ class LocalNormalisation(LocalRule):
     """Local training in which ``kept`` parts of the model are the client's own."""
 
     kept: tuple[slice, ...]
+    """Slices of the vector; none: plain local training."""
 
     @property
     def private(self) -> int:
@@ -36,6 +37,7 @@ class LocalNormalisation(LocalRule):
         start = super().begin(work)
         if not self.kept:
             return start
+        # the broadcast is one row seen C times, and must become C rows to be written to
         start = start.clone()
         for s, own in zip(
             self.kept,
@@ -48,6 +50,8 @@ class LocalNormalisation(LocalRule):
     def upload(self, work: Work) -> Tensors:
         if self.kept:
             work.state["kept"] = self._pick(work.w)
+        # against the server's model, not against ``start``: added to it, the mean of these gives
+        # the server the mean of the clients' batch-norm layers
         return {"delta": work.w - work.received["w"]}
 
     def _pick(self, w: Tensor) -> Tensor:
@@ -64,6 +68,7 @@ class FedBn(FedAvg):
         defaults = {"buffers": "local"}
 
     def rule(self) -> LocalRule:
+        # what has running statistics is a batch-norm layer; other norms are shared
         normalising = set(self.setting.statistics.layers)
         return LocalNormalisation(
             slices(e for e in self.setting.spec.segments if e.layer in normalising)

@@ -1,24 +1,22 @@
 """FedDUAL — "FedDUAL: A Dual-Strategy with Adaptive Loss and Dynamic Aggregation for Mitigating
 Data Heterogeneity".
 
-Client k (Eqs. 6-10):  L = (1 − β_k) CE + β_k KL(p ‖ q),  p = softmax(w_k), q = softmax(w_t) over
-all trained entries,
-    ∂KL/∂w_i = p_i (log p_i/q_i − KL);      β_k = σ(acc_local − acc_global) on the client's training
-    data (Eq. 9),
+Client k (Eqs. 6-10), with p = softmax(w_k) and q = softmax(w_t) over all trained entries:
+    L = (1 − β_k) CE + β_k KL(p ‖ q),            ∂KL/∂w_i = p_i (log p_i/q_i − KL),
+    β_k = σ(acc_local − acc_global)  (Eq. 9)     on the client's training data,
 acc_global before training. Server (Eqs. 13-16): w_{t+1} = w_t − barycenter of the clients' signals
 in the last layers, w_t + mean Δ_k elsewhere; see ``parts/barycenters``, where ``aggregator: mean``
 leaves out this half of the method.
 
 The text leaves three things open, and the published code decides them against itself; ``reading``
-chooses. ``ot``         acc_local is that of the local model as each local epoch begins (β = ½ in
-the first); the signal is the
-               pseudo-gradient w_t − w_k; exact one-dimensional W₂ barycenters.
-``paper_eq``   the same client; the iteration of Eqs. 15-16, normalised in the log domain.
-``authors``    the published code: both accuracies before training, so that β = ½; a KL term that
-has no gradient;
-               the signal of the last dense layer is the gradient of the summed loss at w_k; the
-               iteration with 1e-10 in its denominator, which as a rule ends at zero, so that this
-               layer keeps its initial values.
+chooses:
+``ot``        acc_local is that of the local model as each local epoch begins (β = ½ in the first);
+              the signal is the pseudo-gradient w_t − w_k; exact one-dimensional W₂ barycenters.
+``paper_eq``  the same client; the iteration of Eqs. 15-16, normalised in the log domain.
+``authors``   the published code: both accuracies before training, so that β = ½; a KL term that has
+              no gradient; the signal of the last dense layer is the gradient of the summed loss at
+              w_k; the iteration with 1e-10 in its denominator, which as a rule ends at zero, so
+              that this layer keeps its initial values.
 
 KL of two softmaxes over d entries is tiny, about Var_p(w_k − w_t)/2, and its gradient is smaller by
 1/d than FedProx's: ``kl_scale`` of the order of d makes it felt.
@@ -54,15 +52,18 @@ class DualRule(LocalRule):
 
     def epoch(self, work: Work, starting: Tensor, accuracy: Tensor) -> None:
         known = work.extras
+        # the first pass of a round starts at w_t: this is acc_global
         if "global_accuracy" not in known:
             known["global_accuracy"] = accuracy.clone()
             known["beta"] = torch.full_like(accuracy, 0.5)
         gap = accuracy - known["global_accuracy"]
+        # others are in the middle of a pass, where ``accuracy`` says nothing
         known["beta"][starting] = torch.sigmoid(gap[starting])
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
         if not self.adaptive:
             return gradient
+        # Eq. 12, with β = ½ where nobody measures accuracies
         beta: Any = work.extras["beta"].unsqueeze(1) if "beta" in work.extras else 0.5
         gradient.mul_(1 - beta)
         if self.kl_scale:
@@ -72,6 +73,7 @@ class DualRule(LocalRule):
     def upload(self, work: Work) -> Tensors:
         delta = work.w - work.start
         for s in self.gradient_places:
+            # minus: the aggregate is added to w_t, and the published code subtracts its barycenter
             delta[:, s] = -work.extras["gradient"][:, s]
         return {"delta": delta}
 

@@ -1,9 +1,8 @@
-"""FedDyn — Acar et al., "Federated Learning Based on Dynamic Regularization" (ICLR 2021), Algorithm
-1.
+"""FedDyn — Acar et al., "Federated Learning Based on Dynamic Regularization" (ICLR 2021).
 
-Client k in P_t: θ_k ≈ argmin L_k(θ) − ⟨∇L_k(θ_k^{t−1}), θ⟩ + α/2 ‖θ − θ^{t−1}‖², by local steps
-along
-    g − g_k + α (θ − θ^{t−1});        then  g_k ← g_k − α (θ_k − θ^{t−1}).
+Algorithm 1. Client k in P_t takes local steps towards
+    θ_k ≈ argmin L_k(θ) − ⟨∇L_k(θ_k^{t−1}), θ⟩ + α/2 ‖θ − θ^{t−1}‖²
+along  g − g_k + α (θ − θ^{t−1});        then  g_k ← g_k − α (θ_k − θ^{t−1}).
 Server: h ← h − (α/m) Σ_{P_t} (θ_k − θ^{t−1});   θ^t = mean_{P_t} θ_k − h/α,   with m clients in
 all. g_k estimates client k's gradient at the solution and starts at 0.
 """
@@ -26,28 +25,29 @@ from algorithms.setting import Composition
 
 @dataclass(frozen=True)
 class DynamicRegularizer(LocalRule):
-    """The client side of FedDyn and DRDM: linear and quadratic penalty, and the stored local
-    gradient g_k.
-    """
+    """The client side of FedDyn and DRDM: two penalties, and the stored local gradient g_k."""
 
     mu: float
+    """α in FedDyn, μ in DRDM; positive."""
     radius: float | None = None
-    """Project local models onto the L2 ball of this radius after every step; None: no
-    projection."""
+    """Project local models onto the L2 ball of this radius after every step; None: do not."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"gradient": zeros(spec)}
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        # DRDM Eq. 6
         return gradient.sub_(work.state["gradient"]).add_(work.w - work.start, alpha=self.mu)
 
     def after_step(self, work: Work) -> None:
+        # DRDM Eq. 5: W is a ball around 0, and models inside it are left alone
         if self.radius is not None:
             norms = torch.linalg.vector_norm(work.w, dim=1, keepdim=True)
             work.w.mul_((self.radius / norms.clamp_min(1e-12)).clamp_max(1.0))
 
     def upload(self, work: Work) -> Tensors:
         delta = work.w - work.start
+        # the first-order condition of the local problem (DRDM Eq. 4): no gradient is computed anew
         work.state["gradient"] = work.state["gradient"] - self.mu * delta
         return {"delta": delta}
 
@@ -76,6 +76,7 @@ class FedDyn(FedAvg):
 
     def apply(self, updates: Updates) -> None:
         delta, mu = updates.mean("delta"), self.options.mu
+        # |P_t|/m times a mean is (1/m) Σ; clients that were dropped have not changed their g_k
         self.control = self.control - mu * len(updates.clients) / self.setting.clients * delta
         self.w = self.w + delta - self.control / mu
         self.take_buffers(updates)

@@ -1,9 +1,12 @@
-"""FedNova — Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
-Optimization" (2020).
+"""FedNova — Wang et al. (2020), "Tackling the Objective Inconsistency Problem in Heterogeneous
+Federated Optimization".
 
-Client i sends its normalised update d_i = (w − x_i) / a_i with a_i = ‖a_i‖₁ the accumulated local
-step weights (§4): plain SGD a_i = K_i; momentum ρ: a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ);
-proximal μ: a ← a (1 − ημ) + 1 a step. Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i.
+Client i sends its normalised update d_i = (w − x_i) / a_i, where a_i (the paper's ‖a_i‖₁, §4) adds
+up the weights of its K_i local steps:
+    plain SGD     a_i = K_i
+    momentum ρ    a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ)
+    proximal μ    a ← a (1 − ημ) + 1 a step
+Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i.
 The local learning rate is inside d_i. p_i = n_i/n with ``aggregator: weighted_mean`` (the default
 here, as in the paper), 1/m with ``mean``.
 """
@@ -34,8 +37,10 @@ class Normalised(LocalRule):
         return gradient.add_(work.w - work.start, alpha=self.mu) if self.mu else gradient
 
     def upload(self, work: Work) -> Tensors:
+        # a client without a batch sends 0/1, with weight 0
         steps = work.steps.clamp_min(1)
         if self.mu:
+            # the recursion's closed form, Σ_{j<K} (1 − ημ)^j
             keep = 1 - work.lr * self.mu
             a = (1 - keep**steps) / (1 - keep)
         elif self.momentum:
@@ -83,6 +88,7 @@ class FedNova(FedAvg):
                 "fednova sums weighted updates and takes no aggregator that needs the rows"
             )
         effective = float(updates.weights @ updates.scalars["weight"].to(updates.weights))
+        # Eq. 5 with its minus in ``delta``: the server optimiser adds what it is given
         step = effective * updates.mean("delta")
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)
         self.take_buffers(updates)

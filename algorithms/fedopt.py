@@ -23,6 +23,7 @@ from algorithms.setting import Composition
 
 
 class _FedOptOptions(FedAvg.Options):
+    # without a default, this class is no choice of its own
     name: str
     server: ClassVar[type[ServerOptimizer]]
 

@@ -1,7 +1,7 @@
 """FedProx — Li et al., "Federated Optimization in Heterogeneous Networks" (MLSys 2020).
 
-Local objective (Eq. 2): h_k(w; w_t) = F_k(w) + μ/2 ‖w − w_t‖², so the local direction is g + μ (w −
-w_t).
+Local objective (Eq. 2):  h_k(w; w_t) = F_k(w) + μ/2 ‖w − w_t‖²;  so the direction of a local step
+is  g + μ (w − w_t).
 """
 
 from __future__ import annotations

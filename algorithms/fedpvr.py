@@ -1,5 +1,5 @@
-"""FedPVR — Li et al., "On the Effectiveness of Partial Variance Reduction in Federated Learning"
-(CVPR 2023).
+"""FedPVR — Li et al. (CVPR 2023), "On the Effectiveness of Partial Variance Reduction in Federated
+Learning".
 
 Algorithm 1: SCAFFOLD (option II) with control variates for the last layers only; FedAvg in the
 others. All layers: SCAFFOLD. The authors' code gives the uncorrected layers momentum 0.9; here
@@ -28,6 +28,8 @@ class FedPvr(Scaffold):
 
     @property
     def part(self) -> slice:
+        """The corrected layers; raises ValueError if there are none such, or not side by side."""
+        # one slice of a gradient is a view, to be corrected in place; several would be a copy
         parts = slices(self.setting.spec.chosen(self.options.layers))
         if len(parts) != 1:
             raise ValueError(

@@ -1,7 +1,6 @@
 """The flat view of a model: one vector, and the names, shapes and places of its tensors.
 
-A leading batch of clients is allowed everywhere: ``[d]`` and ``[C, d]`` (or more leading axes) both
-work.
+Leading axes are allowed everywhere: a vector ``[d]``, a batch of clients ``[C, d]``, or more.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Segment:
-    """One tensor's place in the vector. ``nhwc`` marks 4-D kernels stored with channels last
-    (faster on CPU).
-    """
+    """One tensor's place in the vector."""
 
     name: str
     shape: tuple[int, ...]
     start: int
     stop: int
     dtype: torch.dtype = torch.float32
+    """The tensor's own; the vector is float32."""
     nhwc: bool = False
+    """Whether it is stored with channels last, as 4-D kernels are (faster on CPU)."""
 
     @property
     def layer(self) -> str:
@@ -62,6 +61,7 @@ class ParamSpec:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """Names of the tensors, in the vector's order."""
         return tuple(e.name for e in self.segments)
 
     @cached_property
@@ -75,6 +75,7 @@ class ParamSpec:
         out = {}
         for e, piece in zip(self.segments, flat.split(self._sizes, -1), strict=True):
             if e.nhwc:
+                # (o, h, w, i) in memory; shown as (o, i, h, w) without a copy
                 o, i, h, w = e.shape
                 out[e.name] = piece.view(*lead, o, h, w, i).movedim(-1, -3)
             else:
@@ -95,14 +96,15 @@ class ParamSpec:
 
     def tensors(self, flat: Tensor) -> dict[str, Tensor]:
         """Contiguous copies by name, at each tensor's own dtype (what is saved to a file)."""
+        # a clone, because contiguous() and to() may give back the view, and a file's tensors must
+        # not share memory
         return {
             e.name: v.to(e.dtype).contiguous().clone()
             for e, v in zip(self.segments, self.views(flat).values(), strict=True)
         }
 
     def chosen(self, layers: int | str) -> tuple[Segment, ...]:
-        """Tensors of the last k layers (a number), or those whose name matches a regular
-        expression.
+        """Tensors of the last k layers (a number), or those whose names match a regular expression.
 
         Raises ValueError if there are fewer layers, or if no name matches.
         """
@@ -136,9 +138,7 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
 
 
 def floating_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """The buffers that carry learned statistics (running mean and variance; integer counters are
-    left out).
-    """
+    """The buffers that carry learned statistics (running mean, variance; no integer counters)."""
     return {
         n: b for n, b in module.named_buffers() if b.is_floating_point() and math.prod(b.shape) > 0
     }

@@ -1,4 +1,4 @@
-"""The client side of an algorithm: a small object shipped to the trainers, whose hooks work on many
+"""The client side of an algorithm: an object shipped to the trainers, whose hooks work on many
 clients at once.
 """
 
@@ -28,29 +28,31 @@ class Work:
     received: Tensors
     """What the server sent, the same for every client (``w`` [d] and what the algorithm adds)."""
     state: Tensors
-    """The clients' own tensors [C, ...], kept between rounds; ``upload`` replaces entries to change
-    them."""
+    """The clients' own tensors [C, ...], kept between rounds; hooks change them by replacing
+    entries."""
     w: Tensor
     """Current local models [C, d]."""
     start: Tensor
-    """Models at the start of the round [C, d] (a broadcast view of ``received["w"]`` as a rule)."""
+    """Models at the start of the round [C, d] (as a rule a broadcast view of ``received["w"]``,
+    which must not be written to)."""
     steps: Tensor
-    """Local steps done in this round [C], counted when they are over: for ``upload`` and
-    ``sent``."""
+    """Local steps done in this round [C]; 0 until they are over, for ``upload`` and ``sent``."""
     lr: float
     """Local learning rate η of this round."""
     own: Tensors = field(default_factory=dict)
-    """What each client has of its own in an algorithm whose server only stands in for a network,
-    [C, ...]."""
+    """What each client has of its own where the server only stands in for a network [C, ...]."""
     loss: Tensor = field(default_factory=lambda: torch.zeros(0))
     """Mini-batch losses [C] of the step under way."""
     extras: Tensors = field(default_factory=dict)
-    """Round-local tensors [C, ...] that hooks may keep for themselves."""
+    """Round-local tensors [C, ...] that hooks may keep for themselves; once training has begun they
+    are written in place."""
 
     def first(self, rows: int) -> Work:
         """The same view on the first ``rows`` clients; models and state are shared, not copied."""
         if rows == len(self.clients):
             return self
+        # slices are views, so what a hook writes in place reaches the whole; an entry that it adds
+        # or replaces here is lost. ``loss`` is set by the caller, for these rows
         return replace(
             self,
             clients=self.clients[:rows],
@@ -65,8 +67,7 @@ class Work:
 
 
 class LocalRule:
-    """Plain local training, the client side of FedAvg. Algorithms override the hooks that they
-    change.
+    """Plain local training, the client side of FedAvg; algorithms override what they change.
 
     A rule is immutable and picklable, and must treat every row independently of the others.
     """
@@ -76,12 +77,12 @@ class LocalRule:
     watches_accuracy: bool = False
     """Whether :meth:`epoch` wants to be called."""
     asks_gradient: bool = False
-    """Whether ``upload`` finds in ``extras["gradient"]`` [C, d] the gradient of the summed loss on
-    all local data."""
+    """Whether ``upload`` finds in ``extras["gradient"]`` [C, d] the gradient of the loss, summed
+    over all local data."""
 
     @property
     def private(self) -> int:
-        """Entries of the model that stay with each client: in a broadcast and in ``delta``, but
+        """How many entries of the model stay with each client: in a broadcast and in ``delta``, but
         never transmitted.
         """
         return 0
@@ -95,27 +96,30 @@ class LocalRule:
         return work.received["w"].expand(len(work.clients), -1)
 
     def epoch(self, work: Work, starting: Tensor, accuracy: Tensor) -> None:
-        """A pass over the data begins for the clients ``starting`` (mask [C]) with this training
-        ``accuracy`` [C].
+        """A pass over the data begins for the clients ``starting`` (mask [C]).
+
+        ``accuracy`` [C] is theirs on their training data, in [0, 1]; 0 for the others.
         """
 
     def references(self, work: Work) -> list[Tensor]:
-        """Models [C, d] whose features :meth:`contrast` compares with the local model's; none:
-        plain cross-entropy.
+        """Models [C, d] with whose features :meth:`contrast` compares the local model's.
+
+        None: plain cross-entropy.
         """
         return []
 
     def contrast(self, features: Tensor, references: list[Tensor]) -> Tensor:
         """Loss terms [C, B] beside the cross-entropy, from features [C, B, F] of the local and the
-        reference models.
+        reference models (what enters the last layer).
 
-        Features are what enters the model's last layer.
+        Raises NotImplementedError unless overridden; only called where there are references.
         """
         raise NotImplementedError
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
-        """The direction [C, d] that the local optimiser follows, from the mini-batch gradient [C,
-        d].
+        """The direction [C, d] that the local optimiser follows, from the mini-batch gradient.
+
+        ``gradient`` [C, d] is clipped already, and may be overwritten.
         """
         return gradient
 
@@ -127,14 +131,11 @@ class LocalRule:
         return {"delta": work.w - work.start}
 
     def sent(self, work: Work, messages: Tensors) -> None:
-        """Change ``work.state`` by what the server will make of the uploads, compressed as the
-        config says.
-        """
+        """Change ``work.state`` by the uploads as the server will read them (after compression)."""
 
 
 class GivenModel(LocalRule):
-    """Start from the client's own model, given as ``own["model"]``; nothing of it passes a
-    server."""
+    """Start from the client's own model, ``own["model"]``; nothing of it passes a server."""
 
     transmitted = False
 
@@ -143,15 +144,13 @@ class GivenModel(LocalRule):
 
 
 class Probe:
-    """A question about the local models that the server asks in mid-round (a variance monitor's
-    state, a snapshot).
-    """
+    """A question about the local models that the server asks in mid-round (a state, a snapshot)."""
 
     transmitted: bool = True
     """Whether a deployment would send the answer, so that the ledger counts it."""
 
     def answer(self, work: Work) -> Tensor:
-        """The clients' answers [C, k]."""
+        """The clients' answers [C, k]; raises NotImplementedError unless overridden."""
         raise NotImplementedError
 
 
@@ -163,5 +162,5 @@ class ModelProbe(Probe):
 
 
 def zeros(spec: ParamSpec) -> Tensor:
-    """A zero vector of the model's size."""
+    """A zero vector [d] of the model's size, float32."""
     return torch.zeros(spec.size)

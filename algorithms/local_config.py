@@ -28,8 +28,7 @@ class LocalConfig(BaseModel):
     optimizer_state: Literal["reset", "keep", "average"] = Field(
         "reset",
         description="the local optimizer's state starts anew each round, stays with the client, or "
-        "is sent, averaged "
-        "and handed out again",
+        "is sent, averaged and handed out again",
     )
     clip: float | None = Field(
         None, gt=0, description="clip each mini-batch gradient to this L2 norm"
@@ -57,11 +56,13 @@ class LocalConfig(BaseModel):
 
     def steps_per_epoch(self, samples: int) -> int:
         """Mini-batches in one pass over ``samples`` rows."""
+        # the second is a ceiling, exact in integers
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
     def planned(self, samples: int) -> int:
         """Local steps a round of a client with ``samples`` rows."""
         each = self.steps_per_epoch(samples)
         if self.steps is not None:
+            # without a whole batch under drop_last, a client has nothing to step on
             return self.steps if each else 0
         return (self.epochs or 1) * each

@@ -1,5 +1,4 @@
-"""Local training without communication: every client keeps its own model from the common initial
-one.
+"""Local training without communication: every client has its own model, from a common initial one.
 
 The "local" column of the FedAA tables: the same local work per round as the other methods, nothing
 exchanged.

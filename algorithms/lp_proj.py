@@ -1,13 +1,15 @@
-"""lp-proj — Lin et al., "Personalized Federated Learning towards Communication Efficiency,
-Robustness and Fairness".
+"""lp-proj — Lin et al. (NeurIPS 2022), "Personalized Federated Learning towards Communication
+Efficiency, Robustness and Fairness".
 
-(NeurIPS 2022.) Every client keeps a model θ_k; what it shares is a d'-dimensional ω_k, held to the
+Every client keeps a model θ_k; what it shares is a d'-dimensional ω_k, held to the
 projection P θ_k. With P [d', d] the same for all (rows drawn from N(0, I) and brought to length 1,
 from the shared seed, so never transmitted), client k minimises f_k(θ) + R(ω − P θ) in turns,
 starting from the server's ω:
-    θ ← θ − η (∇f_k(θ) + λ Pᵀ r(P θ − ω))        ``steps_between`` times (fewer before the end of
-    the local work) ω_k ← ω_k − η λ r(ω_k − P θ) lp-proj-2:  R = λ/2 ‖·‖²,   r(z) = z lp-proj-1:  R
-    = λ ‖·‖₁,     r(z) = sign(z)
+    θ ← θ − η (∇f_k(θ) + λ Pᵀ r(P θ − ω_k))      ``steps_between`` times (or what is left of the
+                                                 local work)
+    ω_k ← ω_k − η λ r(ω_k − P θ)
+    lp-proj-2:  R = λ/2 ‖·‖²,   r(z) = z
+    lp-proj-1:  R = λ ‖·‖₁,     r(z) = sign(z)
 The server mixes in the aggregate of the cohort: ω ← (1 − β) ω + β mean_k ω_k. ω starts at 0. There
 is no global model: clients are judged by θ_k.
 """
@@ -35,8 +37,11 @@ class Projected(OwnModel):
     """Alternating steps on the client's model and on its projection; sends the projection."""
 
     p: int = 2
+    """The norm, 1 or 2."""
     strength: float = 0.0
+    """λ ≥ 0."""
     steps_between: int = 1
+    """Steps of θ_k between two of ω_k, at least 1."""
     transmitted = True
 
     def begin(self, work: Work) -> Tensor:
@@ -46,19 +51,23 @@ class Projected(OwnModel):
         return work.state["model"]
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        # rows are clients: r P here is the formula's Pᵀ r
         return gradient.add_(self._pull(work) @ work.received["projection"], alpha=self.strength)
 
     def after_step(self, work: Work) -> None:
+        # clients do not all step equally often, so each has its own count of steps
         work.extras["done"] += 1
         self._turn(work, work.extras["done"] % self.steps_between == 0)
 
     def upload(self, work: Work) -> Tensors:
+        # a turn that the end of the local work has cut short is owed its step of ω_k
         self._turn(work, work.extras["done"] % self.steps_between != 0)
         super().upload(work)
         return {"reference": work.extras["reference"]}
 
     def _turn(self, work: Work, whose: Tensor) -> None:
         """The step of ω_k for the clients in the mask ``whose`` [C]."""
+        # plus, because r is odd: −r(ω − P θ) = r(P θ − ω)
         work.extras["reference"] += work.lr * self.strength * self._pull(work) * whose.unsqueeze(1)
 
     def _pull(self, work: Work) -> Tensor:

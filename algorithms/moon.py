@@ -23,11 +23,12 @@ from algorithms.part import option
 
 @dataclass(frozen=True)
 class Contrastive(LocalRule):
-    """Features pulled towards the global model's, away from those of the client's own last
-    model."""
+    """Features pulled towards the global model's, away from those of the client's last model."""
 
     mu: float
+    """μ ≥ 0."""
     temperature: float
+    """T > 0."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"previous": received["w"]}
@@ -39,6 +40,7 @@ class Contrastive(LocalRule):
         near, far = (
             F.cosine_similarity(features, z, dim=-1) / self.temperature for z in references
         )
+        # Eq. 3: −log(e^a/(e^a + e^b)), which for a small T would overflow as written
         return self.mu * (torch.logaddexp(near, far) - near)
 
     def upload(self, work: Work) -> Tensors:

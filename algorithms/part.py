@@ -26,6 +26,7 @@ class Part(BaseModel):
 
     @model_validator(mode="after")
     def _name_is_its_own(self) -> Part:
+        # the name is a field like any other, which a config could set to another part's
         expected = part_name(type(self))
         if self.name != expected:
             raise PydanticCustomError(
@@ -41,9 +42,7 @@ def part_name(cls: type[Part]) -> str | None:
 
 
 def option(default: Any, description: str, symbol: str = "", **constraints: Any) -> Any:
-    """A field of a part: default, one-line meaning, the paper's symbol, and pydantic constraints
-    (gt, le ...).
-    """
+    """A field of a part: default, one-line meaning, the paper's symbol, pydantic constraints."""
     return Field(
         default, description=description, json_schema_extra={"symbol": symbol}, **constraints
     )
@@ -52,6 +51,7 @@ def option(default: Any, description: str, symbol: str = "", **constraints: Any)
 def variants(base: type[P]) -> dict[str, type[P]]:
     """All named parts of the family ``base``, sorted by name."""
 
+    # the classes that exist by now: a part counts from the moment its module is imported
     def walk(cls: type[P]) -> Iterator[type[P]]:
         yield cls
         for sub in cls.__subclasses__():
@@ -80,6 +80,7 @@ def chosen_from(base: type[P]) -> BeforeValidator:
         if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, Mapping):
+            # a part already (a default), or something that pydantic is to complain of
             return value
         members = variants(base)
         name = value.get("name")

@@ -1,8 +1,7 @@
-"""q-FedAvg — Li et al., "Fair Resource Allocation in Federated Learning" (ICLR 2020), Algorithm 2
-(q-FFL objective).
+"""q-FedAvg — Li et al., "Fair Resource Allocation in Federated Learning" (ICLR 2020), Algorithm 2.
 
-min_w Σ p_k/(q+1) F_k(w)^{q+1}. With L the Lipschitz estimate and Δw_k = L (w^t − w̄_k) after local
-training from w^t:
+The q-FFL objective is min_w Σ p_k/(q+1) F_k(w)^{q+1}. With L the Lipschitz estimate and
+Δw_k = L (w^t − w̄_k) after local training from w^t:
     Δ_k = F_k(w^t)^q Δw_k,    h_k = q F_k(w^t)^{q−1} ‖Δw_k‖² + L F_k(w^t)^q,
     w^{t+1} = w^t − Σ_S Δ_k / Σ_S h_k.
 q = 0 is FedAvg. L = 1/η (the local learning rate) unless given, as the paper sets it. Clients by
@@ -52,7 +51,8 @@ class QFedAvg(FedAvg):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, q = self.draw(t), self.options.q
         lipschitz = self.options.lipschitz or 1 / self.setting.parts.local.lr
-        # the clients answer with their loss at the model that they get for training
+        # the clients answer with their loss at the model that they get for training, on all their
+        # data; not quite 0, where F^{q−1} is infinite for q < 1
         losses = (
             clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
         )
@@ -62,6 +62,7 @@ class QFedAvg(FedAvg):
             t, clients, cohort, WithNorm(), self.broadcast(), weights=weights
         )
         squares = lipschitz**2 * updates.scalars["square"].double()
+        # Σ_S Δ_k is −L Σ_k F_k^q times the mean below, whose weights are F_k^q / Σ_j F_j^q
         h = q * losses ** (q - 1) * squares + lipschitz * powers
         self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * updates.mean("delta")
         self.take_buffers(updates)

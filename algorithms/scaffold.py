@@ -1,12 +1,11 @@
-"""SCAFFOLD — Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning" (ICML
-2020).
+"""SCAFFOLD — Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning" (2020).
 
 Algorithm 1, option II. Client i in S (line numbers of the paper's box):
     line 10:  y ← y − η_l (g_i(y) − c_i + c)
     line 12:  c_i⁺ ← c_i − c + (x − y) / (K η_l)
     line 13:  send (Δy, Δc) = (y − x, c_i⁺ − c_i)
 Server:
-    line 16:  x ← x + η_g mean_S Δy          c ← c + (|S|/N) mean_S Δc
+    lines 16–17:  x ← x + η_g mean_S Δy,     c ← c + (|S|/N) mean_S Δc
 Control variates start at 0; K is the number of steps that the client did.
 """
 
@@ -28,22 +27,23 @@ from algorithms.setting import Composition
 
 @dataclass(frozen=True)
 class ControlVariate(LocalRule):
-    """SCAFFOLD's client: corrected gradients in one part of the model, and the option II update of
-    c_i.
-    """
+    """SCAFFOLD's client: gradients corrected in one part of the model, and option II for c_i."""
 
     part: slice
+    """The corrected entries of the vector, as many as c and c_i have."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"control": torch.zeros_like(received["control"])}
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        # line 10
         gradient[:, self.part].sub_(work.state["control"]).add_(work.received["control"])
         return gradient
 
     def upload(self, work: Work) -> Tensors:
         delta = work.w - work.start
         scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
+        # line 12 less c_i: only its change is needed, and c_i cancels out
         change = -work.received["control"] - delta[:, self.part] / scale
         # a client without a batch learns nothing about its gradient
         change = change * (work.steps > 0).unsqueeze(1)
@@ -96,5 +96,6 @@ class Scaffold(FedAvg):
 
     def apply(self, updates: Updates) -> None:
         super().apply(updates)
+        # who was dropped has not changed its c_i
         participation = len(updates.clients) / self.setting.clients
         self.control = self.control + participation * updates.mean("control")

@@ -1,8 +1,8 @@
-"""SCAFF-PD — Yu et al., "Scaff-PD: Communication Efficient Fair and Robust Federated Learning"
-(2023).
+"""SCAFF-PD — Yu et al. (2023), "Scaff-PD: Communication Efficient Fair and Robust Federated
+Learning".
 
-min_x max_{λ in the simplex} Σ λ_i f_i(x) − ψ(λ), ψ(λ) = ρ/(2N) Σ (N λ_i − 1)² (χ² penalty). Round
-r, two exchanges:
+    min_x max_{λ in the simplex} Σ λ_i f_i(x) − ψ(λ),   ψ(λ) = ρ/(2N) Σ (N λ_i − 1)²  (χ² penalty)
+Round r, two exchanges:
     1.  clients send L_i = f_i(x^r) and c_i = g_i(x^r);      s = (1 + θ) L^r − θ L^{r−1}
         λ^{r+1} = argmin ψ(λ) − ⟨s, λ⟩ + ‖λ − λ^r‖²/(2σ) = Π_simplex((λ^r + σ s + σρ) / (1 + σρN))
     2.  c = Σ λ_i c_i;  J local steps u ← u − η (g_i(u) − c_i + c) from x^r;
@@ -47,6 +47,7 @@ class GradientAtModel(WithAnchor):
         return super().begin(work)
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
+        # in place: these may be the first rows only of a lane's clients
         work.extras["sum"] += gradient
         return torch.zeros_like(gradient)
 
@@ -102,8 +103,10 @@ class ScaffPD(Algorithm):
         with clients.train(
             cohort, GradientAtModel(), {"w": self.w, "buffers": self.buffers}
         ) as training:
+            # a client answers with L_i and c_i to one message; λ must be known before c is summed
             losses = clients.loss(ids, self.w, self.buffers, batch, known=True).double().numpy()
             self._dual_step(ids, losses)
+            # λ may be 0 on all of a small cohort
             weights = (
                 self.dual[ids] / self.dual[ids].sum()
                 if self.dual[ids].sum() > 0
@@ -123,9 +126,11 @@ class ScaffPD(Algorithm):
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
         rho, theta, sigma = self.options.rho, self.options.theta, self.options.dual_lr
         n = self.setting.clients
+        # in its first round a client has no L_i^{r−1}, and nothing is extrapolated
         before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
         slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
         slope[ids] = (1 + theta) * losses - theta * before
+        # a copy, because ``state`` gave out the array itself
         self.losses = self.losses.copy()
         self.losses[ids] = losses
         self.dual = project((self.dual + sigma * slope + sigma * rho) / (1 + sigma * rho * n))

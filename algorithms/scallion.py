@@ -4,14 +4,15 @@ with Communication Compression" (ICLR 2024).
 SCAFFOLD told in one message instead of two, made of what the server cannot know yet, so that it may
 be compressed (``compression.uplink``): as c_i approaches the client's gradient, there is less and
 less to say. Client i in S:
-    y ← y − η_l (g_i(y) − c_i + c), K times from x;   ḡ_i = (x − y)/(K η_l) + c_i − c, the mean of
-    its g_i(y) v_i ← (1 − β) v_i + β ḡ_i                         β = 1: SCALLION; less: SCAFCOM, for
-    biased compressors send δ_i = C(α (v_i − c_i));   c_i ← c_i + δ_i
+    y ← y − η_l (g_i(y) − c_i + c), K times from x
+    ḡ_i = (x − y)/(K η_l) + c_i − c          the mean of its g_i(y)
+    v_i ← (1 − β) v_i + β ḡ_i                β = 1: SCALLION; less: SCAFCOM, for biased compressors
+    send δ_i = C(α (v_i − c_i));             c_i ← c_i + δ_i
 Server:
     x ← x − η_g K η_l (c + mean_S δ_i)                c ← c + (|S|/N) mean_S δ_i
-With α = β = 1 and nothing compressed it is SCAFFOLD: δ_i is then its Δc, and c + δ_i is its −Δy/(K
-η_l). Written down from that equivalence and the authors' description; all c_i, c and v_i start at
-0. Where clients do unequal numbers of steps, K is their mean (fedorch's reading).
+With α = β = 1 and nothing compressed it is SCAFFOLD: δ_i is then its Δc, and c + δ_i is its
+−Δy/(K η_l). Written down from that equivalence and the authors' description; all c_i, c and v_i
+start at 0. Where clients do unequal numbers of steps, K is their mean (fedorch's reading).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class Increment(ControlVariate):
     """SCAFFOLD's local steps; sends only what its control variate lacks."""
 
     scale: float
+    """α in (0, 1]."""
     momentum: float
+    """β in (0, 1]."""
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         own = super().state(received, spec)
@@ -47,6 +50,7 @@ class Increment(ControlVariate):
             + control
             - work.received["control"]
         )
+        # a client without a batch keeps its v_i, and sends 0
         if self.momentum < 1:
             before = work.state["momentum"]
             gradient = torch.where(trained, before + self.momentum * (gradient - before), before)
@@ -54,6 +58,7 @@ class Increment(ControlVariate):
         return {"increment": self.scale * (gradient - control) * trained, "reach": reach}
 
     def sent(self, work: Work, messages: Tensors) -> None:
+        # not in ``upload``: c_i must move by what the server gets, so that c stays their mean
         work.state["control"] = work.state["control"] + messages["increment"]
 
 

@@ -1,5 +1,4 @@
-"""Training at the server alone, on its held-out rows: what FedAA's server could do without any
-client.
+"""Training at the server alone, on its held-out rows: what FedAA's server could do without clients.
 
 The same local work per round as a client, from the server's own model; nothing is transmitted but
 the model that the clients are judged with.

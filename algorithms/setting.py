@@ -19,7 +19,9 @@ class Composition:
     """The parts that a config puts together around an algorithm."""
 
     clients: int
+    """N."""
     cohort: int
+    """m, the clients drawn in a round (with repeats), 1 to N."""
     sampler: Sampler
     round_end: RoundEnd
     aggregator: Aggregator

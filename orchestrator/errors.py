@@ -4,9 +4,7 @@ from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something that the user gave is wrong: a config, a dataset, a checkpoint, a folder, a
-    cluster.
-    """
+    """Something that the user gave is wrong: a config, data, a checkpoint, a folder, a cluster."""
 
 
 class Diverged(UserError):

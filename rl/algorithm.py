@@ -1,6 +1,7 @@
-"""DDPG and TD3 as RLlib algorithms: usable with ``Algorithm.train()`` and Ray Tune on any Gymnasium
-task with a Box of actions, and the source of learner, module and buffer where a federated server
-drives the agent itself.
+"""DDPG and TD3 as RLlib algorithms.
+
+Usable with ``Algorithm.train()`` and Ray Tune on any Gymnasium task with a Box of actions, and the
+source of learner, module and buffer where a federated server drives the agent itself.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class DDPGConfig(AlgorithmConfig):
         # a dict, because RLlib turns its configs into dicts and back, and Tune finds the spaces to
         # search only in dicts
         self.agent_options = self.options_class().to_dict()
-        # one environment step and one update an iteration
+        # one environment step and one update an iteration: DQN's would be a thousand steps
         self.rollout_fragment_length = 1
         self.train_batch_size_per_learner = 64
         self.min_time_s_per_iteration = None
@@ -61,6 +62,7 @@ class DDPGConfig(AlgorithmConfig):
         head = self.options.head
         if head not in HEADS:
             refuse(self, f"head must be one of {', '.join(HEADS)}, not {head!r}")
+        # RLlib maps a normalised action to the space's bounds, off the simplex that the critic saw
         if head != "tanh" and (self.normalize_actions or self.clip_actions):
             refuse(
                 self, "a head on the simplex needs normalize_actions=False and clip_actions=False"
@@ -86,7 +88,7 @@ class DDPGConfig(AlgorithmConfig):
         }
 
     def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        wanted: int | str = self.rollout_fragment_length  # RLlib lets it be "auto", too
+        wanted: int | str = self.rollout_fragment_length  # "auto" would fill a batch
         return 1 if wanted == "auto" else int(wanted)
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -130,6 +132,7 @@ class DDPG(DQN):
 
     def get_state(self, *given: object, **named: object) -> StateDict:
         state = super().get_state(*given, **named)
+        # RLlib stores no buffer of the new stack, whatever ``store_buffer_in_checkpoints`` says
         return {**state, "replay_buffer": self.local_replay_buffer.get_state()}
 
     def set_state(self, state: StateDict) -> None:

@@ -77,20 +77,21 @@ class AggregationEnv(gym.Env[np.ndarray, np.ndarray]):
         return self._train(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        # brought to the simplex here, too: RLlib's own algorithms know only the Box
         weights = np.abs(np.asarray(action, np.float64))
         total = weights.sum()
         weights = weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
         self.x = self.x + weights @ self.moves
         self.t += 1
         reward = float(np.exp(-np.linalg.norm(self.x)))
+        # truncated, never terminated: no state of a federated run is its last by itself
         return self._train(), reward, False, self.t >= self.simulation.rounds, {}
 
     def _train(self) -> np.ndarray:
-        """Everyone's update at x; keeps the K selected ones, returns their relative sums of
-        distances.
-        """
+        """Everyone's update at x; keeps the K selected ones, returns their relative sums [K]."""
         given = self.simulation
         moves = given.rate * (self.optima - self.x)
+        # an entry of N(0, size²) noise makes a vector as long as an honest update
         size = np.linalg.norm(moves, axis=1).mean() / given.dimension**0.5
         noise = self.np_random.normal(size=(len(self.bad), given.dimension))
         moves[self.bad] = noise * size * given.error

@@ -1,9 +1,8 @@
-"""The learner of DDPG and TD3 (FedAA's Equations 1–3): the critics first, then the actor against
-the updated critic.
+"""The learner of DDPG and TD3 (FedAA's Equations 1–3): critics first, then the actor against them.
 
     Eq. 3   y = r + γ Q'(s', π'(s')), 0 after a terminal state
     Eq. 2   critics: mean (y − Q(s, a))²
-    Eq. 1   actor: ascent on mean Q(s, π(s)), every ``policy_delay`` updates
+    Eq. 1   actor: ascent on mean Q(s, π(s)) for the updated Q, every ``policy_delay`` updates
 Targets follow by θ' ← ε θ + (1 − ε) θ' every ``target_network_update_freq`` updates.
 """
 
@@ -109,6 +108,7 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
             action = module.noisy_action(module.actor, state, self.options.sigma)
         else:
             action = module.actor.action(outputs)
+        # the first critic alone, with TD3's two as well
         loss = -module.critics[0](state, action).mean()
         return loss + penalty * outputs.square().mean() if penalty else loss
 
@@ -125,6 +125,7 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
         for module_id, loss in loss_per_module.items():
             optimizer = self.get_optimizer(module_id, self.phase)
             params = [p for group in optimizer.param_groups for p in group["params"]]
+            # not loss.backward(), which in the actor's phase would reach the critics, too
             gradients |= dict(zip(params, torch.autograd.grad(loss, params), strict=True))
         return gradients
 
@@ -137,6 +138,7 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
                     update_target_network(main_net=net, target_net=target, tau=self.options.tau)
 
     def get_state(self, *given: object, **named: object) -> StateDict:
+        # or delays and target moves would start anew after a resumption
         return {**super().get_state(*given, **named), "updates": self.updates}
 
     def set_state(self, state: StateDict) -> None:

@@ -1,6 +1,4 @@
-"""What both kinds of agent do with an RLlib learner: build it, read its state, load a policy
-learned before.
-"""
+"""What both kinds of agent do with an RLlib learner: build it, read its state, load a policy."""
 
 from __future__ import annotations
 
@@ -31,6 +29,7 @@ def build_learner(
     config: AlgorithmConfig, observation: gym.spaces.Box, action: gym.spaces.Box, seed: int
 ) -> Learner:
     """A learner that no Algorithm owns, with its weights drawn from ``seed``."""
+    # RLlib's constructors draw weights from torch's global generator, and reseed it
     with isolated(seed):
         return config.build_learner(spaces={DEFAULT_MODULE_ID: (observation, action)})
 
@@ -43,6 +42,7 @@ def local_learner(algorithm: Algorithm) -> Learner:
 
 def learner_state(learner: Learner) -> LearnerState:
     """What a checkpoint holds of ``learner``."""
+    # metrics are no part of what will be learned; which modules are trained is the config's to say
     state = learner.get_state(not_components=[COMPONENT_METRICS_LOGGER])
     return {
         name: _plain(value) for name, value in state.items() if name != "should_module_be_updated"
@@ -57,6 +57,7 @@ def recorded(results: ResultDict) -> dict[str, float]:
         for name in ("critic_loss", "policy_loss")
         if name in own
     }
+    # RLlib reports NaN for a loss that this update did not compute (a delayed actor's)
     return {name: value for name, value in losses.items() if math.isfinite(value)}
 
 
@@ -69,7 +70,7 @@ def module_weights(learner: Learner) -> dict[str, np.ndarray]:
 def save_policy(
     folder: Path, weights: Mapping[str, np.ndarray], facts: Mapping[str, object]
 ) -> None:
-    """Write a module's weights and ``facts`` about them."""
+    """Write a module's weights and ``facts`` about them (JSON values) into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {k: torch.as_tensor(np.ascontiguousarray(v)).clone() for k, v in weights.items()}
     save_file(tensors, folder / POLICY_FILE)
@@ -77,24 +78,26 @@ def save_policy(
 
 
 def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> None:
-    """Replace the module's weights by those in ``folder``; raises ValueError if they are another
-    agent's.
+    """Replace the module's weights by those in ``folder``.
 
-    ``agent`` holds the options of the agent that is to act on them.
+    ``agent`` holds the options of the agent that is to act on them. Raises ValueError if there is
+    no policy, or another agent's.
     """
     try:
         weights = load_file(folder / POLICY_FILE)
         trained = json.loads((folder / FACTS_FILE).read_text()).get("agent", {})
-    except Exception as error:
+    except Exception as error:  # a file may be absent, cut off, or no JSON: all one to the user
         raise ValueError(
             f"algorithm.agent.policy: there is no policy in {folder}: {error}"
         ) from error
+    # what changes the meaning of equally shaped weights
     for key in ("name", "head", "logit_bound"):
         if key in trained and trained[key] != agent.get(key):
             raise ValueError(
                 f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not "
                 f"{agent.get(key)!r}; give the agent the same preset"
             )
+    # RLlib's set_state would leave out what does not fit, without a word
     _same_shapes(module_weights(learner), weights, folder)
     learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
 
@@ -102,6 +105,7 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> 
 def _same_shapes(
     own: Mapping[str, np.ndarray], given: Mapping[str, torch.Tensor], folder: Path
 ) -> None:
+    """Raise ValueError unless both have the same tensors by name and shape."""
     wanted = {k: tuple(v.shape) for k, v in own.items()}
     found = {k: tuple(v.shape) for k, v in given.items()}
     differing = sorted(k for k in {*wanted, *found} if wanted.get(k) != found.get(k))
@@ -115,6 +119,7 @@ def _same_shapes(
 
 
 def _plain(value: object) -> object:
+    """Tensors and NumPy scalars as arrays, tuples as lists, at any depth."""
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,6 +1,4 @@
-"""Actor and critic networks of deterministic policy gradients (Lillicrap et al. 2016), as FedAA
-sizes them.
-"""
+"""Actor and critic networks of deterministic policy gradients (Lillicrap et al. 2016)."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ def hidden_layers(inputs: int, widths: Sequence[int]) -> nn.ModuleList:
     """Linear layers with weights drawn from U(±1/√width) and PyTorch's biases."""
     layers = nn.ModuleList()
     for width in widths:
+        # by outputs, as in FedAA's code; Lillicrap et al. have the inputs here
         layer = nn.Linear(inputs, width)
         nn.init.uniform_(layer.weight, -(width**-0.5), width**-0.5)
         layers.append(layer)
@@ -35,12 +34,13 @@ class Actor(nn.Module):
         super().__init__()
         self.head, self.bound = head, bound
         self.hidden = hidden_layers(observation, hidden)
+        # as in Lillicrap et al., so that outputs begin near 0
         self.out = nn.Linear(hidden[-1], action)
         nn.init.uniform_(self.out.weight, -3e-3, 3e-3)
 
     def outputs(self, state: Tensor, noise: Tensor | None = None) -> Tensor:
-        """u [B, k] for states [B, n]; ``noise`` is added to the last hidden activations (FedAA's
-        published code).
+        """u [B, k] for states [B, n]; ``noise`` [B, h] is added to the last hidden activations
+        (FedAA's published code).
         """
         h = state
         for layer in self.hidden:
@@ -61,8 +61,9 @@ class Actor(nn.Module):
 
 
 class Critic(nn.Module):
-    """Q(s, a); the action joins before hidden layer ``join``: 0 with the state, 1 after one layer
-    (FedAA's code).
+    """Q(s, a); the action joins before hidden layer ``join``.
+
+    0: with the state; 1: after one layer (FedAA's code).
     """
 
     def __init__(self, observation: int, action: int, hidden: Sequence[int], join: int) -> None:
@@ -75,7 +76,7 @@ class Critic(nn.Module):
         nn.init.uniform_(self.out.weight, -3e-3, 3e-3)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        """Values [B]."""
+        """Values [B] of states [B, n] and actions [B, k]."""
         h = state
         for layer in self.before:
             h = layer(h).relu()
@@ -86,8 +87,9 @@ class Critic(nn.Module):
 
 
 def on_simplex(outputs: Tensor) -> Tensor:
-    """|u| / ‖u‖₁; the uniform point where u is zero."""
+    """|u| / ‖u‖₁ [B, k] of ``outputs`` u [B, k]; the uniform point where u is zero."""
     size = outputs.abs()
     total = size.sum(-1, keepdim=True)
     uniform = torch.full_like(size, 1 / size.shape[-1])
+    # where() passes gradients through both branches, and 0/0 in the other would make them NaN
     return torch.where(total > 0, size / total.clamp_min(1e-30), uniform)

@@ -50,7 +50,7 @@ class OffPolicyState(TypedDict):
 
 
 class OffPolicyAgent:
-    """Implements :class:`algorithms.parts.weighers.Agent`; one learning phase a round."""
+    """Implements :class:`algorithms.parts.weighers.Agent`; ``updates`` updates a round."""
 
     def __init__(
         self, config: DDPGConfig, slots: int, observation: int, seed: int, updates: int = 1
@@ -102,6 +102,7 @@ class OffPolicyAgent:
                 gamma=self.config.gamma,
                 sample_episodes=True,
             )
+            # RLlib's schedules of learning rates go by environment steps: rounds
             steps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self.rounds}
             losses |= recorded(self.learner.update(episodes=episodes, timesteps=steps))
         return losses
@@ -136,6 +137,7 @@ class OffPolicyAgent:
             kept["states"], kept["actions"], kept["rewards"], kept["next_states"], strict=True
         ):
             self._store((before, action, float(reward), after))
+        # the buffer is new and filled in the old order, so equal draws give equal transitions
         self.buffer.rng.bit_generator.state = state["replay"]
 
     def _store(self, transition: Transition) -> None:

@@ -88,10 +88,11 @@ class OnPolicyAgent:
             mean, log_std = inputs.chunk(2, dim=-1)
             if not explore:
                 return self._weights(mean[0])
+            # drawn here, because RLlib's distribution would use torch's global generator
             draws = torch_generator(self.seed, "ppo action", self.step)
             action = mean + log_std.exp() * torch.randn(mean.shape, generator=draws)
             logp = self.module.get_exploration_action_dist_cls().from_logits(inputs).logp(action)
-        if not self.memory.observations:
+        if not self.memory.observations:  # later ones are there, as the end of the last transition
             self.memory.observations.append(seen)
         self.memory.actions.append(action[0].numpy())
         self.memory.logps.append(logp[0].numpy())
@@ -109,6 +110,7 @@ class OnPolicyAgent:
         self.memory.observations.append(np.asarray(state, np.float32))
         if len(self.memory.rewards) < self.config.train_batch_size_per_learner:
             return {}
+        # RLlib shuffles minibatches by NumPy's global generator
         with isolated(torch_seed(self.seed, "ppo update", self.step)):
             results = self.learner.update(
                 episodes=self._episodes(),
@@ -121,11 +123,12 @@ class OnPolicyAgent:
         return recorded(results)
 
     def _episodes(self) -> list[SingleAgentEpisode]:
-        """The collected rounds: each an episode that ends (a contextual bandit), or one long
-        unfinished one.
+        """The collected rounds: each an episode that ends (a contextual bandit), or all one that
+        does not.
         """
         m, n = self.memory, len(self.memory.rewards)
         pieces = [(t, t + 1) for t in range(n)] if self.one_step else [(0, n)]
+        # the long one is truncated, so that RLlib adds the value of its last state: a run goes on
         return [
             SingleAgentEpisode(
                 id_=f"rounds {self.step - n + a} to {self.step - n + b}",
@@ -155,6 +158,7 @@ class OnPolicyAgent:
         }
 
     def restore(self, state: OnPolicyState) -> None:
+        # DDPG's learner does this by itself; PPO's is RLlib's own
         take_given_weights(self.learner)
         self.learner.set_state(state["learner"])
         self.step = int(state["step"])

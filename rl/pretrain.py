@@ -51,6 +51,7 @@ def pretrain(
     policy = _policy(learner.module[DEFAULT_MODULE_ID].unwrapped())
     try:
         before = score(policy, simulation)
+        # one step of the environment an iteration (see DDPGConfig): iterations are rounds
         for t in range(1, rounds + 1):
             algorithm.train()
             if t % max(1, rounds // 10) == 0:
@@ -89,6 +90,7 @@ def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:
 
 
 def _policy(module: RLModule) -> Policy:
+    # the module is the learner's own: what it learns is seen here at once
     def act(state: np.ndarray) -> np.ndarray:
         with torch.no_grad():
             chosen = module.forward_inference({Columns.OBS: torch.from_numpy(state)[None]})

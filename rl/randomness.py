@@ -1,6 +1,4 @@
-"""RLlib draws from the global random generators and reseeds them when it builds something; a run
-must not notice.
-"""
+"""RLlib draws from the global random generators, and reseeds them; a run must not notice."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ import torch
 
 @contextmanager
 def isolated(seed: int | None = None) -> Iterator[None]:
-    """Put the global generators of Python, NumPy and torch back afterwards; with ``seed``, start
-    from it inside.
+    """Put the global generators of Python, NumPy and torch back afterwards.
+
+    With ``seed`` ≥ 0, start from it inside.
     """
     kept = random.getstate(), np.random.get_state(), torch.get_rng_state()
     if seed is not None:

@@ -1,6 +1,4 @@
-"""RLlib's episode replay buffer with a seed, and with a state that a restored buffer really takes
-over.
-"""
+"""RLlib's episode replay buffer with a seed, and with a state that a restored one takes over."""
 
 from __future__ import annotations
 
@@ -19,6 +17,7 @@ class SeededEpisodeReplayBuffer(EpisodeReplayBuffer):
         self.rng = np.random.default_rng(seed)
 
     def get_state(self) -> StateDict:
+        # RLlib gives out its own lists, which go on growing
         return copy.deepcopy({**super().get_state(), "rng": self.rng.bit_generator.state})
 
     def set_state(self, state: StateDict) -> None:

@@ -63,6 +63,7 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
 
     def noise(self, like: Tensor, sigma: float) -> Tensor:
         """N(0, σ²) in the shape of ``like``."""
+        # on the CPU, where the generator is, whatever device learns
         drawn = torch.randn(like.shape, generator=self.draws, dtype=like.dtype)
         return sigma * drawn.to(like.device)
 
@@ -99,6 +100,7 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         self.explored = step + 1
         with torch.no_grad():
             action = self.noisy_action(self.actor, state, self.sigma(step))
+            # not RLlib's own random actions, which it would store in the environment's units
             if step < self.options.warmup:
                 action = self.random_action(action)
         return {Columns.ACTIONS: action}

@@ -1,6 +1,4 @@
-"""The agents that a config can name for FedAA's ``algorithm.agent``. RLlib is loaded when one
-starts.
-"""
+"""The agents that a config can name for FedAA's ``algorithm.agent``; RLlib is loaded by a start."""
 
 from __future__ import annotations
 
@@ -29,7 +27,9 @@ _PAPER: Preset = {
     "lr_actor": 1e-2, "lr_critic": 1e-2, "weight_decay": 1e-5, "gamma": 0.99,
     "soft_rate": 1e-3, "soft_period": 2, "batch": 16,
 }  # fmt: skip
+# where the published code differs from the text (docs/fedaa.md)
 _AUTHORS: Preset = {**_PAPER, "noise": "hidden", "train_noise": True, "soft_period": 1}
+# a softmax actor without a bound on its logits runs to a vertex, and has no gradient there
 _ROBUST: Preset = {
     "head": "softmax", "logit_bound": 4.0, "logit_penalty": 0.05,
     "noise": "logit", "sigma": 1.0, "sigma_end": 0.2, "sigma_rounds": 400, "warmup": 32,
@@ -49,6 +49,7 @@ class Learned(Weigher):
     def _fill(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
+        # before validation, where "not given" can still be told from "given the default"
         preset = given.get("preset", cls.model_fields["preset"].default)
         return {**cls.presets.get(str(preset), {}), **given}
 
@@ -211,6 +212,8 @@ class Ppo(Learned):
         from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
         networks = DefaultModelConfig(fcnet_hiddens=list(self.hidden), vf_share_layers=False)
+        # no KL loss, whose adaptive coefficient is in no checkpoint; at γ = 0.9 values reach 10 and
+        # squared errors 100, where RLlib's default would cut at 10
         return (
             PPOConfig()
             .training(

@@ -42,8 +42,7 @@ class Combined:
     vector: Tensor
     """The aggregate [d]."""
     weights: Tensor | None
-    """Weights [m] with ``vector`` = weights @ updates; None where coordinates are chosen one by
-    one."""
+    """Weights [m] with ``vector`` = weights @ updates; None: coordinates are chosen one by one."""
     shares: Tensor | None = None
     """How much each client counts [m], where that is not in proportion to ``weights``."""
     report: dict[str, float] = field(default_factory=dict)
@@ -100,8 +99,8 @@ class WeightedMean(_Mean):
 
 
 def weighted_sum(rows: Tensor, weights: np.ndarray) -> Tensor:
-    """Σ_c p_c rows[c], added in row order; a row of weight 0 is skipped even if it is not
-    finite."""
+    """Σ_c p_c rows[c], added in row order; rows of weight 0 are skipped, even if not finite."""
+    # not ``weights @ rows``, whose order of addition, and so its last bits, BLAS would choose
     total = torch.zeros_like(rows[0])
     for row, p in zip(rows, weights.tolist(), strict=True):
         if p:

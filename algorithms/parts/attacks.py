@@ -28,7 +28,7 @@ class Attack(Part):
 
     @abstractmethod
     def malicious(self, seed: int, clients: int) -> np.ndarray:
-        """Ids of the malicious clients, ascending."""
+        """Ids of the malicious clients, ascending; raises ValueError for ids not in 0..N − 1."""
 
 
 class NoAttack(Attack):
@@ -84,6 +84,7 @@ class Forging(Byzantine):
 
 
 def _normal(draw: torch.Generator, tau: float) -> float:
+    """One number from N(0, τ²)."""
     return tau * float(torch.randn((), generator=draw, dtype=torch.float64))
 
 
@@ -191,12 +192,11 @@ class ALittleIsEnough(Colluding):
 
 
 def alie_deviations(cohort: int, attackers: int) -> float:
-    """z_max: Φ(z) = (m − a − s)/(m − a) with s = ⌊m/2 + 1⌋ − a supporters needed; at least 0, 1
-    supporter at least.
-    """
+    """z_max ≥ 0, Φ(z) = (m − a − s)/(m − a), with s = ⌊m/2 + 1⌋ − a ≥ 1 supporters needed."""
     benign = cohort - attackers
     if benign <= 1:
         return 0.0
+    # at least one, or else Φ(z) = 1, which no z fulfils
     supporters = max(1, math.floor(cohort / 2 + 1) - attackers)
     return NormalDist().inv_cdf(max(0.5, (benign - supporters) / benign))
 
@@ -217,6 +217,7 @@ class MinMax(Colluding):
     def agree(self, known: Tensor, cohort: int, attackers: int) -> Tensor:
         centre, p = known.mean(0), perturbation(known, self.direction)
         gaps = (centre - known).double()
+        # ‖gap_i + γ p‖² ≤ bound for every i, as a quadratic in γ
         bound = float(pairwise(known).max()) ** 2
         return (
             centre
@@ -242,6 +243,7 @@ class MinSum(Colluding):
         bound = pairwise(known).square().sum(1).max()
         excess = (centre - known).double().square().sum() - bound
         b = len(known)
+        # the linear term is 2 γ p·Σ gap_i = 0, since the gaps are to the mean
         return (
             centre
             + _largest(b * float(p.double() @ p.double()), torch.zeros(1).double(), excess[None])
@@ -263,5 +265,6 @@ def _largest(square: float, half: Tensor, rest: Tensor) -> float:
     """The largest γ ≥ 0 with square γ² + 2 half_i γ + rest_i ≤ 0 for all i (0 if p is zero)."""
     if square == 0:
         return 0.0
+    # the larger root of each; γ = 0 will do, so a discriminant below 0 is rounding
     roots = (-half + (half.square() - square * rest).clamp_min(0.0).sqrt()) / square
     return max(0.0, float(roots.min()))

@@ -35,9 +35,7 @@ class Barycenter(Part):
         """Raise ValueError if this barycenter is not defined for such tensors."""
 
     def layer(self, tensors: list[Tensor], weights: np.ndarray) -> list[Tensor]:
-        """Barycenters of a layer's tensors, each [m, *shape] -> [*shape]; tensor by tensor unless
-        overridden.
-        """
+        """Barycenters of a layer's tensors, each [m, *shape] -> [*shape]; here one by one."""
         return [self.tensor(t.flatten(1), weights).view(t.shape[1:]) for t in tensors]
 
 
@@ -72,6 +70,7 @@ class Exact(Barycenter):
         quantiles = torch.zeros_like(rows[0])
         for row, p in zip(rows, weights.tolist(), strict=True):
             quantiles.add_(ascending(row)[0], alpha=p)
+        # the order of the entries is not the barycenter's to say; it is taken from the mean
         return by_rank(quantiles, weighted_sum(rows, weights))
 
 
@@ -104,6 +103,7 @@ class Sinkhorn(Barycenter):
             numItermax=self.iterations,
             stopThr=1e-7, warn=False,
         )  # fmt: skip
+        # quantiles of the d entries: the histogram's distribution function, read backwards
         cumulative = np.concatenate([[0.0], np.cumsum(mass / mass.sum())])
         places = (np.arange(values.shape[1]) + 0.5) / values.shape[1]
         return by_rank(torch.from_numpy(np.interp(places, cumulative, edges)).to(rows.dtype), mean)
@@ -156,6 +156,7 @@ class _Reweighted(Barycenter):
 
     def tensor(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         rows64 = rows.double()
+        # between equally many points on the line, W₁ is the mean distance of those of equal rank
         ordered = torch.from_numpy(np.sort(rows64.numpy(), axis=1))
         b = weighted_sum(rows64, weights)
         for _ in range(self.iterations):
@@ -184,8 +185,9 @@ class Iterated(_Reweighted):
     iterations: int = option(150, "iterations", ge=1)
 
     def shares(self, scaled: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore"):  # log 0 = −∞, a share of 0
             logs = np.log(weights) - scaled
+        # the largest becomes exp(0), so that not all can underflow, as they do in ``authors``
         shares = np.exp(logs - logs.max())
         return shares / shares.sum()
 
@@ -227,6 +229,7 @@ class BarycentricMean(Aggregator):
         x, m = rows.updates, len(rows.updates)
         weights = rows.samples / rows.samples.sum() if self.by_samples else np.full(m, 1 / m)
         vector = weighted_sum(x, weights)
+        # views: what is written to ``means`` below changes ``vector``
         means, collapsed, squared = rows.spec.views(vector), 0, [0.0, 0.0]
         updates = rows.spec.views(x)
         for _, entries in itertools.groupby(rows.spec.chosen(self.layers), key=lambda e: e.layer):
@@ -234,6 +237,7 @@ class BarycentricMean(Aggregator):
             for name, b in zip(
                 names, self.method.layer([updates[n] for n in names], weights), strict=True
             ):
+                # a mean that is zero itself (a frozen or untrained layer) has not collapsed
                 collapsed += not b.any() and bool(means[name].any())
                 squared = [
                     s + float(v.double().square().sum())
@@ -250,23 +254,21 @@ class BarycentricMean(Aggregator):
             "barycenter_collapsed": float(collapsed),
             "barycenter_to_mean": math.sqrt(squared[0] / squared[1]) if squared[1] else 1.0,
         }
+        # barycenters are not linear in the updates: no weights, but shares
         return Combined(vector, None, torch.from_numpy(weights), report)
 
 
 def by_rank(values: Tensor, like: Tensor) -> Tensor:
-    """Ascending ``values`` [d] in the places where ``like`` [d] has its smallest, second smallest …
-    entry.
-    """
+    """Ascending ``values`` [d] in the places of the smallest, next smallest … entry of ``like``."""
     out = torch.empty_like(values)
     out[ascending(like)[1]] = values
     return out
 
 
 def ascending(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``values`` [d] sorted, and the places that they had; equal ones in their order (−0 comes
-    before 0).
+    """``values`` [d] sorted, and their places before; equal ones in their order (−0 before 0).
 
-    float32 is sorted by its bits as an integer, for which torch has a radix sort, several times
+    float32 is sorted by its bits as integers, for which torch has a radix sort, several times
     faster.
     """
     if values.dtype != torch.float32:
@@ -277,4 +279,6 @@ def ascending(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def _as_integer(bits: Tensor) -> Tensor:
     """float32 bits -> integers in the same order, and back."""
+    # of negative numbers (sign-extended to all ones) all bits but the sign are inverted, since the
+    # larger their magnitude, the smaller they are; done twice, nothing has happened
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -30,8 +30,7 @@ class Compressor(Part):
 
     @property
     def contracts(self) -> bool:
-        """Whether the error of a message is smaller than the message on average, for vectors of any
-        size.
+        """Whether a message's error is on average smaller than the message, at any size of vector.
 
         Only then may errors be fed back: what is left out is otherwise more than what was sent, and
         grows.
@@ -101,6 +100,7 @@ class RandomK(_Sparse):
     def compress(self, rows: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         d = rows.shape[1]
         k = self.kept(d)
+        # made on the CPU, where the generators are, so that a GPU keeps the same entries
         mask = torch.zeros(rows.shape, dtype=torch.bool)
         for row, g in zip(mask, draws, strict=True):
             row[torch.randperm(d, generator=g)[:k]] = True
@@ -141,6 +141,8 @@ class Quantized(_Lossy):
         norm = torch.linalg.vector_norm(v)
         if norm == 0:
             return v
+        # ⌊x + u⌋ rounds x up with the probability of its fraction; the clamp is for sums that
+        # float32 rounds up to s + 1
         level = (v.abs() / norm * self.levels + u).floor().clamp_max(self.levels)
         return norm * v.sign() * level / self.levels
 

@@ -23,6 +23,7 @@ def pairwise(rows: Tensor) -> Tensor:
     O(m² d) time; memory beyond the rows is O(m²) and one block of columns.
     """
     m = len(rows)
+    # NaN and ∞ both survive a maximum, so this finds the rows that are not finite, too
     largest = torch.stack([block.abs().amax(1) for block in _columns(rows, rows.dtype)]).amax(0)
     finite = largest.isfinite()
     total = torch.zeros(m * (m - 1) // 2, dtype=torch.float64)
@@ -30,6 +31,7 @@ def pairwise(rows: Tensor) -> Tensor:
     for block in _columns(rows, rows.dtype if safe else torch.float64):
         total += torch.pdist(torch.where(finite[:, None], block, 0.0)).double().square_()
     table = torch.zeros(m, m, dtype=torch.float64)
+    # pdist's order: the upper triangle, row by row
     i, j = torch.triu_indices(m, m, 1)
     table[i, j] = table[j, i] = total.sqrt()
     table[~finite] = torch.inf
@@ -52,4 +54,5 @@ def _columns(rows: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
     """The matrix as blocks of columns."""
     width = max(1, ELEMENTS // max(1, len(rows)))
     for start in range(0, rows.shape[1], width):
+        # converted block by block: the whole matrix in float64 would be twice its size
         yield rows[:, start : start + width].to(dtype)

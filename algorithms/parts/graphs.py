@@ -16,11 +16,12 @@ class Graph(Part):
 
     @abstractmethod
     def adjacency(self, n: int, seed: int) -> np.ndarray:
-        """Boolean [n, n], symmetric, without self-loops."""
+        """Boolean [n, n], symmetric, without self-loops; raises ValueError if none was found."""
 
     def mixing(self, n: int, seed: int) -> np.ndarray:
-        """Metropolis–Hastings weights W [n, n]: symmetric, doubly stochastic, W_ij = 1/(1 +
-        max(deg_i, deg_j)).
+        """Metropolis–Hastings weights W [n, n], W_ij = 1/(1 + max(deg_i, deg_j)) on edges.
+
+        Symmetric and doubly stochastic.
         """
         edges = self.adjacency(n, seed)
         degree = edges.sum(1)
@@ -63,6 +64,7 @@ class ErdosRenyi(Graph):
     p: float = option(0.5, "probability of an edge", "p", gt=0, le=1)
 
     def adjacency(self, n: int, seed: int) -> np.ndarray:
+        # one generator for all tries, or each would be the same
         rng = generator(seed, "graph")
         for _ in range(1000):
             upper = np.triu(rng.random((n, n)) < self.p, 1)

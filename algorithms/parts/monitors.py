@@ -27,30 +27,27 @@ class Monitor(Part):
     """Estimates the variance of the clients' models from the mean of small local states."""
 
     def follows(self, memory: Tensors) -> bool:
-        """Whether what :meth:`known` is about to return takes a client that heard the last two
-        broadcasts.
+        """Whether only clients that heard the last two broadcasts can work out :meth:`known`.
+
+        To be asked before it, which changes ``memory``.
         """
         return False
 
     @abstractmethod
     def probe(self, size: int, seed: int) -> Probe:
-        """The question to the clients, for models in R^d with d = ``size``; each answers with its
-        state [k].
-        """
+        """The question to clients with models [d], d = ``size``; they answer with states [k]."""
 
     @abstractmethod
     def estimate(self, mean: Tensor) -> float:
         """H from the mean state [k]."""
 
     def known(self, w: Tensor, memory: Tensors) -> Tensors:
-        """What the clients can work out from earlier broadcasts; ``memory`` is kept between
-        rounds."""
+        """What clients can work out from earlier broadcasts; changes ``memory``, which is kept."""
         return {}
 
 
 CHUNK = 2**16
-"""Entries that a CPU adds in single precision; longer sums lose small terms, 2.6 % of a norm over
-10⁸ entries."""
+"""Entries that a CPU adds in single precision; over 10⁸ entries, a norm would lose 2.6 %."""
 
 
 def square(rows: Tensor) -> Tensor:
@@ -67,9 +64,8 @@ def along(rows: Tensor, direction: Tensor) -> Tensor:
 
 
 def _pieces(vectors: Tensor) -> Sequence[Tensor]:
-    """``vectors`` [..., d] in pieces that can be added in single precision; a GPU adds pairwise, so
-    whole.
-    """
+    """``vectors`` [..., d] in pieces that can be added in single precision."""
+    # a GPU adds pairwise, which loses next to nothing
     return [vectors] if vectors.is_cuda else vectors.split(CHUNK, -1)
 
 
@@ -98,6 +94,7 @@ class Exact(Monitor):
         return Drift()
 
     def estimate(self, mean: Tensor) -> float:
+        # Eq. 3.4, from ‖Δ_k‖² and Δ_k averaged together
         return float(mean[0]) - float(mean[1:].double().square().sum())
 
 
@@ -151,6 +148,7 @@ class AmsSketch(Monitor):
         return Sketched(size, self.rows, self.columns, seed)
 
     def estimate(self, mean: Tensor) -> float:
+        # a sketch is linear, so the mean of the sketches is the sketch of the mean drift
         slack = self.columns**-0.5 if self.epsilon is None else self.epsilon
         return float(mean[0]) - squared_norm(mean[1:].view(self.rows, self.columns)) / (1 + slack)
 
@@ -189,6 +187,7 @@ class Linear(Monitor):
     def known(self, w: Tensor, memory: Tensors) -> Tensors:
         step = w - memory["previous"] if "previous" in memory else torch.zeros_like(w)
         if self.direction == "random" or not step.any():
+            # seed 0, not the run's: one fixed vector for each d, as in the published code
             step = torch.randn(len(w), generator=torch_generator(0, "xi")).to(w)
         memory["previous"] = w
         return {XI: step / square(step[None]).sqrt()[0]}

@@ -29,7 +29,10 @@ class Optimizer(Part):
 
     @abstractmethod
     def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
-        """Move ``w`` [..., d] along the gradient ``g`` in place; ``g`` may be overwritten."""
+        """Move ``w`` [..., d] against the gradient ``g`` [..., d] and change ``state``, in place.
+
+        ``g`` may be overwritten.
+        """
 
 
 class Sgd(Optimizer):
@@ -46,6 +49,7 @@ class Sgd(Optimizer):
         if self.weight_decay:
             g.add_(w, alpha=self.weight_decay)
         if self.momentum:
+            # in place, here and below: the state may be a view of the first rows of a larger one
             b = state["momentum"].mul_(self.momentum).add_(g)
             g = g.add_(b, alpha=self.momentum) if self.nesterov else b
         w.sub_(g, alpha=lr)
@@ -63,6 +67,7 @@ class _Adaptive(Optimizer):
         return {
             "first": torch.zeros_like(w),
             "second": torch.zeros_like(w),
+            # one count for each client, since not all do equally many steps
             "t": torch.zeros(*w.shape[:-1], 1, device=w.device, dtype=torch.float64),
         }
 
@@ -73,6 +78,7 @@ class _Adaptive(Optimizer):
         v = self._second(state["second"], g)
         root = v.sqrt()
         if self.bias_correction:
+            # as PyTorch does it: ε is added after √v has been corrected; powers in float64
             root.div_((1 - self.beta2**t).sqrt().to(w.dtype))
             lr_t = (lr / (1 - self.beta1**t)).to(w.dtype)
             w.sub_(m.div(root.add_(self.eps)).mul_(lr_t))
@@ -80,10 +86,12 @@ class _Adaptive(Optimizer):
             w.addcdiv_(m, root.add_(self.eps), value=-lr)
 
     def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
+        """Weight decay, in the gradient ``g`` or in ``w``."""
         if self.weight_decay:
             g.add_(w, alpha=self.weight_decay)
 
     def _second(self, v: Tensor, g: Tensor) -> Tensor:
+        """The next second moment, in ``v`` [..., d] itself."""
         return v.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
 
 

@@ -38,7 +38,7 @@ class Robust(Aggregator):
 
     @abstractmethod
     def judge(self, rows: Rows, set_aside: int) -> Combined:
-        """The aggregate of finite rows, after ``set_aside`` others."""
+        """The aggregate of the finite ``rows`` (at least one), after ``set_aside`` others."""
 
 
 class Counting(Robust):
@@ -66,15 +66,15 @@ class Counting(Robust):
             return None
         return (
             f"aggregator {self.name} with byzantine {self.byzantine} reckons with {f} malicious "
-            f"clients of {cohort}, "
-            f"for which it needs a cohort of at least {self.least(f)}"
+            f"clients of {cohort}, for which it needs a cohort of at least {self.least(f)}"
         )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
+        # a row that is not finite was one of the f
         f = max(0, self.tolerated(len(rows.updates) + set_aside) - set_aside)
         while f > 0 and len(rows.updates) < self.least(f):  # clients were dropped, or drawn twice
             f -= 1
-        if len(rows.updates) < self.least(f):
+        if len(rows.updates) < self.least(f):  # even without any malicious one (Krum's 3)
             return Combined(coordinate_median(rows.updates), None)
         return self.against(rows, f)
 
@@ -91,6 +91,7 @@ def average(rows: Tensor, weights: Tensor) -> Combined:
 
 def chosen(rows: Tensor, ids: Tensor) -> Combined:
     """The mean of the rows ``ids``."""
+    # as weights, so that the round's record can say who was chosen
     weights = torch.zeros(len(rows), dtype=torch.float64)
     weights[ids] = 1 / len(ids)
     return average(rows, weights)
@@ -126,6 +127,7 @@ class Krum(Counting):
         return 2 * f + 3
 
     def against(self, rows: Rows, f: int) -> Combined:
+        # stable: a tie goes to the client of the lower number
         return chosen(rows.updates, krum_scores(pairwise(rows.updates), f).argsort(stable=True)[:1])
 
 
@@ -159,6 +161,7 @@ class Bulyan(Counting):
         left = list(range(len(table)))
         picked: list[int] = []
         while len(picked) < len(table) - 2 * f:
+            # scored anew among those left, whose nearest have changed; the distances have not
             scores = krum_scores(table[left][:, left], f)
             picked.append(left.pop(int(scores.argmin())))
         x = rows.updates[sorted(picked)]
@@ -171,6 +174,7 @@ def krum_scores(table: Tensor, f: int) -> Tensor:
     ``table`` [m, m].
     """
     near = max(1, len(table) - f - 2)
+    # the first of each sorted row is its distance 0 to itself
     return table.square().sort(1).values[:, 1 : near + 1].sum(1)
 
 
@@ -241,6 +245,7 @@ class FLTrust(Robust):
         reference = norms(root[None])[0].clamp_min(1e-30)
         cosine = (x.double() @ root.double()) / (length * reference)
         trust = cosine.clamp_min(0.0)
+        # weights carry the rescaling to ‖g_0‖, shares do not: a long update has no more say
         shares = trust / trust.sum().clamp_min(1e-30)
         weights = shares * reference / length
         return Combined(average(x, weights).vector, weights, shares)
@@ -256,6 +261,7 @@ class NormClipping(Robust):
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         length = norms(rows.updates)
+        # torch's median is the lower of two middle ones
         radius = float(length.median()) if self.radius is None else self.radius
         shares = torch.full_like(length, 1 / len(length))
         weights = shares * (radius / length.clamp_min(1e-30)).clamp_max(1.0)
@@ -285,6 +291,7 @@ class CenteredClipping(Robust):
         )
         for _ in range(self.iterations):
             scale = (self.radius / norms(x, v).clamp_min(1e-30)).clamp_max(1.0) / len(x)
+            # v + Σ scale_k (x_k − v), without the matrix of differences
             v = v * (1 - float(scale.sum())) + average(x, scale).vector
         rows.memory["centre"] = v
         return Combined(v, None)
@@ -300,7 +307,8 @@ def _spread(values: Tensor | None, finite: Tensor) -> Tensor | None:
 
 
 def coordinate_median(x: Tensor) -> Tensor:
-    """Coordinate-wise median [d] (the mean of the two middle values for even m)."""
+    """Coordinate-wise median [d] of ``x`` [m, d] (the mean of the two middle values for even m)."""
     values = x.sort(0).values
     m = len(x)
+    # halved before they are added, so that their sum cannot overflow
     return values[(m - 1) // 2] / 2 + values[m // 2] / 2

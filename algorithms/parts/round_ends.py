@@ -40,15 +40,11 @@ class RoundEnd(Part):
     """Whether all clients of the cohort do equally many steps between two questions."""
 
     def follows(self, about: RoundState) -> bool:
-        """Whether only clients that were in the last round, too, can work out what :meth:`known`
-        will return.
-        """
+        """Whether only clients that were in the last round, too, can work out :meth:`known`."""
         return False
 
     def known(self, about: RoundState) -> Tensors:
-        """What the clients must know for the questions that will be asked, and can work out for
-        themselves.
-        """
+        """What clients must know for the questions to come, and can work out for themselves."""
         return {}
 
     @abstractmethod

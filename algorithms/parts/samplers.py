@@ -15,15 +15,18 @@ Ids = np.ndarray
 
 @dataclass(frozen=True)
 class Draw:
-    """What a sampler may look at: the run's seed, the round, N clients and their sample counts
-    [N]."""
+    """What a sampler may look at."""
 
     seed: int
+    """The run's."""
     round: int
+    """From 1."""
     samples: np.ndarray
+    """Training samples of each client, n_k [N]."""
 
     @property
     def clients(self) -> int:
+        """N."""
         return len(self.samples)
 
 
@@ -37,8 +40,7 @@ class Sampler(Part):
 
     @abstractmethod
     def sample(self, draw: Draw, size: int) -> Ids:
-        """``size`` client ids, ascending; a client drawn twice (with replacement) is listed
-        twice."""
+        """``size`` client ids in 0..N − 1, ascending; a client drawn twice is listed twice."""
 
 
 class Uniform(Sampler):
@@ -82,14 +84,15 @@ class Cyclic(Sampler):
     def sample(self, draw: Draw, size: int) -> Ids:
         turns = draw.clients // size
         epoch, turn = divmod(draw.round - 1, turns)
+        # keyed by the epoch, not by the round: its rounds must cut up one and the same order
         order = generator(draw.seed, "cohort", epoch).permutation(draw.clients)
         return np.sort(order[turn * size : (turn + 1) * size])
 
 
 def by_probability(rng: np.random.Generator, weights: np.ndarray, size: int, replace: bool) -> Ids:
-    """``size`` ids with probability proportional to ``weights`` [N]; without replacement this is
-    sequential.
+    """``size`` ids, ascending, with probability proportional to ``weights`` [N] ≥ 0.
 
+    Without replacement they are drawn one after the other, each from the weights that are left.
     Raises ValueError if fewer than ``size`` weights are positive and ``replace`` is false.
     """
     p = np.asarray(weights, np.float64)

@@ -1,5 +1,4 @@
-"""FedAA's client selection (Algorithm 1): the clients whose models lie nearest to all the
-others."""
+"""FedAA's client selection (Algorithm 1): the clients whose models lie nearest to all others."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ class Selected:
 
 
 def row_sums(rows: Tensor) -> Tensor:
-    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); infinite for a row that is not
-    finite."""
+    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); ∞ for a row that is not finite."""
     table = pairwise(rows)
     finite = rows.isfinite().all(1)
     sums = torch.where(finite[None, :], table, 0.0).sum(1)
@@ -34,8 +32,9 @@ def row_sums(rows: Tensor) -> Tensor:
 
 
 def nearest(rows: Tensor, keep: int) -> Selected:
-    """The ``keep`` rows with the least sums, ties to the lower row number; rows that are not finite
-    come last.
+    """The ``keep`` rows with the least sums (lines 7–8), ties to the lower row number.
+
+    Rows that are not finite come last.
     """
     sums = row_sums(rows)
     order = sums.argsort(stable=True)[:keep]
@@ -52,6 +51,7 @@ def layers(spec: ParamSpec, which: str) -> tuple[slice, ...]:
     if which == "all":
         return (slice(0, spec.size),)
     if which == "last_hidden":
+        # layers with a matrix or kernel: norms, which have vectors only, do not count
         mixing = list(dict.fromkeys(e.layer for e in spec.segments if len(e.shape) > 1))
         hidden = mixing[-2] if len(mixing) > 1 else spec.layers[-1]
         which = f"^{re.escape(hidden)}\\.[^.]+$"

@@ -30,9 +30,8 @@ class ServerOptimizer(Part):
         return self.rule().start(w)
 
     def step(self, state: State, w: Tensor, update: Tensor) -> Tensor:
-        """The next model from ``w`` [d] and the aggregated update Δ [d]; ``state`` is changed in
-        place.
-        """
+        """The next model [d] from ``w`` [d] and the update Δ [d]; changes ``state`` in place."""
+        # w itself must stay as it is: others hold it (LinearFDA makes ξ of the last two models)
         after = w.clone()
         self.rule().step(state, after, -update, self.lr)
         return after

@@ -1,6 +1,4 @@
-"""The probability simplex: projection onto it, and the dual variable of distributionally robust
-methods.
-"""
+"""The probability simplex: projection onto it, and the dual variable of robust methods."""
 
 from __future__ import annotations
 
@@ -18,14 +16,16 @@ def project(v: np.ndarray) -> np.ndarray:
         raise ValueError("cannot project a vector with NaN or infinite entries onto the simplex")
     v = v - v.max()  # the projection is invariant, and huge entries would swallow the 1
     u = np.sort(v)[::-1]
+    # θ is the one number with Σ max(v − θ, 0) = 1: tried for each count of positive entries, the
+    # last that leaves its smallest entry positive
     excess = (np.cumsum(u) - 1) / np.arange(1, len(v) + 1)
     theta = excess[np.flatnonzero(u > excess)[-1]]
     return np.maximum(v - theta, 0.0)
 
 
 def spread(dual: np.ndarray) -> dict[str, float]:
-    """How far a dual variable is from uniform: its largest entry, and exp(entropy), the effective
-    number of clients.
+    """How far a dual variable [N] is from uniform: its largest entry, and exp(entropy) in [1, N],
+    the effective number of clients.
     """
     positive = dual[dual > 0]
     return {

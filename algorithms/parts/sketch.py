@@ -1,10 +1,10 @@
-"""AMS sketches (Alon, Matias, Szegedy 1996), one bucket per row and coordinate (Cormode &
-Garofalakis 2005).
+"""AMS sketches (Alon, Matias, Szegedy 1996), in the form of Cormode & Garofalakis (2005).
 
 Row r of the sketch of v ∈ R^d sums s_r(j) v_j over the coordinates j that fall into each of m
-buckets. Signs s_r are 4-wise and buckets 2-wise independent: polynomials over the prime 2³¹ − 1. E
-‖row‖² = ‖v‖², and the relative standard deviation of one row's ‖·‖² is at most √(2/m); the median
-over l rows is the estimate. A sketch is linear in v.
+buckets; each coordinate is in one bucket of each row. Signs s_r are 4-wise and buckets 2-wise
+independent: polynomials over the prime 2³¹ − 1. E ‖row‖² = ‖v‖², and the relative standard
+deviation of one row's ‖·‖² is at most √(2/m); the median over l rows is the estimate. A sketch is
+linear in v.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ from torch import Tensor
 from algorithms.draws import generator
 
 PRIME = 2**31 - 1
-
-
 CHUNK = 2**16
 """Coordinates that are added at a time."""
 SMALL = 2**22
-"""Entries of a map that is kept as scatter_add wants it, in 8 bytes each; a larger one is kept
-small."""
+"""Entries of a map up to which it is kept as scatter_add wants it, in 8 bytes each."""
 
 
 class Sketch:
     """The linear map R^d → R^{l × m}, computed once: O(l d) time a vector, 2 l d bytes (8 l d for
-    small models).
+    small models, 4 l d for m of 2¹⁴ or more).
 
     Bucket and sign of a coordinate are one number, a place in 2m bins: the bins of the negative
     signs are subtracted in the end, which spares a product for each entry. On a GPU the map takes 4
@@ -60,6 +57,7 @@ class Sketch:
         rows, d = self.bins.shape
         out = vectors.new_zeros(len(vectors), rows, 2 * self.columns)
         for begin in range(0, d, CHUNK):
+            # once for all vectors: scatter_add takes no smaller integers
             bins = self.bins[:, begin : begin + CHUNK].long()
             for sketch, v in zip(out, vectors[:, begin : begin + CHUNK], strict=True):
                 sketch.scatter_add_(1, bins, v.expand(rows, -1))
@@ -71,6 +69,7 @@ class Sketch:
         """
         if self.members is None:
             self.members = [self._members(row.to(vectors.device).long()) for row in self.bins]
+        # entry d is the 0 that short bins are filled up with
         padded = torch.nn.functional.pad(vectors, (0, 1))
         sums = [
             [v.index_select(0, m.flatten()).view_as(m).sum(1) for m in self.members] for v in padded
@@ -80,8 +79,10 @@ class Sketch:
     def _members(self, bins: Tensor) -> Tensor:
         """The coordinates in each bin [2m, the most in one] int32, filled up with d."""
         counts = torch.bincount(bins, minlength=2 * self.columns)
+        # stable: the members of a bin come in ascending order, in which they are then added
         order = bins.argsort(stable=True)
         ordered = bins[order]
+        # a coordinate's number in its bin: its place in the order, less where the bin begins
         place = torch.arange(len(bins), device=bins.device) - (counts.cumsum(0) - counts)[ordered]
         members = bins.new_full((len(counts), int(counts.max())), len(bins), dtype=torch.int32)
         members[ordered, place] = order.int()
@@ -89,8 +90,8 @@ class Sketch:
 
 
 def squared_norm(sketch: Tensor) -> float:
-    """M2: the median over rows of their squared norms, an estimate of ‖v‖² from its sketch [l,
-    m]."""
+    """M2: the median over rows of their squared norms, an estimate of ‖v‖² from a sketch [l, m]."""
+    # quantile, because torch's median takes the lower of two middle values
     return float(sketch.double().square().sum(1).quantile(0.5))
 
 
@@ -103,6 +104,7 @@ def shared(d: int, rows: int, columns: int, seed: int) -> Sketch:
 def buckets_and_signs(d: int, columns: int, seed: int, row: int) -> tuple[Tensor, Tensor]:
     """Bucket [d] int64 in 0..m−1 and sign [d] float32 of every coordinate in one row."""
     rng = generator(seed, "sketch", row)
+    # degree 3 makes signs 4-wise independent, degree 1 buckets 2-wise
     sign = [int(c) for c in rng.integers(0, PRIME, 4)]
     bucket = [int(rng.integers(1, PRIME)), int(rng.integers(0, PRIME))]
     where = torch.arange(d, dtype=torch.int64)

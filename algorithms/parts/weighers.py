@@ -24,8 +24,8 @@ class Situation:
     seed: int
     round: int
     state: np.ndarray
-    """The agent's observation: K distances, and the last held-out accuracy if it is part of the
-    state."""
+    """The agent's observation [K] or [K + 1] in [0, 1]: distances, and perhaps the last held-out
+    accuracy."""
     distances: np.ndarray
     """Sums of distances [K], divided by the largest."""
     samples: np.ndarray
@@ -41,8 +41,9 @@ class Agent(Protocol):
         """Weights of the selected clients [K] on the simplex."""
 
     def observe(self, reward: float, state: np.ndarray) -> dict[str, float]:
-        """What became of the last action: its reward and the next state; learns from it. Scalars
-        worth recording.
+        """Learn what became of the last action: its reward and the next state [K] or [K + 1].
+
+        Returns scalars worth recording.
         """
 
     def state(self) -> Mapping[str, object]:
@@ -57,7 +58,10 @@ class Weigher(Part):
 
     @abstractmethod
     def start(self, slots: int, observation: int, seed: int) -> Agent:
-        """An agent for K = ``slots`` weights that sees ``observation`` numbers."""
+        """An agent for K = ``slots`` weights that sees ``observation`` numbers.
+
+        Raises ValueError if a policy that it is to start from does not fit.
+        """
 
 
 class Rule(Weigher):
@@ -140,6 +144,7 @@ class GreedyWeights(Rule):
 
 
 def falling(distances: np.ndarray, kappa: float) -> np.ndarray:
-    """exp(−κ d), normalised to sum 1."""
+    """exp(−κ d) for distances [K] ≥ 0, normalised to sum 1."""
+    # less the smallest, which changes nothing but keeps a large κ from making all of them 0
     p = np.exp(-kappa * (distances - distances.min()))
     return p / p.sum()

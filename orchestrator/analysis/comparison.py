@@ -102,6 +102,7 @@ def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:
     """The columns that ``metric`` names; raises UserError unless all runs have them."""
     first, *others = runs.values()
     common = [str(c) for c in first if all(c in t for t in others)]
+    # gradient_norm/ is one column for each layer
     family = metric.endswith("/")
     chosen = [c for c in common if c.startswith(metric)] if family else [metric]
     if not chosen or chosen[0] not in common:

@@ -1,5 +1,4 @@
-"""Which number of local steps reaches a target at the lowest energy, by channel (DRDM, Figure
-4)."""
+"""The number of local steps that reaches a target at least energy, by channel (DRDM, Figure 4)."""
 
 from __future__ import annotations
 
@@ -27,6 +26,7 @@ def show_best_steps(
     """
     reached = _reached(folders, target)
     table = _energies(folders, reached, snrs, bandwidths)
+    # Figure 4: of each channel the τ that costs least
     best = table.loc[table.groupby(["snr_db", "bandwidth_hz"])["joules"].idxmin()]
     grid = best.pivot(index="snr_db", columns="bandwidth_hz", values="steps")
     shown = Table(
@@ -51,9 +51,7 @@ def show_best_steps(
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:
-    """τ of each run -> its clients' rows at the first evaluation where the worst client reaches the
-    target.
-    """
+    """τ of each run -> its clients' rows when the worst client first reaches the target."""
     found: dict[int, pd.DataFrame | None] = {}
     for folder in folders:
         steps = folder.config().local.steps
@@ -88,6 +86,7 @@ def _energies(
         for bandwidth in bandwidths:
             if bandwidth <= 0:
                 raise UserError(f"--bandwidth: must be positive, not {bandwidth:g}")
+            # steps and bytes do not depend on the channel, so no run has to be repeated for it
             channel = model.model_copy(update={"snr_db": snr, "bandwidth_hz": bandwidth})
             for steps, at in reached.items():
                 if at is not None:

@@ -1,6 +1,4 @@
-"""The loss around trained models, along filter-normalised directions (Li et al. 2018), and how
-sharp it is there.
-"""
+"""The loss around trained models along filter-normalised directions (Li et al. 2018); sharpness."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ class Trained:
 
     @classmethod
     def of(cls, name: str, folder: RunFolder, on: Literal["train", "test"], rows: int) -> Trained:
-        """Load from a finished run's folder; the same ``rows`` rows for runs on the same data and
-        seed.
-        """
+        """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
         file = folder.path / "model.safetensors"
         if not file.is_file():
             raise UserError(f"{folder.path} holds no model.safetensors; has the run ended?")
@@ -53,6 +49,7 @@ class Trained:
         pool = np.unique(data.train.rows) if on == "train" else data.test_rows
         if not len(pool):
             raise UserError(f"{folder.path}: the run has no {on} rows to evaluate on")
+        # a permutation cut off: fewer rows are a part of more
         order = generator(experiment.config.seed, "landscape rows").permutation(len(pool))
         chosen = np.sort(pool[order[:rows]])
         w, buffers = net.spec.flatten(tensors), net.buffer_spec.flatten(tensors)
@@ -76,7 +73,9 @@ def directions(spec: ParamSpec, w: Tensor, count: int, seed: int) -> Tensor:
             strict=True,
         )
         for noise, own, place in pairs:
+            # biases and batch-norm scales keep direction 0, as in Li et al. (2018)
             if own.dim() > 1:
+                # all but the first axis: what leads to one output is one filter
                 axes = tuple(range(1, own.dim()))
                 own_norm, drawn_norm = (
                     torch.linalg.vector_norm(t, dim=axes, keepdim=True) for t in (own, noise)
@@ -92,9 +91,7 @@ def grid(dims: int, points: int, radius: float) -> np.ndarray:
 
 
 def surface(model: Trained, places: np.ndarray, seed: int) -> pd.DataFrame:
-    """Loss and accuracy at each of ``places`` [n, dims] around the model, with a progress bar on a
-    terminal.
-    """
+    """Loss and accuracy at ``places`` [n, dims] around the model; a terminal shows progress."""
     net = model.world.net()
     axes = directions(net.spec, model.w, places.shape[1], seed)
     rows = []

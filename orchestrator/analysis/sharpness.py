@@ -1,6 +1,4 @@
-"""How sharp a minimum is: curvature and rise of the mean loss around a model. All in evaluation
-mode.
-"""
+"""How sharp a minimum is: curvature and rise of the mean loss around it, in evaluation mode."""
 
 from __future__ import annotations
 
@@ -28,6 +26,7 @@ def hessian_product(
         x, y = world.batch(rows[i : i + BATCH])
         loss = F.cross_entropy(net.module(x), y, reduction="sum")
         grads = torch.autograd.grad(loss, params, create_graph=True)
+        # ∇(∇f · v) = ∇²f v for a constant v, so the Hessian itself is never formed
         inner = torch.stack([(g * a).sum() for g, a in zip(grads, along, strict=True)]).sum()
         total += net.gradient(inner, part)
     return total / len(rows)
@@ -38,14 +37,13 @@ def largest_eigenvalue(
     iterations: int = 50,
     tolerance: float = 1e-3,
 ) -> float:  # fmt: skip
-    """The Hessian's eigenvalue of largest magnitude, by power iteration (relative change below
-    ``tolerance``).
-    """
+    """The Hessian's eigenvalue of largest magnitude, by power iteration up to ``tolerance``."""
     v = torch.randn(w.shape, generator=torch_generator(seed, "power iteration"))
     v /= v.norm()
     value = 0.0
     for _ in range(iterations):
         product = hessian_product(world, net, w, buffers, rows, v)
+        # Rayleigh's quotient, which keeps the sign of the eigenvalue
         before, value = value, float(v @ product)
         length = float(product.norm())
         if length == 0 or abs(value - before) <= tolerance * abs(value):
@@ -55,9 +53,7 @@ def largest_eigenvalue(
 
 
 def rise(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, rho: float) -> float:
-    """f(w + ρ ∇f/‖∇f‖) − f(w), SAM's first-order estimate of the largest rise within radius
-    ``rho``.
-    """
+    """f(w + ρ ∇f/‖∇f‖) − f(w), SAM's first-order estimate of the largest rise within ``rho``."""
     gradient = summed_gradient(world, net, w, buffers, rows)
     length = gradient.norm()
     if length == 0:

@@ -1,6 +1,4 @@
-"""Steps, bytes and estimated time to a target, over a link of the reader's choice (FDA thesis,
-section 3.6).
-"""
+"""Steps, bytes and estimated time to a target over a chosen link (FDA thesis, section 3.4.3)."""
 
 from __future__ import annotations
 
@@ -18,17 +16,18 @@ LINKS = ("shared", "hypercube")
 
 
 def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -> float:
-    """Seconds to move ``nbytes`` (both ways, all clients) over ``link``; raises UserError for an
-    unknown one.
+    """Seconds to move ``nbytes`` (both ways, all clients) over ``link``.
 
     shared: (K − 1)/K of the bytes one after the other over one channel; hypercube: ⌈ln K⌉/K of
-    them, K links at once.
+    them, K links at once. Raises UserError for another link, or a speed that is not positive.
     """
     if link not in LINKS:
         raise UserError(f"--link {link!r}: use one of {', '.join(LINKS)}")
     if gbps <= 0:
         raise UserError(f"--gbps must be positive, not {gbps:g}")
+    # the natural logarithm, as in the thesis' published notebook
     factor = (clients - 1) / clients if link == "shared" else math.ceil(math.log(clients)) / clients
+    # bytes to gigabits
     return 8e-9 * nbytes * factor / gbps
 
 
@@ -52,6 +51,7 @@ def show_wallclock(
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = float(counted["steps_total"].iloc[-1])
         compute = steps * step_ms / 1e3
+        # K are the clients of a round, who are all that talk
         moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
         row = (
             f"{steps:.0f}",

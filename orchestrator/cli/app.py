@@ -113,6 +113,7 @@ def _folder(
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
+    # imported here, as in all commands: the others need not wait for what only this one needs
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive
     from orchestrator.rounds.experiment import Experiment
@@ -168,6 +169,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
                 progress.show(record)
             seen += len(news.records)
             if news.life != life:
+                # a new process of the server's has notes of its own
                 life, told = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
@@ -180,11 +182,10 @@ def _follow(server: Any, rounds: int, done: int) -> None:
 
 @contextmanager
 def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM ends the run after the round under way, with a checkpoint; the
-    second at once.
-    """
+    """Ctrl-C or SIGTERM ends the run after its round, with a checkpoint; the second at once."""
 
     def handler(number: int, frame: object) -> None:
+        # the second signal is an ordinary KeyboardInterrupt
         for sign in before:
             signal.signal(sign, signal.default_int_handler)
         errors.print(
@@ -303,7 +304,7 @@ def wallclock(
         typer.Option(help='count up to the round that reached this value ("<= 0.1": fell to it)'),
     ] = None,
 ) -> None:
-    """Estimate the time that runs would take over a given link (FDA thesis, section 3.6)."""
+    """Estimate the time that runs would take over a given link (FDA thesis, section 3.4.3)."""
     from orchestrator.analysis.wallclock import show_wallclock
     from orchestrator.config.goal import target_goal
 

@@ -69,9 +69,7 @@ def show_kind(kind: str) -> None:
 
 
 def show_part(name: str) -> None:
-    """Every option of the parts called ``name``, or of a config section; raises UserError for an
-    unknown name.
-    """
+    """Every option of the parts or config section called ``name``; raises UserError for none."""
     sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name])
@@ -100,6 +98,7 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
     console.print(f"[bold]{title}[/] — {meaning}", highlight=False)
     table = Table("option", "type", "default", "symbol", "meaning")
     for key, field in cls.model_fields.items():
+        # the name of a part chooses it, and is no option
         if key != "name" or not issubclass(cls, Part):
             section = key if title == "config" else f"{title}.{key}"
             table.add_row(key, *_described(field, section))

@@ -39,6 +39,7 @@ def examine(address: str) -> bool:
     for folder in folders():
         table.add_row(f"data in {folder}", _data(folder))
     healthy = True
+    # without these no run starts; GPUs and other data are a matter of the config
     for name, check in (
         ("embedded dataset", _embedded),
         (f"Ray ({address})", lambda: _ray(address)),

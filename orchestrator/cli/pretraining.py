@@ -1,6 +1,4 @@
-"""``fedorch agent pretrain``: checks what was asked for, runs ``rl.pretrain`` on a local Ray, tells
-how it goes.
-"""
+"""``fedorch agent pretrain``: checks what was asked for, runs ``rl.pretrain`` on a local Ray."""
 
 from __future__ import annotations
 
@@ -31,6 +29,7 @@ def pretrain_agent(
         raise UserError(f"{out} exists already; name a new folder")
     weigher = _weigher(agent)
     with connected("local", 1, 0):
+        # only now: they bring RLlib, and what is wrong with the options is said at once
         from rl.env import Simulation
         from rl.pretrain import pretrain
 

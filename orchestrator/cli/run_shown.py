@@ -37,6 +37,7 @@ class RoundProgress:
     def show(self, record: Record) -> None:
         """Show one more round."""
         note = headline(record)
+        # a log would keep every redrawing of a bar
         if console.is_terminal:
             self.bar.update(self.task, completed=int(record["round"]), note=note)
         else:

@@ -1,3 +1,1 @@
-"""The clients as an algorithm sees them, and the two planes that run them: in this process, or on
-Ray actors.
-"""
+"""The clients as an algorithm sees them, and the planes that run them: here, or on Ray actors."""

@@ -1,6 +1,4 @@
-"""The client actor: a Ray actor, pinned to a fraction of a GPU, that trains the clients it is
-handed.
-"""
+"""The client actor: a Ray actor, pinned to part of a GPU, that trains the clients it is handed."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Process:
 
 
 class ClientActor:
-    """Hosts one or many clients. Created by the pool; restarted by it, from explicit state, when it
-    dies.
-    """
+    """Hosts one or many clients; created by the pool, and replaced from explicit state."""
 
     def __init__(self, world: World, run: str, index: int, gpus: float) -> None:
         tensors_travel_as_arrays()
@@ -75,8 +71,7 @@ class ClientActor:
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
-        commands: Sequence[Command],
-        keep: bool,
+        commands: Sequence[Command], keep: bool,
     ) -> Answer:  # fmt: skip
         """See :meth:`BlockHost.start`."""
         self._tell(spec)

@@ -46,13 +46,14 @@ class Adversary:
     def forge(
         self, key: tuple[int, int], cohort: np.ndarray, uploads: Tensors, start: Tensor
     ) -> Tensors:
-        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced; ``key`` is (round,
-        session in the round).
+        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced.
 
-        ``start`` [d] or [m, d] are the models that the cohort started from.
+        ``key`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
+        cohort started from.
         """
         assert isinstance(self.attack, Forging)
         bad = np.isin(cohort, self.ids)
+        # the server's own row (FLTrust's reference) reaches no client, so colluders do not know it
         honest = torch.from_numpy(~bad & (cohort < self.clients))
         forged = dict(uploads)
         for name, rows in uploads.items():
@@ -60,7 +61,9 @@ class Adversary:
             if what is Role.buffers and not self.attack.buffers:
                 continue
             whole = what is Role.model and self.attack.target == "model"
+            # it forges w_k, and w_k − w travels: w is added before and taken off after
             base = start.expand_as(rows)[bad] if whole else torch.zeros(())
+            # made anew for each upload, so that none of the draws depends on which others there are
             draws = [torch_generator(self.seed, "attack", *key, int(k)) for k in cohort[bad]]
             known = rows[honest] if self.attack.colludes else rows[:0]
             forged[name] = rows.clone()

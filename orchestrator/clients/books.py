@@ -1,6 +1,4 @@
-"""What a run fixes for its sessions, what it writes down about them, and what it keeps for the
-clients between them.
-"""
+"""What a run fixes for its sessions, writes down about them, and keeps for clients between them."""
 
 from __future__ import annotations
 

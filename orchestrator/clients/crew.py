@@ -91,6 +91,7 @@ class Crew:
         try:
             return ray.get(call)
         except RayTaskError as error:
+            # the actor itself may live: what the call needed was lost with another node
             if isinstance(error.cause, GONE):
                 raise Lost from error
             if isinstance(error.cause, UserError):
@@ -103,6 +104,7 @@ class Crew:
         self.happened.append(f"client actor {number} {why}; another takes its place")
         self.homes = {key: home for key, home in self.homes.items() if home != number}
         member = self.members[number]
+        # it may be alive and only overdue; to kill a dead one does nothing
         ray.kill(member.handle)
         self.replaced += 1
         life = member.life + 1
@@ -128,6 +130,7 @@ class Crew:
             reason = f"client actor {number} cannot be started: {_last_line(error)}"
             if needed or not self.working():
                 raise UserError(reason) from error
+            # the next number that is lost has tries of its own
             self.failed_boots = 0
             self.happened.append(f"{reason}; the run goes on without it")
 

@@ -1,5 +1,4 @@
-"""Dispatch: hands errands to workers, longest expected first, and hands lost and overdue ones out
-again.
+"""Dispatch: hands errands to workers, longest first, and lost and overdue ones out again.
 
 It knows neither Ray nor a clock: both are the workers' (:class:`Workers`), so that any order of
 lateness, death and restart can be tried without them.
@@ -26,9 +25,7 @@ class Lost(Exception):
 
 
 class Workers(Protocol):
-    """Who can be given errands, by number. A number whose worker died gets another one: another
-    life.
-    """
+    """Who can be given errands, by number; when a worker dies its number gets another life."""
 
     def working(self) -> list[int]:
         """Numbers that can be given work now, ascending."""
@@ -104,13 +101,15 @@ class Dispatch:
         """Calls made again because their worker was lost or too slow."""
 
     def run(self) -> list[Any]:
-        """Run all errands; results in their order. Raises UserError if one keeps losing its worker,
-        or no worker comes back.
+        """Run all errands; results in their order.
+
+        Raises UserError if one keeps losing its worker, or no worker comes back.
         """
         while len(self.results) < len(self.errands):
             self._hand_out()
             patience = self._patience() if self.running else self.boot_timeout
             done = self.workers.wait([*self.running], patience)
+            # anything else is a worker's start, come to something or not: hand out anew
             if done in self.running:
                 self._take(done, self.running.pop(done))
             elif done is None and self.running:
@@ -162,6 +161,7 @@ class Dispatch:
             call = self.running.pop(ref)
             errand = self.errands[call.errand]
             why = f"did not answer within {self.limit:g} s while {errand.what}"
+            # a call under way cannot be cancelled, so its worker goes in either case
             if errand.droppable:
                 self.workers.replace(call.worker, f"{why}, which are left out")
                 self.results[call.errand] = None
@@ -174,15 +174,14 @@ class Dispatch:
             self.results[call.errand] = self.workers.take(ref)
         except Lost:
             self._again(call, f"died while {what}")
+        # a sentence for the user already
         except UserError:
             raise
         except Exception as error:
             raise RuntimeError(f"{what} failed: {error}") from error
 
     def _again(self, call: InFlight, why: str) -> None:
-        """The worker was lost under the call: have it replaced (once), and queue the errand
-        anew.
-        """
+        """The worker was lost under the call: have it replaced (once), queue the errand again."""
         errand = self.errands[call.errand]
         errand.attempts += 1
         self.repeated += 1
@@ -191,6 +190,8 @@ class Dispatch:
                 f"client actor {call.worker} {why}, {ATTEMPTS} times; see its log in Ray's "
                 "dashboard"
             )
+        # two calls can be under way on one worker; the first one lost has had it replaced
         if call.life == self.workers.life(call.worker):
             self.workers.replace(call.worker, why)
+        # before all that waits: it was handed out before them
         self.queue.insert(0, call.errand)

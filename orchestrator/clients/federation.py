@@ -39,6 +39,8 @@ class Federation:
     ) -> None:
         self.plane, self.data, self.terms = plane, data, terms
         self.books, self.mailroom, self.store = books, mailroom, Store()
+        # blocks are known by these numbers, which never come again in this process; draws are keyed
+        # by the number within the round, which is the same after a resume
         self._sessions = itertools.count()
 
     @property
@@ -83,11 +85,13 @@ class Federation:
     ) -> Iterator[Session]:
         """Open a training session (see :class:`algorithms.contract.Clients`)."""
         within, own = self.books.opened, own or {}
+        # averaged moments go with every broadcast, and are paid for
         message = {**received, **(self.store.optimizer if rule.transmitted else {})}
         there = self.mailroom.post(cohort.ids, rule, message, known or {}, (self.books.t, within))
         begun = time.perf_counter()
         handle = self.plane.share(there)
         self.log.transfer_seconds += time.perf_counter() - begun
+        # only forged models are measured from it; a rule without w has none
         start = own.get("model", there.get("w", torch.zeros(0)))
         opening = Opening(next(self._sessions), within, cohort, rule, handle, start, own)
         session = Session(self.plane, self.terms, self.books, self.store, opening)
@@ -105,15 +109,14 @@ class Federation:
         batch_size: int | None = None,
         known: bool = False,
     ) -> Tensor:
-        """Training losses at ``w``; transmits the model down (unless known) and one float up per
-        client.
-        """
+        """Training losses [len(ids)] at ``w``; books the model (unless known) and a float each."""
         if not known:
             message = {"w": w, BUFFERS: buffers}
             leaving = travelling(message, LocalRule(), self.mailroom.buffers)
             self.ledger.sent(ids, weight(leaving))
         self.ledger.received(ids, LOSS_BYTES)
         rows = [self._loss_rows(int(k), batch_size) for k in ids]
+        # one evaluation for the rows of all clients, which fills its chunks
         losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
         means = torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
         if not means.isfinite().all():
@@ -132,9 +135,7 @@ class Federation:
         return draw.choice(rows, batch_size, replace=False)
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2] on the held-out rows; transmits
-        nothing.
-        """
+        """Correct answers and rows [classes, 2] on the held-out rows; transmits nothing."""
         rows, classes = self.data.heldout_rows, self.data.samples.classes
         _, hit = self.per_sample(w, buffers, rows)
         labels = torch.from_numpy(self.data.samples.y[rows])
@@ -147,9 +148,7 @@ class Federation:
         self.ledger.received(ids, nbytes)
 
     def per_sample(self, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Cross-entropy [n] and correctness [n] of one model on ``rows``; not transmitted by
-        anyone.
-        """
+        """Cross-entropy [n] and correctness [n] of one model on ``rows``; transmits nothing."""
         begun = time.perf_counter()
         model = self.plane.share({"w": w, "buffers": buffers})
         chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))

@@ -81,6 +81,7 @@ def forged(here: Arrived, terms: Terms, when: tuple[int, int], start: Tensor) ->
     if not here.vectors:
         return here
     rows = terms.adversary.forge(when, here.ids, here.rows(), start)
+    # judged anew: a forged row may hold anything, whatever the client computed
     finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
     return replace(here, vectors=vectors, finite=finite.numpy())
@@ -107,10 +108,12 @@ def booked(here: Arrived, terms: Terms, books: Books, store: Store) -> Arrived:
     """Uploads and work in the account and the log, and the clients' new memories in the store (a
     client whose update is left out keeps its old one).
     """
+    # a client that is left out has worked and sent, too
     books.ledger.received(here.ids, here.upload_bytes)
     books.ledger.worked(here.ids, here.diagnostics["steps"])
     left_out = set(here.ids[~here.counts].tolist())
     store.states |= {k: s for k, s in here.states.items() if s and k not in left_out}
+    # the server's own training is no client's, so no record speaks of it
     remote = here.ids != terms.server
     books.log.add(here.ids[remote], {n: v[remote] for n, v in here.diagnostics.items()})
     return here
@@ -130,6 +133,7 @@ def summed(here: Arrived, weights: np.ndarray) -> Arrived:
     """Blocks' rows replaced by their parts of the sum with ``weights`` [m]; for rows that had to
     come whole because somebody forged among them.
     """
+    # weighted_sum skips rows of weight 0, so a NaN in one of them stays out
     counted = np.split(weights * here.counts, np.cumsum(here.blocks)[:-1])
     vectors = {
         n: [weighted_sum(*pair) for pair in zip(pieces, counted, strict=True)]
@@ -141,8 +145,7 @@ def summed(here: Arrived, weights: np.ndarray) -> Arrived:
 def sums(
     here: Arrived, terms: Terms, weights: np.ndarray, there: np.ndarray
 ) -> tuple[Updates, Tensors]:
-    """The blocks' parts of the weighted sums added up, and the weighted mean of the optimiser's
-    moments.
+    """The blocks' parts of the weighted sums added up, and the weighted mean of the moments.
 
     ``weights`` [M] are those of the whole cohort, of which ``there`` [M] are still there. Those of
     the clients that count are scaled to the same total, whoever is left out.
@@ -150,6 +153,7 @@ def sums(
     ids, used = here.ids[here.counts], torch.from_numpy(weights[there][here.counts])
     all_count = there.all() and here.counts.all()
     scale = 1.0 if all_count else float(weights.sum() / used.sum())
+    # moments are a mean, and weights need not sum to 1
     total = float((used * scale).sum())
     vectors = {n: in_order(pieces) for n, pieces in here.vectors.items()}
     if not all_count:

@@ -10,9 +10,7 @@ import numpy as np
 
 @dataclass
 class Ledger:
-    """Bytes to (down) and from (up) each of N clients, and its local steps, since the start of the
-    run.
-    """
+    """Bytes to (down) and from (up) each of N clients and its local steps, since the run began."""
 
     clients: int
     steps: np.ndarray = field(init=False)
@@ -37,10 +35,9 @@ class Ledger:
         self._book(self.steps, ids, steps.astype(np.int64))
 
     def _book(self, column: np.ndarray, ids: np.ndarray, amount: int | np.ndarray) -> None:
-        """Add ``amount`` (one, or one each) to the clients among ``ids``; the server itself has no
-        account.
-        """
+        """Add ``amount`` (one, or one each) to the clients of ``ids``; the server has no row."""
         clients = ids < self.clients
+        # ids are distinct: an indexed sum would book a client named twice only once
         column[ids[clients]] += np.broadcast_to(amount, ids.shape)[clients]
 
     def state(self) -> dict[str, Any]:

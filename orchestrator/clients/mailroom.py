@@ -45,16 +45,16 @@ class Mailroom:
         ``when`` is (round, session within it), of which every draw is a function.
         """
         leaving = travelling(message, rule, self.buffers)
+        # what does not leave goes along all the same: a simulated client has it from here, unpaid
         arrived = dict(message)
         for name, shared in leaving.items():
             self.ledger.sent(ids, self._weight(name, shared, ids))
             arrived[name] = self._received(name, message[name], rule, ids, when)
+        # of a compressed vector clients know the replica, and not the server's own
         return {**{name: self.replicas.get(name, v) for name, v in known.items()}, **arrived}
 
     def _weight(self, name: str, vector: Tensor, ids: np.ndarray) -> int | np.ndarray:
-        """Bytes of one vector to each client: a compressed change, if it knows what changes, or the
-        whole.
-        """
+        """Bytes of a vector to each client: a change, if it knows of what, or the whole."""
         whole = weight({name: vector})
         if name not in self.replicas:
             return whole
@@ -70,9 +70,11 @@ class Mailroom:
             return vector
         private = rule.private if what is Role.model else 0
         before, after = self.replicas.get(name), vector.clone()
+        # nobody has a replica before the first broadcast, which goes out whole
         if before is not None:
             change = (vector - before)[private:]
             t, session = when
+            # the first session of a round has no number in the key, as in those of mini-batches
             draw = torch_generator(self.seed, f"broadcast {name}", t, *[session] * bool(session))
             after[private:] = before[private:] + self.compressor.compress(change[None], [draw])[0]
         self.replicas[name], self.heard[name] = after, ids

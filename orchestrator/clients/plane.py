@@ -1,6 +1,4 @@
-"""A plane runs blocks somewhere. Both planes execute the same commands on the same blocks, so they
-give equal bits.
-"""
+"""A plane runs blocks somewhere. Both run the same commands on the same blocks: equal bits."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ class Plane(ABC):
 
     @abstractmethod
     def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:
-        """Execute the assignments; answers in their order, None where the clients took too long
-        and are dropped.
-        """
+        """Execute the assignments; answers in order, None where clients are dropped as slow."""
 
     @abstractmethod
     def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
@@ -84,6 +80,7 @@ class Plane(ABC):
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
         """Seconds that the computation itself needed with the trainers there are."""
+        # blocks run side by side, at most one at a time on each trainer
         return sum(a.seconds for a in answers if a is not None) / max(
             1, min(self.available, len(answers))
         )
@@ -93,15 +90,14 @@ class Plane(ABC):
 
 
 class InProcess(Plane):
-    """One block host in this process: unit tests, debugging, machines without Ray, trials of a
-    sweep.
-    """
+    """One block host in this process: tests, debugging, machines without Ray, trials of a sweep."""
 
     def __init__(self, world: World, gpus: float = 0.0) -> None:
         """``gpus``: how much of a GPU this process may use."""
         self.host = BlockHost(replace(world, device=device_of(gpus)))
 
     def share(self, tensors: Tensors) -> Tensors:
+        # copies, as over Ray: what a trainer does in place must not reach the server
         return {k: v.clone() for k, v in tensors.items()}
 
     def run(self, assignments: Sequence[Assignment]) -> list[Answer | None]:

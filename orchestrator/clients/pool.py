@@ -41,6 +41,7 @@ class RayPool(Plane):
         tensors_travel_as_arrays()
         self.run_name, self.resources, self.reserved = run, resources, reserved
         self.actors = reserved.actors
+        # once for all actors, and for those that will replace them
         self.world = ray.put(world)
         self.label = uuid.uuid4().hex[:6]
         """Tells this pool's actors from those of an earlier one that are still on their way out."""
@@ -83,6 +84,7 @@ class RayPool(Plane):
         for key in keys:
             number = self.crew.homes.pop(key, None)
             if number is not None:
+                # nobody waits for it: an actor takes calls in the order in which they were made
                 self.crew.handle(number).forget.remote(key)
 
     def close(self) -> None:
@@ -104,6 +106,7 @@ class RayPool(Plane):
             actor = crew.handle(number)
             if crew.homes.get(one.key) == number:
                 return actor.resume.remote(one.key, one.commands, one.keep)
+            # noted before it is true; if the actor dies first, the crew forgets all its blocks
             crew.homes[one.key] = number
             return actor.start.remote(
                 one.key, one.spec, one.received, one.replay, one.commands, one.keep
@@ -124,6 +127,7 @@ class RayPool(Plane):
 
     def _create(self, number: int, life: int) -> ActorHandle[Any]:
         r = self.resources
+        # no max_restarts: Ray would bring it back without its clients' state
         options: dict[str, Any] = {
             "name": f"{self.run_name} clients #{number}.{life} ({self.label})",
             "num_cpus": r.cpus_per_actor,
@@ -136,6 +140,7 @@ class RayPool(Plane):
     def _await_all(self) -> None:
         try:
             self.crew.await_all(self.resources.boot_timeout)
+        # an interrupt, too: nobody outside knows of these actors yet
         except BaseException:
             self.close()
             raise

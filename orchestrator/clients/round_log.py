@@ -43,4 +43,5 @@ class RoundLog:
             self.diagnostics[name][place] = values  # the last one of a client stays
         loss = np.bincount(place, both["steps"] * both["train_loss"])
         self.diagnostics["steps"] = steps
+        # a client without data has done no step
         self.diagnostics["train_loss"] = loss / np.maximum(steps, 1)

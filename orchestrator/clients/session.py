@@ -81,6 +81,7 @@ class Session:
         return BlockSpec(
             ids=ids,
             rule=self.opening.rule,
+            # as they are now: a block that is lost begins again from these
             states={int(k): states[k] for k in ids if k in states},
             own={name: rows[s] for name, rows in self.opening.own.items()},
             t=self.books.t,
@@ -92,6 +93,7 @@ class Session:
         for waiting, s in zip(self.waiting, self.slices, strict=True):
             if not isinstance(steps, np.ndarray):
                 waiting.append(Advance(steps))
+            # a block that has nothing to do is not called
             elif steps[s].any():
                 waiting.append(Advance(steps[s]))
 
@@ -112,11 +114,13 @@ class Session:
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
         if probe.transmitted:
+            # what one client sends has the shape of the sum, and of each row
             one = answers[0] if weights is not None else answers[0][0]
             self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
         if weights is not None:
             scale = 1.0 if there.all() else float(weights.sum() / weights[there].sum())
             return inbox.in_order(answers) * scale
+        # blocks answer for all their clients; of these the wanted ones are picked
         answered = np.concatenate([rows[self.slices[b]] for b in blocks])
         return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]
 
@@ -183,14 +187,17 @@ class Session:
         others goes on waiting.
         """
         blocks = self.present if blocks is None else blocks
+        # noted first: a call that fails may leave blocks on the actors
         self.open = True
         begun, log = time.perf_counter(), self.books.log
         answers = self.plane.run([self._assignment(b, keep) for b in blocks])
         busy = self.plane.busy(answers)
         log.train_seconds += busy
+        # all that was not computing: calls, transfers, waiting
         log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
         self.open = keep
         for b in blocks:
+            # only now: what is under way must not be in the replay, too
             self.history[b].extend(self.waiting[b])
             self.waiting[b] = []
         lost = [b for b, a in zip(blocks, answers, strict=True) if a is None]

@@ -20,8 +20,7 @@ BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 def connected(
     address: str, num_cpus: int | None = None, num_gpus: float | None = None
 ) -> Iterator[str]:
-    """A Ray connection for the block, and the dashboard's URL; ``local`` starts a cluster that ends
-    with it.
+    """A Ray connection and its dashboard's URL; ``local`` starts a cluster that ends with it.
 
     ``num_cpus`` and ``num_gpus`` declare the logical resources of a local cluster. Raises UserError
     if there is no cluster at ``address`` or the options do not fit it.
@@ -32,9 +31,11 @@ def connected(
             "resources"
         )
     authenticate(address)
+    # else an actor that asks for no GPU sees all that there are
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     import ray
 
+    # Ray refuses resources for a cluster that is there already
     options: dict[str, Any] = (
         {"num_cpus": num_cpus, "num_gpus": num_gpus, "include_dashboard": False}
         if address == "local"
@@ -96,6 +97,7 @@ def _scalable(path: Path) -> dict[str, float]:
     amounts: dict[str, float] = {}
     for name in {name for resources, _ in kinds for name in resources}:
         left = most
+        # the largest nodes first, until the cluster may have no more
         for each, count in sorted(
             ((float(r.get(name, 0)), count) for r, count in kinds), reverse=True
         ):

@@ -30,8 +30,7 @@ YAML = (".yaml", ".yml")
 
 
 def submit(address: str | None, words: Sequence[str], name: str) -> str:
-    """Start ``fedorch`` with ``words`` (run or sweep, with their options) on the cluster; returns
-    the job's id.
+    """Start ``fedorch`` with ``words`` (run or sweep, and options) as a job; returns its id.
 
     The job has this installation's own code and the config files that ``words`` name. Raises
     UserError if there is no cluster at ``address``, the words cannot be a job, or ``name`` is
@@ -42,10 +41,13 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
     with _client(address) as client, tempfile.TemporaryDirectory() as place:
         command = _carry(words, Path(place))
         if "--out" not in words and not (words[0] == "run" and "--resume" in words):
+            # double quotes: the shell of the head node is to put in its own $HOME
             command += f' --out "{RESULTS}/{name}"'
         environment = {
             "working_dir": place,
+            # the code that submits, whatever is installed there
             "py_modules": [str(_folder(package)) for package in PACKAGES],
+            # else a log that is followed comes in blocks
             "env_vars": {"PYTHONUNBUFFERED": "1"},
         }
         entrypoint = f"python -m sweeps.cli {command} --address auto"
@@ -55,14 +57,16 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
 
 
 def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
-    """What the job has printed; with ``follow``, until it ends. Raises UserError if there is no
-    such job.
+    """What the job has printed; with ``follow``, until it ends.
+
+    Raises UserError if there is no such job.
     """
     with _client(address) as client:
         if not follow:
             yield client.get_job_logs(name)
             return
         tail = client.tail_job_logs(name)
+        # an asynchronous generator, whose pieces are wanted one by one as they come
         with asyncio.Runner() as runner:
             while True:
                 try:
@@ -72,9 +76,7 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
 
 
 def stop(address: str | None, name: str) -> str:
-    """End the job and wait until it has; returns its last status. Raises UserError if there is no
-    such job.
-    """
+    """End the job and wait for it; returns its last status. Raises UserError if there is none."""
     with _client(address) as client:
         client.stop_job(name)
         deadline = time.monotonic() + ENDS_WITHIN
@@ -126,6 +128,7 @@ def _carry(words: Sequence[str], place: Path) -> str:
             (place / path.name).write_text(
                 yaml.safe_dump(read_whole(path), sort_keys=False), encoding="utf-8"
             )
+            # the job starts in that folder
             word = path.name
         said.append(shlex.quote(word))
     return " ".join(said)

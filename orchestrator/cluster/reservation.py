@@ -48,6 +48,7 @@ class Reservation:
 def bundle(r: ResourcesConfig) -> dict[str, float]:
     """What one client actor is pinned to: amount of each resource."""
     amounts: list[tuple[str, float]] = [("CPU", r.cpus_per_actor), ("GPU", r.gpus_per_actor)]
+    # Ray takes no empty bundle
     return {kind: amount for kind, amount in amounts if amount} or {"CPU": 0.001}
 
 
@@ -64,6 +65,7 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
         if group.wait(LOOK if fewer else r.boot_timeout):
             return Reservation(group, actors)
         remove_placement_group(group)
+        # counted without the group, so what is free is what the next one may have
         free = {kind: ray.available_resources().get(kind, 0.0) for kind in each}
         if not fewer or time.monotonic() >= deadline:
             raise UserError(
@@ -89,10 +91,9 @@ def reserved_before() -> Reservation | None:
 
 
 def capacity(kind: str, there: float, amount: float) -> int:
-    """How often ``amount`` of a resource fits into what is there; a share of a GPU lies within one
-    GPU.
-    """
+    """How often ``amount`` of a resource fits into what is ``there``; a GPU's part lies on one."""
     if kind != "GPU" or amount >= 1:
+        # amounts are floats: three times 0.1 must fit into 0.3
         return int(there / amount + 1e-9)
     whole = int(there + 1e-9)
     return whole * int(1 / amount + 1e-9) + int((there - whole) / amount + 1e-9)
@@ -126,4 +127,5 @@ def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:
 
 
 def _name() -> str:
+    # an actor that Ray starts again keeps its id: by it the new process finds the old one's group
     return f"clients of {ray.get_runtime_context().get_actor_id() or uuid.uuid4().hex}"

@@ -1,6 +1,4 @@
-"""What a config that is silent means: the algorithm's own defaults, and the options of default
-parts.
-"""
+"""What a silent config means: the algorithm's own defaults, and the options of default parts."""
 
 from __future__ import annotations
 
@@ -29,6 +27,7 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
         given = chosen.get(options.presets_by) if isinstance(chosen, Mapping) else None
         preset = options.model_fields[options.presets_by].default if given is None else given
         defaults |= options.presets.get(str(preset), {})
+    # of steps and epochs one is given: it rules out a default of the other
     for given, other in (("local.epochs", "local.steps"), ("local.steps", "local.epochs")):
         if has(filled, given):
             defaults.pop(other, None)
@@ -42,9 +41,7 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, Any]) -> None:
-    """Where the user names the same part, or only some of its options, keep the default's other
-    options.
-    """
+    """Where the same part is named, or options of it only, keep the default's others."""
     given: Any = filled
     for key in path.split("."):
         given = given[key]
@@ -56,8 +53,7 @@ def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, 
 
 
 def _merged(whole: Any, given: Any) -> Any:
-    """``given`` over the options ``whole`` of a part, at every depth, unless it names another
-    part."""
+    """``given`` over a part's options ``whole``, at every depth, unless it names another part."""
     given = (
         {"name": given}
         if isinstance(given, str) and isinstance(whole, dict) and "name" in whole
@@ -81,13 +77,12 @@ def _usual_cohort(raw: Mapping[str, Any]) -> int:
     data = raw.get("data")
     clients = data.get("clients") if isinstance(data, Mapping) else None
     usual: int = Config.model_fields["cohort"].default
+    # anything else in its place is for the schema to refuse
     return min(usual, clients) if isinstance(clients, int) and clients > 0 else usual
 
 
 def _named(given: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Options without a name belong to the default part: ``partition: {alpha: 1}`` is a Dirichlet's
-    alpha.
-    """
+    """Options without a name are the default part's: ``partition: {alpha: 1}`` is a Dirichlet's."""
     for key, value in given.items():
         field = model.model_fields.get(key)
         if not isinstance(value, dict) or field is None:

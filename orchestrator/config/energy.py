@@ -34,14 +34,13 @@ class Energy(BaseModel):
     def _positive(self) -> Energy:
         for key in ("step_joules", "transmit_watts", "bandwidth_hz"):
             least = float(np.min(getattr(self, key)))
+            # free steps or transmissions make sense; a bandwidth of 0 would divide by 0
             if not (least > 0 or (least == 0 and key != "bandwidth_hz")):
                 raise ValueError(f"{key} must be positive, not {least}")
         return self
 
     def check(self, clients: int) -> str | None:
-        """Which list has the wrong length for ``clients`` clients, in one sentence; None if all
-        fit.
-        """
+        """Which list is not of length ``clients``, in one sentence; None if all fit."""
         for key in type(self).model_fields:
             value = getattr(self, key)
             if isinstance(value, tuple) and len(value) != clients:
@@ -53,10 +52,9 @@ class Energy(BaseModel):
         return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
 
     def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
-        """Energy [N] that each client spends on ``steps`` [N] local steps and ``bytes_up`` [N]
-        bytes sent.
-        """
+        """Joules [N] that each client spends on ``steps`` [N] and on sending ``bytes_up`` [N]."""
         return (
+            # E^p and E^t of Eq. 18
             np.asarray(self.step_joules) * steps
             + 8 * bytes_up * np.asarray(self.transmit_watts) / self.rate()
         )

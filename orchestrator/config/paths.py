@@ -13,6 +13,7 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         below = raw.get(key)
         if isinstance(below, str):
             below = {"name": below}
+        # a copy: the mapping may be part of another config, too
         raw[key] = dict(below) if isinstance(below, Mapping) else {}
         raw = raw[key]
     raw[last] = value

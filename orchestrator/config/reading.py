@@ -17,8 +17,7 @@ from orchestrator.errors import UserError
 
 
 def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
-    """Read a YAML file (None: the quick start) and apply ``a.b=value`` settings; raises
-    UserError."""
+    """Read a YAML file (None: the quick start), apply ``a.b=value`` settings; raises UserError."""
     raw = {} if path is None else _mapping(path, "config")
     for setting in settings:
         apply(raw, setting)
@@ -26,9 +25,7 @@ def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
 
 
 def build(raw: Mapping[str, Any]) -> Config:
-    """Validate a raw config, with the algorithm's own defaults where it is silent; raises
-    UserError.
-    """
+    """Validate a raw config, with all defaults where it is silent; raises UserError."""
     filled = with_defaults(raw)
     try:
         return Config.model_validate(filled)
@@ -75,15 +72,14 @@ def _mapping(path: Path, what: str) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice, of which YAML's own loader takes the last without a
-    word.
-    """
+    """Refuses a mapping that has a key twice, where YAML's own loader silently takes the last."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
             name = str(key.value)
+            # YAML allows several merges in one mapping
             if name in seen and name != "<<":
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {name!r} is there twice", problem_mark=key.start_mark

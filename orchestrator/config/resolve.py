@@ -10,8 +10,7 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import vectorizable
 
 VECTORIZE_UP_TO = 200_000
-"""Largest network (parameters) that ``execution: auto`` trains vectorised; see
-benchmarks/README.md."""
+"""Largest network (parameters) that ``auto`` trains vectorised; see benchmarks/README.md."""
 
 
 def resolve(config: Config, net: Net) -> Config:
@@ -58,4 +57,5 @@ def _block(config: Config, execution: str) -> int:
         return 1
     if block is not None:
         return block
+    # at least two blocks of vectorised clients, at most 16 of others
     return min(10, math.ceil(m / 2)) if execution == "vectorized" else math.ceil(m / 16)

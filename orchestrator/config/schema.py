@@ -128,6 +128,7 @@ class ResourcesConfig(Section):
 
     @model_validator(mode="after")
     def _whole_gpus(self) -> ResourcesConfig:
+        # Ray knows fractions of one GPU only
         if self.gpus_per_actor > 1 and self.gpus_per_actor % 1:
             raise ValueError(f"gpus_per_actor above 1 must be whole, not {self.gpus_per_actor}")
         if self.actors is not None and self.clients_per_actor is not None:
@@ -238,6 +239,7 @@ class Config(Section):
 
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
+        # weights of None say that rows are needed; the numbers asked with do not matter
         rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
         if self.local.optimizer_state != "average" or not rows:
             return None

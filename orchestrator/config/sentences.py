@@ -17,11 +17,11 @@ def sentence(
     model: type[BaseModel] = Config,
     what: str = "config",
 ) -> str:
-    """The first problem of a config (or of another ``model``'s mapping) in one sentence: key,
-    problem, value.
-    """
+    """The first problem of a config (or another ``model``) in a sentence: key, problem, value."""
     first = error.errors()[0]
+    # a key may hold control characters, which would be printed
     where = ".".join(str(p) if str(p).isprintable() else repr(p) for p in first["loc"])
+    # pydantic's prefix to what our own validators say
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = (

@@ -97,13 +97,12 @@ class Emnist(_IdxDataset):
 
     def _split(self, folder: str, stem: str) -> Split:
         x, y = super()._split(folder, stem)
+        # the files hold columns of pixels where the others hold rows
         return x.transpose(0, 2, 1), y
 
 
 class FashionMnist10k(Dataset):
-    """The embedded 10,000 Fashion-MNIST images, split 8,000 / 2,000 by a fixed seed; needs no
-    download.
-    """
+    """The embedded 10,000 Fashion-MNIST images, no download; a fixed split of 8,000 / 2,000."""
 
     name: str = "fashion_mnist_10k"
 
@@ -242,6 +241,7 @@ class Synthetic(Dataset):
         parts = [self._client(request, k) for k in range(request.clients)]
         rows = [
             (x[s], y[s], np.full(len(y[s]), k))
+            # all clients' training rows, then all test rows
             for half in (0, 1)
             for k, (x, y, cut) in enumerate(parts)
             for s in [slice(cut) if half == 0 else slice(cut, None)]
@@ -255,6 +255,7 @@ class Synthetic(Dataset):
         u, centre = rng.normal(0, self.alpha), rng.normal(0, self.beta)
         weight, bias = rng.normal(u, 1, (60, 10)), rng.normal(u, 1, 10)
         v = rng.normal(centre, 1, 60)
+        # j^-0.6 is the deviation of variance j^-1.2
         x = v + rng.normal(size=(n, 60)) * np.arange(1, 61) ** -0.6
         y = np.argmax(x @ weight + bias, axis=1)
         return x.astype(np.float32), y.astype(np.int64), n - max(1, int(self.test_fraction * n))

@@ -1,6 +1,4 @@
-"""Images seen through a frozen ImageNet backbone: features are computed once, cached, and trained
-on as vectors.
-"""
+"""Images seen through a frozen ImageNet backbone: features are computed once and cached."""
 
 from __future__ import annotations
 
@@ -60,6 +58,7 @@ class Features(Dataset):
     def _stored(self, samples: Samples) -> Path:
         sha = hashlib.sha256(self.model_dump_json().encode())
         sha.update(
+            # some rows are enough to tell data sets apart, and all would take long
             str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes()
         )
         if self.weights:
@@ -77,6 +76,7 @@ class Features(Dataset):
                 torch.from_numpy(np.ascontiguousarray(samples.x[i : i + BATCH]))
                 .float()
                 .div_(255)
+                # grey images become three equal channels; colour ones have three
                 .expand(-1, 3, -1, -1)
             )
             x = F.interpolate(
@@ -85,6 +85,7 @@ class Features(Dataset):
             pieces.append(network((x - mean) / std).flatten(1).numpy())
         features = np.concatenate(pieces).astype(np.float32)
         stored.parent.mkdir(parents=True, exist_ok=True)
+        # np.save adds .npy to any other ending
         partial = stored.with_suffix(".partial.npy")
         np.save(partial, features)
         partial.replace(stored)

@@ -111,9 +111,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Samples, and the row numbers of each client's training and test data, the test set and the
-    held-out set.
-    """
+    """Samples, and row numbers: each client's training and test data, test and held-out set."""
 
     samples: Samples
     train: Lists
@@ -148,8 +146,9 @@ class FederatedData:
 
     @classmethod
     def build(cls, config: DataConfig, seed: int, samples: Samples | None = None) -> FederatedData:
-        """Load (unless ``samples`` are at hand), hold out, share out; raises UserError if that
-        cannot be done.
+        """Load (unless ``samples`` are at hand), hold out, share out.
+
+        Raises UserError if that cannot be done.
         """
         samples = config.dataset.load(Request(seed, config.clients)) if samples is None else samples
         pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
@@ -170,6 +169,7 @@ class FederatedData:
             test = _mixed_tests(config.client_test, samples, train, seed)
         tests = Lists.of(test)
         split = np.arange(samples.train, len(samples.y))
+        # with both splits shared out, the clients' own test rows are all there is to test on
         test_rows = np.unique(tests.rows) if config.pool == "all" else split
         return cls(
             samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
@@ -197,6 +197,7 @@ def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> 
     taken = []
     for c in range(samples.classes):
         rows = pool[samples.y[pool] == c]
+        # not even all of a class: the clients are to have some of it
         if config.rows(c) and len(rows) <= config.rows(c):
             raise UserError(
                 f"data.heldout.per_class: class {c} has only {len(rows)} rows, {config.rows(c)} "
@@ -260,9 +261,7 @@ def _local_tests(
 def _mixed_tests(
     config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int
 ) -> list[np.ndarray]:
-    """Test rows in each client's class mix, about n_k |test|/|train| of them; clients may share
-    test rows.
-    """
+    """Test rows in each client's class mix, about n_k |test|/|train|; clients may share them."""
     pool = np.arange(samples.train, len(samples.y))
     by_class = [pool[samples.y[pool] == c] for c in range(samples.classes)]
     total = sum(len(p) for p in parts)
@@ -271,6 +270,7 @@ def _mixed_tests(
         rng = generator(seed, "client-test", k)
         share = np.bincount(samples.y[rows], minlength=samples.classes) / len(rows)
         size = max(config.least, round(len(rows) * len(pool) / total))
+        # of a rare class there may be fewer test rows than its share
         counts = np.minimum(_apportion(share, size), [len(c) for c in by_class])
         pieces = [
             rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n
@@ -288,6 +288,7 @@ def _apportion(share: np.ndarray, size: int) -> np.ndarray:
     """Whole numbers nearest to ``share * size`` that sum to ``size`` (largest remainders)."""
     exact = share * size
     counts = np.floor(exact).astype(np.int64)
+    # ascending, so the largest remainders come first
     largest = np.argsort(counts - exact, kind="stable")[: size - counts.sum()]
     counts[largest] += 1
     return counts

@@ -1,6 +1,4 @@
-"""Partitioners: which training rows each client holds. Each is a function of the seed and the
-labels alone.
-"""
+"""Which training rows each client holds: partitioners, functions of seed and labels alone."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from orchestrator.errors import UserError
 
 @dataclass(frozen=True)
 class Pool:
-    """The rows to be shared out: row numbers [n], their labels [n], and what the draws depend
-    on."""
+    """The rows to share out: row numbers [n], their labels [n], and what the draws depend on."""
 
     rows: np.ndarray
     labels: np.ndarray
@@ -38,9 +35,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Published:
-    """Row numbers (over train, then test) of each client's test set and of the server's held-out
-    set.
-    """
+    """Row numbers (over train, then test) of the clients' test sets and of the held-out set."""
 
     tests: list[np.ndarray]
     heldout: np.ndarray
@@ -51,9 +46,7 @@ class Partitioner(Part):
 
     @abstractmethod
     def split(self, pool: Pool) -> list[np.ndarray]:
-        """Positions in the pool for each client; raises UserError if the pool cannot be shared out
-        that way.
-        """
+        """Positions in the pool for each client; raises UserError if that cannot be."""
 
     def published(self, clients: int) -> Published | None:
         """Test and server rows that come with the partition itself, if any."""
@@ -93,6 +86,7 @@ class Dirichlet(Partitioner):
             mix = _dirichlet(rng, self.alpha * prior)
             counts = _capped_multinomial(rng, size, mix, left)
             parts.append(
+                # from the end of the shuffled stacks: what is left is then their beginning
                 np.concatenate([s[n - c : n] for s, n, c in zip(stacks, left, counts, strict=True)])
             )
             left = left - counts
@@ -115,6 +109,7 @@ def _capped_multinomial(
 ) -> np.ndarray:
     """Counts per class that sum to ``size`` and do not exceed ``left``."""
     counts = np.zeros(len(mix), np.int64)
+    # what a full class cannot give is drawn again from the others
     while (missing := size - counts.sum()) > 0:
         open_ = counts < left
         p = np.where(open_, mix, 0)
@@ -147,8 +142,10 @@ class Pfnm(Partitioner):
             held = np.zeros(clients, np.int64)
             for group in pool.by_class(rng):
                 p = rng.dirichlet(np.full(clients, self.alpha)) * (held < n / clients)
+                # whoever may still get rows drew nothing: this attempt fails below
                 if p.sum() <= 0:
                     break
+                # the last cut is the end of the group, which np.split adds by itself
                 cuts = (np.cumsum(p / p.sum()) * len(group)).astype(int)[:-1]
                 for k, piece in enumerate(np.split(group, cuts)):
                     parts[k].append(piece)
@@ -210,6 +207,7 @@ class Zipf(Partitioner):
         for size in sizes:
             counts = rng.multinomial(size, _dirichlet(rng, self.alpha * present))
             pieces = [
+                # goes on where the last client stopped, round and round
                 s[(start + np.arange(c)) % len(s)]
                 for s, start, c in zip(stacks, dealt, counts, strict=True)
                 if c
@@ -220,9 +218,7 @@ class Zipf(Partitioner):
 
 
 class SortedFraction(Partitioner):
-    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label and cut, the rest cut in
-    order.
-    """
+    """FDA thesis, Sorted-X %: the first X % of the rows sorted by label, the rest in order."""
 
     name: str = "sorted"
     fraction: float = option(0.6, "part of the rows that is sorted by label", "X", ge=0, le=1)
@@ -238,8 +234,7 @@ class SortedFraction(Partitioner):
 
 
 class LabelSkew(Partitioner):
-    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow in
-    order."""
+    """FDA thesis, Label-Y: all rows of label Y go to the first clients, the rest follow."""
 
     name: str = "label"
     label: int = option(0, "the label that only the first clients hold", "Y", ge=0)
@@ -269,8 +264,7 @@ class Shards(Partitioner):
 
 
 class Natural(Partitioner):
-    """The dataset's own clients (FEMNIST's writers, SYNTHETIC's generators), the first N of
-    them."""
+    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators)."""
 
     name: str = "natural"
 
@@ -318,15 +312,14 @@ class GlueDirichlet(Partitioner):
 
 
 class FromFile(Partitioner):
-    """A published partition: ``NAME.npz`` with train_idx, n_train (rows numbered over train, then
-    test).
-    """
+    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test)."""
 
     name: str = "file"
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rows, sizes = self._read(pool.clients, "train_idx", "n_train")
+        # row number -> position in the pool, −1 for rows outside it
         position = np.full(max(int(rows.max()), int(pool.rows.max())) + 1, -1)
         position[pool.rows] = np.arange(len(pool.rows))
         found = position[rows]

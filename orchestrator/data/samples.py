@@ -54,8 +54,9 @@ class Dataset(Part):
 
     @abstractmethod
     def load(self, request: Request) -> Samples:
-        """Read or generate all samples; raises UserError, naming the places searched, if they
-        cannot be had.
+        """Read or generate all samples.
+
+        Raises UserError, naming the places searched, if they cannot be had.
         """
 
 
@@ -66,11 +67,10 @@ def join(
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),
 ) -> Samples:
-    """Samples from (inputs, labels) of the two splits; grey images [n, H, W] and [n, H, W, C]
-    become [n, C, H, W].
-    """
+    """Samples from (inputs, labels) of both splits; images [n, H, W(, C)] become [n, C, H, W]."""
     x = np.concatenate([train[0], test[0]])
     if x.dtype == np.uint8:
+        # channels first, as torch has them
         x = x[:, None] if x.ndim == 3 else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     y = np.concatenate([train[1], test[1]]).astype(np.int64)
     return Samples(x, y, len(train[1]), classes, mean, std)

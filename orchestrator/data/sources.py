@@ -1,6 +1,4 @@
-"""Where data files are looked for, in this order: FEDORCH_DATA, the user's cache, the system's
-folder, a download.
-"""
+"""Where data files come from, in order: FEDORCH_DATA, user's cache, system's folder, download."""
 
 from __future__ import annotations
 
@@ -59,6 +57,7 @@ def found_or_downloaded(
         try:
             cache().mkdir(parents=True, exist_ok=True)
             download(cache())
+        # whatever a download can raise
         except Exception as error:
             raise missing(what, relative, error) from error
         path = find(*relative)
@@ -78,6 +77,7 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         with _open(path) as f:
             raw = f.read()
+        # the fourth byte says how many dimensions, then comes a big-endian int for each
         dims = raw[3]
         shape = np.frombuffer(raw, ">i4", dims, 4)
         if raw[:3] != b"\0\0\x08":
@@ -88,9 +88,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def read_npz(path: Path, *names: str) -> list[np.ndarray]:
-    """Arrays of an .npz file (never pickled ones); raises UserError if it is unreadable or lacks
-    one.
-    """
+    """Arrays of an .npz file (never pickled ones); raises UserError if one cannot be read."""
     try:
         with np.load(path, allow_pickle=False) as z:
             return [z[n] for n in names]
@@ -99,8 +97,7 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
 
 
 def read_rows(path: Path, delimiter: str, quoting: Literal[0, 3]) -> list[dict[str, str]]:
-    """The rows of a delimited text file with a header line; raises UserError if it cannot be
-    read."""
+    """Rows of a delimited text file with a header; raises UserError if it cannot be read."""
     try:
         with path.open(encoding="utf-8", newline="") as f:
             return list(csv.DictReader(f, delimiter=delimiter, quoting=quoting))

@@ -1,6 +1,4 @@
-"""Text datasets as token ids: hashed words, for which no vocabulary has to be fitted, or a
-checkpoint's tokenizer.
-"""
+"""Text datasets as token ids: hashed words, which need no vocabulary, or a tokenizer's."""
 
 from __future__ import annotations
 
@@ -52,6 +50,7 @@ class _TextDataset(Dataset):
         x = np.zeros((len(texts), self.length), np.int32)
         for row, pieces in zip(x, texts, strict=True):
             words = WORD.findall(" [SEP] ".join(pieces).lower())
+            # not hash(), which differs from process to process; 0 is padding
             ids = [1 + zlib.crc32(w.encode()) % (self.vocabulary - 1) for w in words]
             row[: len(ids)] = ids[: self.length]
         return x
@@ -144,6 +143,7 @@ class Glue(_TextDataset):
                 split,
                 hub_columns,
             )
+        # quotation marks are text in these files
         rows = read_rows(path, "\t", csv.QUOTE_NONE)
         label = {name: i for i, name in enumerate(labels)}
         where = str(path)
@@ -181,9 +181,7 @@ def _hub(
 
 
 def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
-    """Token ids and token types [n, 2, length] by a checkpoint's tokenizer; raises UserError if it
-    cannot be had.
-    """
+    """Token ids and types [n, 2, length] by a checkpoint's tokenizer; raises UserError for none."""
     from transformers import AutoTokenizer
 
     try:
@@ -200,6 +198,7 @@ def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.n
         truncation=True,
         max_length=length,
         padding="max_length",
+        # not every tokenizer returns them unasked
         return_token_type_ids=True,
     )
     return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)

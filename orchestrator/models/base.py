@@ -23,13 +23,15 @@ class Model(Part):
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A module from inputs [B, *shape] to logits [B, classes]; raises ValueError for a shape it
-        cannot take.
+        """A module from inputs [B, *shape] to logits [B, classes].
+
+        Raises ValueError for a shape that it cannot take.
         """
 
     def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Build, then initialise as the option says (from torch's global generator)."""
         module = self.build(shape, classes)
+        # before the initialisation, which is for the head, too
         if self.projection is not None:
             project(module, self.projection)
         if self.init == "glorot":
@@ -65,9 +67,7 @@ def glorot(module: nn.Module) -> None:
 
 
 def image_shape(shape: tuple[int, ...], least: int, model: str) -> tuple[int, int, int]:
-    """(channels, height, width), or ValueError if the inputs are not images of at least ``least``
-    pixels a side.
-    """
+    """(channels, height, width); raises ValueError unless images have ``least`` pixels a side."""
     if len(shape) != 3 or min(shape[1:]) < least:
         raise ValueError(
             f"model {model!r} needs images of at least {least}x{least}, and the inputs have shape "

@@ -1,6 +1,4 @@
-"""The FDA thesis' deep networks for images (section 3.5); parameter counts are for its inputs and
-classes.
-"""
+"""The FDA thesis' deep networks (section 3.4.1); parameter counts are for its data."""
 
 from __future__ import annotations
 
@@ -45,15 +43,18 @@ class _Dense(Model):
 
         channels, _, _ = image_shape(shape, 32, self.name)
         net = DenseNet(32, tuple(self.blocks), 64, num_classes=classes)
+        # torchvision builds the first convolution for colour images only
         if channels != 3:
             net.features.conv0 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
         for module in list(net.modules()):
             if isinstance(module, nn.BatchNorm2d):
                 module.eps, module.momentum = 1.001e-5, 0.01  # as Keras has them
             if isinstance(module, nn.Conv2d):
+                # the thesis' he_normal, which Keras cuts off at two deviations
                 nn.init.kaiming_normal_(module.weight)
         for name, layer in net.named_modules():
             if name.rpartition(".")[2].startswith("denselayer") and self.dropout:
+                # torchvision's own dropout comes once a layer, after the second convolution
                 for conv in ("conv1", "conv2"):
                     setattr(
                         layer, conv, nn.Sequential(getattr(layer, conv), nn.Dropout(self.dropout))

@@ -53,6 +53,7 @@ class LeNet5(Model):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, h, w = image_shape(shape, 12, self.name)
+        # a 5x5 convolution that keeps the size, halved; one that takes 4 pixels off, halved
         flat = 16 * ((h // 2 - 4) // 2) * ((w // 2 - 4) // 2)
         return nn.Sequential(
             nn.Conv2d(channels, 6, 5, padding=2),
@@ -82,6 +83,7 @@ class FedDualLeNet(Model):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, h, w = image_shape(shape, 16, self.name)
+        # twice a 5x5 convolution, which takes 4 pixels off, halved
         flat = 120 * (((h - 4) // 2 - 4) // 2) * (((w - 4) // 2 - 4) // 2)
         return nn.Sequential(
             nn.Conv2d(channels, 6, 5),
@@ -108,6 +110,7 @@ class FedAACnn(Model):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, h, w = image_shape(shape, 16, self.name)
+        # twice a 5x5 convolution, which takes 4 pixels off, halved
         flat = 16 * (((h - 4) // 2 - 4) // 2) * (((w - 4) // 2 - 4) // 2)
         return nn.Sequential(
             nn.Conv2d(channels, 6, 5),
@@ -126,9 +129,7 @@ class FedAACnn(Model):
 
 
 class DrdmCnn(Model):
-    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes with 3x3 kernels (794,310
-    parameters).
-    """
+    """DRDM's KMNIST model: conv16-pool-conv32-pool-500-classes, 3x3 (794,310 parameters)."""
 
     name: str = "drdm_cnn"
 

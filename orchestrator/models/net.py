@@ -36,6 +36,7 @@ class Net:
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], classes: int, seed: int) -> Net:
         """Build ``model`` with initial weights that are a function of ``seed`` alone."""
+        # modules draw from torch's global generator, which is put back afterwards
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(torch_seed(seed, "model"))
             return cls(model.create(shape, classes))
@@ -49,9 +50,7 @@ class Net:
         )
 
     def to(self, device: torch.device) -> Net:
-        """Move what is not part of the flat vectors (frozen tensors, integer buffers) to
-        ``device``.
-        """
+        """Move what is not in the flat vectors (frozen tensors, integer buffers) to ``device``."""
         self.module.to(device)
         return self
 
@@ -68,10 +67,12 @@ class Net:
         for tensor, view in zip(
             (*self.params.values(), *self.buffers.values()), views, strict=True
         ):
+            # behind the back of autograd: the parameters stay leaves
             tensor.data = view
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
         """∇ loss as a flat vector written to ``out`` [d]."""
+        # zeros for parameters that the loss does not depend on
         grads = torch.autograd.grad(loss, list(self.params.values()), materialize_grads=True)
         return self.spec.write(grads, out)
 
@@ -83,19 +84,20 @@ class Net:
         def forward(params: dict[str, Tensor], x: Tensor) -> Any:
             if not featured:
                 return functional_call(self.module, params, (x,))
+            # before the call: the first look at it registers the hook
             box = self._features
             return functional_call(self.module, params, (x,)), box.pop()
 
         return forward
 
     def featured(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [B, classes] and features [B, F] (what enters the last layer) of the bound
-        model."""
+        """Logits [B, classes] and features [B, F] (the last layer's inputs) of the bound model."""
         box = self._features
         return self.module(x), box.pop()
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The same of the model ``w`` [d], whose statistics are left as they are."""
+        # copies of the statistics, which a pass in training mode changes in place
         tensors = self.spec.views(w) | {
             n: b.clone() for n, b in self.buffer_spec.views(buffers).items()
         }

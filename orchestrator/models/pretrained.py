@@ -34,6 +34,7 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
     if weights != "none":
         try:
             network.load_state_dict(
+                # weights_only: nothing in the file is run
                 torch.load(existing(weights, key), map_location="cpu", weights_only=True)
             )
         except (

@@ -19,6 +19,7 @@ class MeanEmbedding(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         present = (ids > 0).unsqueeze(-1)
         total = (self.embedding(ids) * present).sum(-2)
+        # a text may have no word at all
         return self.head(total / present.sum(-2).clamp_min(1))
 
 

@@ -1,6 +1,4 @@
-"""Pre-trained transformers for classifying text, from the Hugging Face library, whole or through
-low-rank adapters.
-"""
+"""Pre-trained transformers for classifying text (Hugging Face), whole or by low-rank adapters."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ TARGETS = {"distilbert": ("q_lin", "v_lin")}
 
 
 class SequenceClassifier(nn.Module):
-    """A checkpoint's classifier on inputs [B, 2, L]: token ids and types, cut to the longest text
-    of the batch.
-    """
+    """A checkpoint's classifier on ids and types [B, 2, L], cut to the batch's longest text."""
 
     may_draw = True
     """Some architectures call dropout as a function, which no look at the modules finds."""
@@ -36,6 +32,7 @@ class SequenceClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         ids, types = x[:, 0].long(), x[:, 1].long()
         present = ids != self.pad
+        # padding behind the longest text of the batch would only be computed and masked
         longest = max(1, int(present.sum(1).max()))
         extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
         out = self.net(
@@ -86,6 +83,7 @@ class Transformer(Model):
         try:
             config = AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
+                # architectures have names of their own for their dropout rates
                 for key in [k for k in config.to_dict() if "dropout" in k]:
                     setattr(config, key, self.dropout)
             net, info = AutoModelForSequenceClassification.from_pretrained(
@@ -96,6 +94,7 @@ class Transformer(Model):
             raise ValueError(
                 f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}"
             ) from error
+        # checkpoints may be of half precision, and the flat vector is float32
         return net.to(torch.float32), sorted(
             {key.rpartition(".")[0] for key in info["missing_keys"]}
         )

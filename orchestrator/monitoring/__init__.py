@@ -1,3 +1,1 @@
-"""Watching runs on a cluster: Ray metrics and a Grafana dashboard of them, and a live view for the
-terminal.
-"""
+"""Watching runs on a cluster: Ray metrics, a Grafana dashboard, a live view for the terminal."""

@@ -1,5 +1,4 @@
-"""Tells the cluster how a run is doing: Ray metrics for Prometheus, and a note for ``fedorch
-top``."""
+"""Tells the cluster how a run is doing: metrics for Prometheus, a note for ``fedorch top``."""
 
 from __future__ import annotations
 
@@ -92,6 +91,7 @@ class Exporter:
                 self.bytes.inc(sent, {**self.tags, "direction": direction})
         self.spent += record["seconds"]
         note.round = int(record["round"])
+        # of a resumed run only the rounds of this process were timed
         note.seconds = self.spent / max(1, note.round - self.began_at)
         note.metric = next(
             (m for m in ("test_accuracy", "personal_accuracy_mean") if m in record), note.metric
@@ -104,14 +104,13 @@ class Exporter:
     def close(self) -> None:
         """The run has ended here."""
         self.ended.set()
+        # or a last beat would put back the note that is removed here
         self.thread.join()
         self._publish()
         internal_kv._internal_kv_del(self.key, namespace=BOARD)
 
     def _beat(self) -> None:
-        """Publish at most every second, so that the rounds do not wait for it, and at least every
-        few.
-        """
+        """Publish at most every second, so that rounds do not wait, and at least every few."""
         said = time.monotonic()
         while not self.ended.wait(PERIOD):
             if self.fresh or time.monotonic() - said >= HEARTBEAT:
@@ -130,6 +129,7 @@ class Exporter:
             "actors_replaced": plane.replaced,
             "calls_repeated": plane.repeated,
         }
+        # set again at every beat, changed or not: Ray forgets a gauge that is silent
         for key, value in (self.values | counts).items():
             self.gauges[key].set(value, self.tags)
         for phase, value in self.times.items():
@@ -140,9 +140,7 @@ class Exporter:
 
 
 def notes() -> list[Note]:
-    """All notes on the cluster that Ray is connected to; those of dead actors may still be among
-    them.
-    """
+    """All notes on the cluster that Ray is connected to, perhaps with those of dead actors."""
     found = []
     for key in internal_kv._internal_kv_list(b"", namespace=BOARD):
         value = internal_kv._internal_kv_get(key, namespace=BOARD)

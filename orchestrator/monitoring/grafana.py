@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 8, 7
 
 def dashboard() -> dict[str, Any]:
     """Grafana's JSON: one panel for each signal, the phases of a round, and the traffic."""
+    # max: Ray labels each series with its process, and a run that was continued has several
     plots = [
         (
             s.about,
@@ -82,6 +83,7 @@ def _choice(label: str) -> dict[str, Any]:
         "type": "query",
         "datasource": SOURCE,
         "query": f"label_values(ray_fedorch_round, {label})",
+        # the menu is read again whenever the time range changes
         "refresh": 2,
         "includeAll": True,
         "multi": True,

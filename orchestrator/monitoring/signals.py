@@ -1,6 +1,4 @@
-"""What of a run is exported as Ray metrics: names, meanings, and where in a round's record they are
-found.
-"""
+"""What of a run is exported as Ray metrics: names, meanings, and their keys in a round's record."""
 
 from __future__ import annotations
 

@@ -33,11 +33,10 @@ def show_top(once: bool) -> None:
 
 
 def table() -> Table:
-    """One line for each run and trial that is alive; the notes of dead ones are removed from the
-    cluster.
-    """
+    """One line for each run and trial that is alive; the notes of dead ones are removed."""
     states, rows = _states(), []
     for note in notes():
+        # a killed run could not remove its note; without a dashboard nobody knows who is dead
         if states.get(note.actor) == "DEAD":
             forget(note)
         else:
@@ -86,6 +85,7 @@ def sparkline(values: list[float]) -> str:
     if not shown:
         return ""
     low, high = min(shown), max(shown)
+    # a flat curve lies at the bottom
     span = (high - low) or 1.0
     return "".join(BARS[round((v - low) / span * (len(BARS) - 1))] for v in shown)
 
@@ -97,9 +97,7 @@ def _duration(seconds: float) -> str:
 
 
 def _states() -> dict[str, str]:
-    """Actor id -> state from Ray's state API; empty if the cluster runs no dashboard, which serves
-    it.
-    """
+    """Actor id -> state from Ray's state API, which the dashboard serves; empty without one."""
     from ray.util.state import list_actors
     from ray.util.state.exception import RayStateApiException
 

@@ -1,5 +1,4 @@
-"""Checkpoints: one folder per round with tensors (safetensors) and everything else (JSON). Never
-pickle.
+"""Checkpoints: a folder a round with tensors (safetensors) and all else (JSON). Never pickle.
 
 A folder appears under its final name only when it is complete, and carries a checksum, so that a
 reader sees a whole checkpoint or none.
@@ -27,8 +26,7 @@ TENSORS, REST = "tensors.safetensors", "state.json"
 
 
 def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
-    """Write ``state`` (nested dicts of tensors, arrays and JSON values) as the checkpoint of round
-    ``t``.
+    """Write ``state`` (nested dicts of tensors, arrays, JSON values) as round ``t``'s checkpoint.
 
     Checkpoints of later rounds, which are damaged ones that were passed over, go. Raises OSError if
     the disk refuses; what was there before is then still there, and nothing else.
@@ -37,9 +35,12 @@ def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     partial = folder / f".partial-{t:06d}"
     try:
         _write(partial, t, state)
+        # no folder can be renamed onto one that holds something
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
+        # the new name must be on the disk, too, not only what it names
         _sync(folder)
+    # a full disk is a SafetensorError when save_file meets it
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise OSError(*error.args) from error
@@ -63,8 +64,9 @@ def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
 
 
 def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:
-    """(round, state, notes on damaged checkpoints passed over); raises UserError if none can be
-    read.
+    """(round, state, notes on damaged checkpoints passed over).
+
+    Raises UserError if none can be read.
     """
     found = sorted(folder.glob("round-*"), reverse=True)
     if not found:
@@ -90,9 +92,11 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
     if isinstance(value, Tensor | np.ndarray):
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        # safetensors refuses tensors that share memory
         tensors[path] = tensor.detach().cpu().contiguous().clone()
         return {"$tensor" if tensor is value else "$array": path}
     if isinstance(value, Mapping):
+        # pairs, because JSON's keys are text and clients have numbers
         items = [[k, _split(v, f"{path}/{k}", tensors)] for k, v in value.items()]
         return {"$map": items}
     if isinstance(value, list | tuple):

@@ -13,6 +13,7 @@ SIZE = (6.4, 3.6)
 
 def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel: str) -> Figure:
     """Columns of the runs' round tables over rounds; rounds without a value are passed over."""
+    # without pyplot: nothing is global, and no display is needed
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for run, rounds in runs.items():
@@ -79,9 +80,7 @@ def traffic(rounds: pd.DataFrame) -> Figure:
 
 
 def landscape(data: pd.DataFrame, dims: int) -> Figure:
-    """Loss around runs (columns run, x0, x1, loss): curves on common axes, or contours side by
-    side.
-    """
+    """Loss around runs (columns run, x0, x1, loss): curves on one plot, or contours."""
     runs = list(dict.fromkeys(data["run"]))
     width, height = SIZE
     figure = Figure(
@@ -97,7 +96,9 @@ def landscape(data: pd.DataFrame, dims: int) -> Figure:
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
         return figure
+    # losses near a minimum and far from it differ by orders of magnitude; 0 has no logarithm
     logs = np.log10(data["loss"].clip(lower=1e-6))
+    # a little above the highest, for levels must rise even where the loss does not
     levels = np.linspace(logs.min(), logs.max() + 1e-9, 25)
     panels = figure.subplots(1, len(runs), squeeze=False)[0]
     for axes, run in zip(panels, runs, strict=True):

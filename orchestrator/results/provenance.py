@@ -23,6 +23,7 @@ def versions() -> dict[str, str]:
 
 def git_commit() -> str | None:
     """Commit of the source tree that runs, if it is a git checkout."""
+    # of the code that runs, wherever the command was given
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(

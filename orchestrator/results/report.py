@@ -25,9 +25,8 @@ td+td{font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1rem;over
 
 
 def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
-    """Write report.html from the run's own result files and its client x label ``histogram`` [N,
-    classes].
-    """
+    """Write report.html from the run's files and its label ``histogram`` [N, classes]."""
+    # from the files and not from memory: the page shows what others will read
     result, rounds, clients = folder.result(), folder.rounds(), folder.clients()
     figures = [
         (plots.curves({"": rounds}, ACCURACY, "accuracy"), "Accuracy over rounds"),
@@ -77,6 +76,7 @@ def _client_figures(clients: pd.DataFrame) -> list[tuple[Figure, str]]:
 def _figure(figure: Figure, caption: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
+    # inside the page, which is then one file
     data = base64.b64encode(buffer.getvalue()).decode()
     text = html.escape(caption)
     return (

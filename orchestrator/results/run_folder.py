@@ -35,18 +35,14 @@ class RunFolder:
 
     @classmethod
     def at(cls, place: str | Path) -> RunFolder:
-        """The folder of a path, or of a URI, whose local copy is then worked in; raises UserError
-        for a bad URI.
-        """
+        """The folder of a path, or the local copy of a URI's; raises UserError for a bad URI."""
         if is_remote(str(place)):
             return MirroredRunFolder(Mirror(str(place)))
         return RunFolder(Path(place).resolve())
 
     @classmethod
     def new(cls, place: str | Path) -> RunFolder:
-        """A folder that does not exist yet or is empty; raises UserError otherwise. Nothing is
-        written.
-        """
+        """A folder that is not there, or is empty; raises UserError otherwise. Writes nothing."""
         folder = cls.at(place)
         folder.require_empty()
         return folder
@@ -61,12 +57,11 @@ class RunFolder:
 
     @classmethod
     def viewed(cls, place: str) -> RunFolder:
-        """The folder of an earlier run, to be read, not continued; raises UserError if it is not
-        one.
-        """
+        """The folder of an earlier run, only to be read; raises UserError if it is not one."""
         if not is_remote(place):
             return cls.existing(place)
         folder = MirroredRunFolder(Mirror(place, "viewed"))
+        # checkpoints and TensorBoard files are in folders, and nobody looks at them
         folder.collect(lambda name: "/" not in name)
         return folder._known(place)
 
@@ -156,13 +151,13 @@ class RunFolder:
         return self._lock is not None
 
     def claim(self, patience: float = 0.0) -> None:
-        """Keep other processes from running into this folder until :meth:`release`, or until this
-        process ends.
+        """Keep other processes out of this folder until :meth:`release`, or this process ends.
 
         Raises UserError if it cannot be written, or another one holds it and does not let go for
         ``patience`` seconds.
         """
         try:
+            # a+ leaves what is in it, which says who holds it
             lock = (self.path / LOCK).open("a+", encoding="utf-8")
         except OSError as error:
             raise UserError(f"{self.path}: cannot be written: {error.strerror}") from error
@@ -187,20 +182,20 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file atomically."""
+        # hidden, so that no mirror copies it while it is written
         partial = self.path / f".{name}.partial"
         partial.write_text(text, encoding="utf-8")
         partial.replace(self.path / name)
 
     def save(self, t: int, state: Mapping[str, Any], keep: int) -> None:
-        """Write the checkpoint of round ``t``; raises UserError if the disk refuses (older ones
-        stay).
-        """
+        """Write round ``t``'s checkpoint; raises UserError if the disk refuses (others stay)."""
         try:
             checkpoint.save(self.checkpoints, t, state, keep)
         except OSError as error:
             raise UserError(
                 f"cannot write the checkpoint of round {t} to {self.checkpoints}: {error}"
             ) from error
+        # older checkpoints that have gone here go there, too
         self.publish()
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
@@ -279,9 +274,7 @@ class MirroredRunFolder(RunFolder):
 
 
 def _locked(lock: IO[str]) -> bool:
-    """Whether the file could be locked; the kernel unlocks it when its process ends, however that
-    ends.
-    """
+    """Whether the file could be locked; the kernel unlocks it when its process ends in any way."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,6 +1,4 @@
-"""Results on storage that all nodes reach, such as ``s3://bucket/prefix``: a folder here, kept
-equal to one there.
-"""
+"""Results on storage such as ``s3://bucket/prefix``: a folder here, kept equal to one there."""
 
 from __future__ import annotations
 
@@ -28,8 +26,7 @@ def join(place: str, *names: str) -> str:
 
 
 class Mirror:
-    """Copies a folder to a URI as it changes. Any storage that pyarrow knows: s3, gs, hdfs,
-    file."""
+    """Copies a folder to a URI as it changes: any storage of pyarrow's (s3, gs, hdfs, file)."""
 
     def __init__(self, uri: str, shelf: str = "mirrored") -> None:
         """Copies of one URI on different shelves are different folders.
@@ -55,12 +52,11 @@ class Mirror:
         self.sent = {}
 
     def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
-        """Replace the local folder by what is there (and ``wanted``); raises UserError if that
-        fails.
-        """
+        """Replace the local folder by what is there and ``wanted``; raises UserError on failure."""
         self.clear()
         self.there = self._listed()
         self.fetch(*filter(wanted, self.there))
+        # what has come from there need not be sent back
         self.sent = self._states()
 
     def fetch(self, *names: str) -> None:
@@ -78,6 +74,7 @@ class Mirror:
         A checkpoint that was half copied when the machine died is a damaged one, which is passed
         over.
         """
+        # looked at before copying: what changes meanwhile is copied again next time
         changed = self._states()
         with _told(f"{self.uri}: cannot be written"):
             for name in (n for n, state in changed.items() if self.sent.get(n) != state):
@@ -102,9 +99,7 @@ class Mirror:
         self.there = kept
 
     def _states(self) -> dict[str, tuple[int, int]]:
-        """Size and time of change of the local files but for hidden ones, which are locks or
-        half-written.
-        """
+        """Size and time of change of local files, but for hidden ones: locks, or half-written."""
         paths = ((path, path.relative_to(self.local)) for path in sorted(self.local.rglob("*")))
         return {
             str(name): (path.stat().st_size, path.stat().st_mtime_ns)

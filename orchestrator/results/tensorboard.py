@@ -17,6 +17,7 @@ class Board:
         """Add one round's record."""
         for name, value in record.items():
             if name != "round":
+                # TensorBoard groups by what precedes a slash: test/accuracy, test/loss
                 self.writer.add_scalar(name.replace("_", "/", 1), value, int(record["round"]))
 
     def close(self) -> None:

@@ -1,2 +1,1 @@
-"""The rounds of a run: stepping them, judging models, and the process that drives them to the
-end."""
+"""The rounds of a run: stepping them, judging models, and the process that drives them."""

@@ -27,10 +27,9 @@ PATIENCE = 10.0
 
 
 def take_over(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
-    """Make the run's folder, or take over what is there; raises UserError if that cannot be or it
-    is another's.
-    """
+    """Make the run's folder, or take over what is there; raises UserError if it is another's."""
     folder.make()
+    # who begins anew has no predecessor that could still be ending
     folder.claim(patience if resuming else 0.0)
     try:
         folder.refresh(resuming)
@@ -120,6 +119,7 @@ def drive(
     """
     try:
         _rounds(experiment, folder, on_round, stopping)
+        # one that was stopped is to go on from here
         if not experiment.finished:
             folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
         result = write_results(experiment, folder)
@@ -150,6 +150,7 @@ def _rounds(
 ) -> None:
     """The round loop, with a checkpoint every so often."""
     plan = experiment.config.checkpoint
+    # rounds after the checkpoint, which are done again, are taken out of it
     board = Board(folder.path / "tensorboard", experiment.t)
     try:
         while not experiment.finished and not stopping():
@@ -187,9 +188,7 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
 
 
 def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> Result:
-    """Write model, tables, result.json and (unless told not to) the report of a run; returns the
-    result.
-    """
+    """Write model, tables, result.json and (if wanted) the report of a run; returns the result."""
     result = _summary(experiment, "finished" if experiment.finished else "stopped")
     net = experiment.net
     model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(
@@ -204,6 +203,7 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows
     ]
     folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())
+    # before the report, which is made from it
     folder.write_text("result.json", json.dumps(result, indent=2))
     if report:
         write_report(folder, experiment.data.histogram())

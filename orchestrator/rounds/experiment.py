@@ -1,6 +1,4 @@
-"""Composition root: a config becomes data, network, algorithm and clients, and is stepped one round
-at a time.
-"""
+"""Composition root: a config becomes data, network, algorithm and clients; stepped by rounds."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ from orchestrator.training.world import World
 
 
 class Experiment:
-    """One run: everything that is needed to do rounds, and nothing about files, Ray or the
-    terminal.
-    """
+    """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
     def __init__(
         self,
@@ -52,11 +48,13 @@ class Experiment:
         ``plane`` runs the clients; ``data`` is what the config's data section and seed give, where
         it is at hand.
         """
+        # first of all: sums depend on the number of threads, also the server's
         torch.set_num_threads(config.resources.threads)
         self.data = FederatedData.build(config.data, config.seed) if data is None else data
         samples = self.data.samples
         with _of_config():
             self.net = Net.of(config.model, samples.shape, samples.classes, config.seed)
+        # from here on nothing is left open, and this is what config.yaml says
         self.config = config = resolve(config, self.net)
         with _of_config("algorithm: "):
             self.algorithm = self._algorithm()
@@ -144,6 +142,7 @@ class Experiment:
             "steps_total": self._steps_so_far(),
         }
         evaluating = time.perf_counter()
+        # a round that ends the run is its last, which is always judged
         if evaluated or self._ends(record):
             record |= self._evaluate(t)
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
@@ -151,6 +150,7 @@ class Experiment:
         record |= {"bytes_down": float(down), "bytes_up": float(up)}
         record["bytes_questions"] = float(federation.log.question_bytes)
         record |= {"seconds": time.perf_counter() - begun, **seconds}
+        # a round that has failed does not count
         self.t = t
         self.records.append(record)
         if evaluated:
@@ -179,9 +179,7 @@ class Experiment:
         return before + float(self.federation.log.diagnostics["steps"].max(initial=0))
 
     def _know_what_stops(self, missing: list[str]) -> None:
-        """Raise UserError for a metric in ``stop`` that no round has reported, but for its
-        spelling.
-        """
+        """Raise UserError for a metric in ``stop`` that seems to be a misspelt one."""
         reported = sorted({name for record in self.records for name in record}) if missing else []
         for name in missing:
             if name not in reported and get_close_matches(name, reported, 1, 0.7):
@@ -205,6 +203,7 @@ class Experiment:
 
     def science(self) -> str:
         """Digest of the part of the config that decides what a round computes."""
+        # what may be another after --resume without another result of any round
         free = {"name", "rounds", "stop", "evaluation", "checkpoint", "resources", "energy"}
         return digest(
             {
@@ -266,6 +265,7 @@ def digest(state: Any) -> str:
 
     def feed(value: Any) -> None:
         if isinstance(value, Mapping):
+            # client ids are numbers, and numbers and text do not compare
             for key in sorted(value, key=str):
                 sha.update(f"{key}:".encode())
                 feed(value[key])

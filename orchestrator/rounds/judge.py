@@ -41,6 +41,7 @@ class TestRows:
         """The rows that a round's evaluation looks at."""
         clients = data.test.rows if with_clients else np.empty(0, np.int64)
         groups = (clients, data.test_rows, data.heldout_rows)
+        # clients may share test rows, and have them from the global test set
         rows, found_at = np.unique(np.concatenate(groups), return_inverse=True)
         a, b = len(groups[0]), len(groups[0]) + len(groups[1])
         return cls(rows, found_at[:a], found_at[a:b], found_at[b:])
@@ -96,6 +97,7 @@ class Judge:
         found = self.federation.log.personal
         if not found:
             return None
+        # who was not in the round has no test rows here, and is left out of the means
         return np.array([found.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
 
 

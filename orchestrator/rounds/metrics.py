@@ -53,6 +53,7 @@ def influence(who: Influence | None, malicious: np.ndarray) -> Record:
     """
     if who is None or not who.weights.any():
         return {}
+    # shares by magnitude: nothing makes weights positive, or their sum 1
     p = np.abs(who.weights) / np.abs(who.weights).sum()
     record = {"effective_clients": float(1 / np.square(p).sum())}
     if len(malicious):

@@ -33,6 +33,8 @@ def launch(
     """
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote
+    # callers wait inside watch and outcome, each in a thread; Ray repeats their calls to a server
+    # that it has started again: they ask, or say stop, and may do so twice
     cls = remote(
         num_cpus=0, memory=1, max_concurrency=8, max_restarts=RESTARTS, max_task_retries=-1
     )(Server)
@@ -43,6 +45,7 @@ def launch(
             scheduling_strategy=here,
             lifetime="detached" if detached else None,
         ).remote(config, str(out), resuming, detached)
+    # what Ray says to a name that is taken
     except ValueError as error:
         raise UserError(f"a run with folder {out} is already under way on this cluster") from error
 

@@ -63,6 +63,7 @@ class Server:
         self.failure: Exception | None = None
         self.stopping = threading.Event()
         self.answered = threading.Event()
+        # the constructor must end before Ray lets anybody call
         threading.Thread(target=self._work, daemon=True).start()
 
     def __repr__(self) -> str:
@@ -79,6 +80,7 @@ class Server:
             try:
                 prepared = begin(experiment, self.folder, self.resuming)
                 with self.changed:
+                    # else the command that waits for `prepared` shows them
                     self.notes += prepared.notes if self.again else []
                     self.records, self.prepared_run = list(experiment.records), prepared
                     self.changed.notify_all()
@@ -120,6 +122,7 @@ class Server:
         """What is about to run, once the client actors are there; raises what went wrong."""
         with self.changed:
             self.changed.wait_for(lambda: self.prepared_run is not None or self.failure is not None)
+        # a detached server may end: who started it knows what became of it
         self.answered.set()
         if self.prepared_run is None:
             assert self.failure is not None
@@ -150,9 +153,7 @@ class Server:
 
 
 def ray_plane(world: World, config: Config, again: bool = False) -> Plane:
-    """The client actors of a run; those of before, or as many as there is room for, if the server
-    runs ``again``.
-    """
+    """A run's client actors; ``again``: those of before, or as many as there is room for."""
     reserved = reserved_before() if again else None
     if reserved is None:
         reserved = reserve(config.resources, config.data.clients, fewer=again)

@@ -1,6 +1,4 @@
-"""A client's stream of mini-batches: a function of (seed, round, client) and the session within the
-round.
-"""
+"""A client's stream of mini-batches: a function of (seed, round, client, session in the round)."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from algorithms.draws import generator
 from algorithms.local_config import LocalConfig
 
 AHEAD = 16
-"""Batches drawn at a time for a client that is led step by step; each alone costs several times
-more."""
+"""Batches drawn at a time for a client led step by step; each alone costs several times more."""
 
 
 class Batches:
@@ -25,6 +22,7 @@ class Batches:
         self.rng = generator(seed, "batches", t, client, *([session] if session else []))
         self.order = np.empty(0, np.int64)
         self.ready: list[np.ndarray] = []
+        # nothing is drawn ahead for the first call: it may be the only one, for all local work
         self.led = False
 
     def take(self, steps: int) -> list[np.ndarray]:
@@ -44,6 +42,7 @@ class Batches:
         b = self.local.batch_size
         if self.local.sampling == "independent":
             return self.rng.choice(self.rows, min(b, len(self.rows)), replace=False)
+        # with drop_last a client of fewer than b rows never comes here: it does not train
         if len(self.order) < (b if self.local.drop_last else 1):
             self.order = self.rng.permutation(self.rows)
         batch, self.order = self.order[:b], self.order[b:]
@@ -58,5 +57,6 @@ def stacked(batches: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     rows = np.empty((len(batches), sizes.max()), np.int64)
     for line, batch in zip(rows, batches, strict=True):
         line[: len(batch)] = batch
+        # any row would do: engines count only the first ones, and this one is valid
         line[len(batch) :] = batch[0]
     return rows, sizes

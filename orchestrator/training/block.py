@@ -1,6 +1,4 @@
-"""A block: the unit of work and of summation. Its clients are fixed by the config, never by the
-machine.
-"""
+"""A block, the unit of work and of summation: fixed by the config, never by the machine."""
 
 from __future__ import annotations
 
@@ -44,6 +42,7 @@ class Block:
             Lane(world, engine, spec, spec.ids[g], received, {k: v[g] for k, v in spec.own.items()})
             for g in groups
         ]
+        # lanes sort their rows by planned work; answers go back in client order
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
 
@@ -79,6 +78,7 @@ class Block:
         diagnostics = {n: self._rows([d[n] for _, d in pairs]).cpu() for n in pairs[0][1]}
         sent = vectors(uploads)
         if weights is not None:
+            # weighted_sum skips rows of weight 0, whatever they hold
             counted = weights * diagnostics["finite"].numpy() if drop else weights
             sent = {n: weighted_sum(v, counted) for n, v in sent.items()}
         return Collected(
@@ -86,6 +86,7 @@ class Block:
             scalars={n: v.cpu() for n, v in scalars(uploads).items()},
             diagnostics=diagnostics,
             states=self._states(),
+            # uploads are of one shape, so the first client stands for each
             upload_bytes=self._weight({n: v[0] for n, v in uploads.items()}),
         )
 
@@ -116,6 +117,7 @@ class Block:
 
 def engines(world: World) -> dict[bool, Engine]:
     """The engine for each value of ``BlockSpec.vectorized``, on one shared network."""
+    # one for both: each brings its own vectors to whatever it computes
     net = world.net()
     one = Recorded(net, world.local.batch_size) if world.device == "cuda" else Sequential(net)
     return {False: one, True: Vectorized(net)}

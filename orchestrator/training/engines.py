@@ -1,5 +1,4 @@
-"""Mini-batch gradients of one client, or of many at once: two executions of the same
-mathematics."""
+"""Mini-batch gradients of one client, or of many at once: the same mathematics, run in two ways."""
 
 from __future__ import annotations
 
@@ -33,14 +32,11 @@ class Engine(ABC):
         self.net = net
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
-        """What :meth:`attach` takes for models [C, d] and buffers [C, b], made once for all their
-        steps.
-        """
+        """What :meth:`attach` takes for models [C, d], buffers [C, b]; made once for all steps."""
         return []
 
     def attach(self, views: list[Tensor]) -> None:
-        """Announce the models and buffers that the next steps work on (they are changed in
-        place)."""
+        """Announce the models and buffers that the next steps change in place."""
 
     @abstractmethod
     def gradients(
@@ -67,6 +63,7 @@ class Sequential(Engine):
 
     def attach(self, views: list[Tensor]) -> None:
         self.net.attach(views)
+        # an evaluation has left it in its mode; train() walks over all modules, so not every time
         if not self.net.module.training:
             self.net.module.train()
 
@@ -115,6 +112,7 @@ class Vectorized(Engine):
         out: Tensor,
         contrast: Contrast | None = None,
     ) -> Tensor:
+        # leaves of their own for autograd, which share the memory of w
         params = {
             name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()
         }
@@ -127,9 +125,11 @@ class Vectorized(Engine):
             extra = contrast.term(features, others)
         losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
         losses = losses if extra is None else losses + extra
+        # padding counts 0, so each mean is over the client's true batch
         sizes, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
         counted = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
         means = (losses * counted).sum(1)
+        # no client's mean depends on another's parameters: the sum's gradient is each one's own
         grads = torch.autograd.grad(means.sum(), list(params.values()))
         self.net.spec.write(grads, out)
         return means.detach()

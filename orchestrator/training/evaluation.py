@@ -1,6 +1,4 @@
-"""Evaluation, sample by sample: every metric is a sum over some rows of the same per-sample
-results.
-"""
+"""Evaluation, sample by sample: each metric is a sum over rows of the same per-sample results."""
 
 from __future__ import annotations
 
@@ -13,6 +11,8 @@ from orchestrator.models.net import Net
 from orchestrator.training.world import World
 
 BATCH = 500
+"""Rows of one forward pass. It divides the chunks of an evaluation (``federation.CHUNK``), so a row
+is computed in the same batch whether they are cut or not."""
 
 
 @torch.no_grad()
@@ -20,6 +20,7 @@ def per_sample(
     world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU."""
+    # torch.cat wants at least one batch
     if not len(rows):
         return torch.zeros(0), torch.zeros(0, dtype=torch.bool)
     net.bind(w, buffers)
@@ -50,10 +51,9 @@ def summed_gradient(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np
 
 
 def per_client(loss: Tensor, hit: Tensor, sizes: np.ndarray) -> Tensor:
-    """Per-sample results of consecutive groups of ``sizes`` [K] rows -> [K, 3]: correct, summed
-    loss, rows.
-    """
+    """Per-sample results in groups of ``sizes`` [K] rows -> [K, 3]: correct, summed loss, rows."""
     group = torch.repeat_interleave(torch.arange(len(sizes)), torch.from_numpy(np.asarray(sizes)))
+    # float64: counts stay whole, and sums of float32 losses hardly round
     table = torch.zeros(len(sizes), 3, dtype=torch.float64)
     for column, values in enumerate(
         (hit.double(), loss.double(), torch.ones(len(group), dtype=torch.float64))

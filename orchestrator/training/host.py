@@ -1,6 +1,4 @@
-"""A block host: the trainer inside every client actor, and inside the driver in the in-process
-plane.
-"""
+"""A block host: the trainer inside every client actor, and inside the in-process plane."""
 
 from __future__ import annotations
 
@@ -40,13 +38,17 @@ class BlockHost:
     def __init__(self, world: World) -> None:
         torch.set_num_threads(world.threads)
         if world.device == "cuda":
-            # sums by index (gradients of embeddings) go in a fixed order only if told to
+            # sums by index (gradients of embeddings) go in a fixed order only if told to;
+            # cuBLAS reads this before its first call
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True, warn_only=True)
+            # it would fill every new tensor, which costs time and changes nothing here
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
             # its gradients are added in any order
             torch.backends.cuda.enable_mem_efficient_sdp(False)
+        # benchmark chooses algorithms by timing, which differs from run to run
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        # TF32 rounds what is multiplied to 10 bits of mantissa
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.world = world
         self.engines = engines(world)
@@ -54,11 +56,9 @@ class BlockHost:
 
     def start(
         self, key: Key, spec: BlockSpec, received: Tensors, replay: Sequence[Command],
-        commands: Sequence[Command],
-        keep: bool,
+        commands: Sequence[Command], keep: bool,
     ) -> Answer:  # fmt: skip
-        """Create a block, bring it to where its predecessor was (``replay``), then execute
-        ``commands``.
+        """Create a block, bring it to where its predecessor was (``replay``), execute ``commands``.
 
         Raises UserError if the GPU's memory does not hold it.
         """
@@ -72,10 +72,9 @@ class BlockHost:
         return Answer(answer.outputs, time.perf_counter() - begun)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
-        """Execute ``commands`` on a block that an earlier call left here; raises UserError as
-        :meth:`start` does.
-        """
+        """Execute ``commands`` on a block that an earlier call left; raises as :meth:`start`."""
         begun = time.perf_counter()
+        # if it goes, it goes first: nobody asks again for a block that failed
         block = self.blocks[key] if keep else self.blocks.pop(key)
         with _fitting():
             return Answer([block.run(c) for c in commands], time.perf_counter() - begun)

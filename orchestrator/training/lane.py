@@ -99,13 +99,12 @@ class Lane:
             own={k: v.to(self.device) for k, v in own.items()},
         )
         work.start = self.rule.begin(work)
+        # row after row in memory, whatever begin returned: engines train on views of it
         work.w = work.start.clone(memory_format=torch.contiguous_format)
         return work
 
     def _optimizer(self, received: Tensors) -> Tensors:
-        """The local optimiser's state [C, ...]: the clients' own, or a new one, or the average that
-        the server handed out.
-        """
+        """The local optimiser's state [C, ...]: the clients', a new one, or the server's mean."""
         if self.world.local.optimizer_state == "keep":
             return self.memory.optimizer
         state = self.world.local.optimizer.start(self.work.w)
@@ -115,8 +114,7 @@ class Lane:
         return state
 
     def advance(self, steps: int | np.ndarray | None) -> None:
-        """Do ``steps`` steps on every client that has data, or (None) what is left of the planned
-        work.
+        """Do ``steps`` steps on every client that has data, or (None) the rest of the planned work.
 
         Unequal steps [C] are for lanes of one client: several only ever finish in the order of
         their rows.
@@ -131,6 +129,7 @@ class Lane:
         )
         batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
         self.engine.attach(self.views)
+        # the first row has the most to do, and who is done is at the end
         for s in range(len(batches[0])):
             taken = [mine[s] for mine in batches if len(mine) > s]
             if self.rule.watches_accuracy:
@@ -141,6 +140,7 @@ class Lane:
 
     def _begin_epochs(self, step: int, active: int) -> None:
         """Tell the rule how well the models do that begin another pass over their data."""
+        # clients that never train have epochs of 0 steps, and are not active
         starting = ((self.done + step) % np.maximum(self.epoch, 1) == 0) & (
             np.arange(len(self.ids)) < active
         )
@@ -153,6 +153,7 @@ class Lane:
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))
+        # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
     def _step(self, batches: list[np.ndarray]) -> None:
@@ -162,6 +163,7 @@ class Lane:
         local, work = self.world.local, self.work.first(active)
         x, y = self.world.batch(rows)
         if self.flipped is not None:
+            # the clients of a label-flipping attack
             y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
         g = self.gradient[:active]
         compared = self.rule.references(work)
@@ -169,12 +171,14 @@ class Lane:
             Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
         )
         losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes), g, contrast)
+        # what the network gives, before clipping
         if self.world.gradient_norms:
             self.norms[:active] += layer_norms(work.spec, g)
         if local.clip is not None:
             norms = torch.linalg.vector_norm(g, dim=1, keepdim=True)
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
         work.loss = losses
+        # after clipping: the config clips the mini-batch gradient, not the rule's correction
         g = self.rule.direction(g, work)
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         local.optimizer.step(state, work.w, g, work.lr)
@@ -183,13 +187,12 @@ class Lane:
 
     @contextmanager
     def _randomness(self, step: int) -> Iterator[None]:
-        """Key the draws inside the network (dropout) by seed, round, client, step, and session if
-        it is a later one.
-        """
+        """Key the network's draws (dropout) by seed, round, client, step, and later session."""
         if not self.engine.net.stochastic:
             yield
             return
         later = [self.session] if self.session else []
+        # such a network is trained one client a lane, so the first is the only one
         seed = torch_seed(
             self.world.seed, "network", self.t, int(self.ids[0]), int(self.done[0]) + step, *later
         )
@@ -208,6 +211,7 @@ class Lane:
         uploads = dict(self.rule.upload(self.work))
         if self.rule.transmitted:
             uploads = self.uplink.send(uploads)
+            # after the compressor: moments and statistics are sent whole
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
         self.rule.sent(self.work, uploads)

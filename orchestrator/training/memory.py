@@ -47,6 +47,7 @@ class Memory:
         kept |= {OPTIMIZER + n: v for n, v in self.optimizer.items()}
         if self.buffers is not None:
             kept[BUFFERS] = self.buffers
+        # a view would keep all rows of the lane in memory as long as this one
         return {name: rows[row].clone() for name, rows in kept.items()}
 
 
@@ -61,6 +62,7 @@ def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
 
 
 def _errors(clients: list[Tensors], device: torch.device) -> Tensors:
+    # of any client that has one: its shape is that of the others
     like = {n: v for one in clients for n, v in one.items() if n.startswith(ERROR)}
     return {
         name.removeprefix(ERROR): torch.stack(

@@ -59,6 +59,7 @@ def role(name: str, one: Tensor) -> Role:
         return Role.direction
     if one.dim() == 0:
         return Role.scalar
+    # the names under which algorithms send models and their changes
     return Role.model if name in ("w", "delta") else Role.control
 
 
@@ -94,6 +95,7 @@ def _part_weight(name: str, one: Tensor, compressor: Compressor | None) -> int:
     plain = compressor is None or isinstance(compressor, NoCompression)
     if plain or role(name, one) not in LOSSY:
         return one.numel() * one.element_size()
+    # ``plain`` says so, which a type checker cannot follow
     assert compressor is not None
     return compressor.nbytes(one.numel())
 
@@ -117,9 +119,7 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class Advance:
-    """Local steps, the same for all or of each client [C]; None means what is left of the config's
-    local work.
-    """
+    """Local steps, the same for all or of each client [C]; None: the rest of the config's work."""
 
     steps: int | np.ndarray | None
 

@@ -17,8 +17,7 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
 
 WARM_UP = 3
-"""Steps done before recording, in which libraries choose their algorithms and take their
-workspaces."""
+"""Steps before recording, in which libraries choose their algorithms and take workspaces."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,17 @@ class Recorded(Sequential):
         step.graph.replay()
         out[0].copy_(step.gradient)
         buffers.copy_(step.buffers)
+        # a copy: the next replay writes over it
         return step.loss.clone().unsqueeze(0)
 
     def _try_to_record(self, example: tuple[Tensor, ...]) -> None:
         stream = torch.cuda.current_stream()
         try:
+            # the warm-up draws numbers that no step of the run may miss
             with torch.random.fork_rng([stream.device]):
+                # copies, because the graph works on the very addresses that it was recorded with
                 self.recording = self._record(tuple(t.clone() for t in example))
+        # a RuntimeError, too, but one that the user is told of
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:  # a synchronisation, which a graph cannot hold
@@ -97,6 +100,7 @@ class Recorded(Sequential):
         """Record a step on these tensors."""
         gradient = torch.empty_like(inputs[0])
         super().attach(self.net.views(*inputs[:2]))
+        # torch asks for the warm-up on a side stream
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):

@@ -49,6 +49,7 @@ class Uplink:
         draws = [
             torch_generator(self.seed, f"compress {name}", *self.when, int(k)) for k in self.ids
         ]
+        # error feedback (Karimireddy et al. 2019): what was left out is added to the next message
         wanted = rows + self.errors[name] if name in self.errors else rows
         sent = self.compressor.compress(wanted, draws)
         if self.compressor.feeds_back:

@@ -43,6 +43,7 @@ def rounds_done(out):
     return max((int(p.name[-6:]) for p in out.glob("checkpoints/round-*")), default=0)
 
 
+@pytest.mark.long
 def test_a_node_is_lost_in_mid_run(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))
@@ -56,6 +57,7 @@ def test_a_node_is_lost_in_mid_run(nodes, undisturbed, tmp_path):
     assert "another takes its place" in text
 
 
+@pytest.mark.long
 def test_the_server_dies(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))

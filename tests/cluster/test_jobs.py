@@ -36,6 +36,7 @@ def nodes(tmp_path_factory):
         made.close()
 
 
+@pytest.mark.long
 def test_a_job_from_a_file(nodes, tmp_path):
     out = tmp_path / "run"
     (tmp_path / "small.yaml").write_text(

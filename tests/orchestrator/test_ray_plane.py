@@ -422,6 +422,7 @@ def test_a_detached_server_finishes_by_itself(tmp_path, ray_session):
     assert (tmp_path / "x" / "result.json").exists()
 
 
+@pytest.mark.long
 def test_a_detached_run_can_be_stopped_by_its_folder(tmp_path, ray_session):
     config = small("rounds=100000", "resources.actors=1")
     server = launch(config, tmp_path / "x", resuming=False, detached=True)

@@ -63,6 +63,7 @@ def overlapping(folder, since):
     return any(a < d and c < b for (a, b), (c, d) in itertools.combinations(spans, 2))
 
 
+@pytest.mark.long
 def test_killed_and_resumed_is_undisturbed(tmp_path):
     """kill -9 of the driver in mid-sweep, then --resume, two trials at once now: the same table to
     the last bit.
