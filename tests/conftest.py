@@ -20,23 +20,31 @@ TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes", "finished
 """Fixture -> the group of tests that use it: all on one of pytest's workers, one after another."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+@pytest.hookimpl(tryfirst=True)  # while those are there that will be left out
 def pytest_collection_modifyitems(config, items):
     """One worker has the one Ray session, another one cluster after the other. They begin with
     these, which are the longest; all other tests go wherever there is nothing to do.
     """
     config.stash[COLLECTED] = {item.nodeid: set_of(item) for item in items}
-    for item in items:
-        group = next((g for name, g in TOGETHER.items() if name in item.fixturenames), None)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+    groups = {item: group_of(item) for item in items}
     order = [*dict.fromkeys(TOGETHER.values()), None]
-    items.sort(key=lambda item: order.index(group_of(item)))
+    items.sort(key=lambda item: order.index(groups[item]))
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        for item in items:
+            if groups[item]:
+                join(item, groups[item])
 
 
 def group_of(item):
-    mark = item.get_closest_marker("xdist_group")
-    return mark.args[0] if mark else None
+    return next((g for name, g in TOGETHER.items() if name in item.fixturenames), None)
+
+
+def join(item, group):
+    """pytest-xdist reads groups from the ends of node ids; what it has for writing them there, its
+    mark ``xdist_group``, does nothing under pytest 9.2, where ids are kept elsewhere.
+    """
+    item._id = type(item.id).parse(f"{item.nodeid}@{group}")
+    assert item.nodeid.endswith(f"@{group}")
 
 
 @pytest.fixture(scope="session")
