@@ -28,9 +28,16 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 @pytest.fixture(params=["lent", pytest.param("its own", marks=pytest.mark.long)])
 def start(request, company):
     """Starts a config on client actors: real processes in both cases, which may be killed."""
-    if request.param == "its own":
-        return on_ray
-    return lambda config: Experiment(config, company.plane(config))
+    started = []
+
+    def begin(config):
+        own = request.param == "its own"
+        started.append(on_ray(config) if own else Experiment(config, company.plane(config)))
+        return started[-1]
+
+    yield begin
+    for experiment in started:
+        experiment.close()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,7 @@ def test_bits_do_not_depend_on_the_actors(wish, actors, company):
     [("actors: 2", 2), pytest.param("clients_per_actor: 2", 3, marks=pytest.mark.long)],
 )
 def test_bits_do_not_depend_on_actors_that_are_started_for_the_run(wish, actors):
-    config = small("algorithm=scaffold", f"resources={{{wish}}}")
+    config = small("algorithm=scaffold", "local.block=1", f"resources={{{wish}}}")
     there = finish_on_ray(config)
     assert there.state_sha256() == finish(config).state_sha256()
     assert there.federation.plane.actors == actors
@@ -89,7 +96,6 @@ def test_an_actor_that_dies_in_mid_training_is_replaced(start, tmp_path):
     experiment.algorithm.rule = lambda: KillsOnce(str(tmp_path / "marker"))
     while not experiment.finished:
         experiment.step()
-    experiment.close()
     assert (tmp_path / "marker").exists()
     assert experiment.federation.plane.replaced == 1
     assert experiment.state_sha256() == finish(config).state_sha256()
@@ -102,7 +108,7 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice(start):
     experiment.step()
     kill(plane.crew.processes[0])
     experiment.step()
-    for _ in range(100):
+    for _ in range(600):
         if not plane.crew.booting:
             break
         experiment.federation.per_sample(
@@ -113,7 +119,6 @@ def test_an_actor_killed_between_rounds_and_one_killed_twice(start):
     kill(plane.crew.processes[1])
     while not experiment.finished:
         experiment.step()
-    experiment.close()
     assert plane.replaced >= 2
     assert experiment.state_sha256() == finish(config).state_sha256()
 
@@ -163,7 +168,6 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(start, company, monke
         experiment.federation.per_sample(
             experiment.algorithm.w, experiment.algorithm.buffers, np.arange(10)
         )
-    experiment.close()
 
 
 def test_a_block_lost_in_mid_session_is_replayed(start):
@@ -189,7 +193,6 @@ def test_a_block_lost_in_mid_session_is_replayed(start):
 
     experiment = start(config)
     there = session(experiment, disturb=True)
-    experiment.close()
     here = session(Experiment(config), disturb=False)
     assert torch.equal(there[0], here[0])
     assert torch.equal(there[1], here[1])
@@ -208,7 +211,6 @@ def test_a_client_that_always_kills_its_actor_ends_the_run(start):
         UserError, match=r"client actor 0 died while training clients 0, 1 in round 1, 4 times"
     ):
         experiment.step()
-    experiment.close()
 
 
 @pytest.mark.parametrize(
@@ -350,7 +352,6 @@ def test_a_client_that_hangs_is_redone_elsewhere(start, tmp_path):
     while not experiment.finished:
         experiment.step()
     plane = experiment.federation.plane
-    experiment.close()
     assert "did not answer within 10 s while training clients 3 in round 1" in plane.events()[0]
     assert (plane.replaced, plane.repeated) == (1, 1)
     assert experiment.state_sha256() == finish(config).state_sha256()
@@ -373,7 +374,6 @@ def test_a_client_that_always_hangs_can_be_left_out(start, tmp_path):
     shares = torch.from_numpy(alone.algorithm.weights(cohort)[others])
     expected = alone.algorithm.w + (rows[others].double() * (shares / shares.sum())[:, None]).sum(0)
     torch.testing.assert_close(experiment.algorithm.w.double(), expected, rtol=1e-5, atol=1e-6)
-    experiment.close()
 
 
 @pytest.mark.long
@@ -388,7 +388,6 @@ def test_too_few_clients_are_left(start, tmp_path):
     )
     with pytest.raises(UserError, match="5 clients are left without 3"):
         experiment.step()
-    experiment.close()
 
 
 def test_an_exception_in_a_rule_names_the_clients(company):
