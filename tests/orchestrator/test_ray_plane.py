@@ -12,7 +12,7 @@ import torch
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from algorithms.local import LocalRule
-from orchestrator.clients import pool
+from orchestrator.clients import crew, pool
 from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
 from orchestrator.cluster import reservation
 from orchestrator.errors import UserError
@@ -147,6 +147,7 @@ def test_an_actor_that_cannot_be_started_again_is_left_out(start, company, monke
     experiment = start(config)
     plane = experiment.federation.plane
     experiment.step()
+    monkeypatch.setattr(crew, "ATTEMPTS", 2)
     monkeypatch.setattr(pool, "ClientActor", Unstartable)
     monkeypatch.setattr(company, "lend", unstartable)
     kill(plane.crew.processes[0])
