@@ -1,6 +1,6 @@
 """Parts: small immutable objects that a config names, validates and composes.
 
-A part is a frozen pydantic model with behaviour. Its fields are its options; its ``name`` is how a
+A part is a section (section.py) with behaviour. Its fields are its options; its ``name`` is how a
 config refers to it. Every family of parts (samplers, aggregators, partitioners, models ...) has an
 abstract base class, and its members are simply the subclasses that give ``name`` a default.
 """
@@ -11,16 +11,18 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from algorithms.section import Section
 
 P = TypeVar("P", bound="Part")
 
 
-class Part(BaseModel):
+class Part(Section):
     """Base of everything that is chosen by name in a config."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(validate_default=True)
 
     name: str
 
@@ -66,7 +68,8 @@ def variants(base: type[P]) -> dict[str, type[P]]:
 
 def nearest(name: str, names: list[str]) -> str:
     """A hint after an unknown name: the closest valid one, and the valid names."""
-    close = difflib.get_close_matches(name, names, 1, 0.5)
+    # a long one is close to none, and takes a time that grows with the square of its length
+    close = difflib.get_close_matches(name[:100], names, 1, 0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}valid: {', '.join(names)}"
 
@@ -89,7 +92,7 @@ def chosen_from(base: type[P]) -> BeforeValidator:
                 "no_name", "needs a name; valid: {names}", {"names": ", ".join(members)}
             )
         if not isinstance(name, str) or name not in members:
-            context = {"name": repr(name), "hint": nearest(str(name), list(members))}
+            context = {"name": repr(name)[:100], "hint": nearest(str(name), list(members))}
             raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)
         return members[name].model_validate(dict(value))
 

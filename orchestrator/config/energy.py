@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from algorithms.section import Section
 
 
-class Energy(BaseModel):
+class Energy(Section):
     """DRDM's energy model (Eq. 18): E = Σ_k (steps_k E^p_k + 8 bytes_k P_k / R_k), R = B log2(1 +
     SNR) (Shannon).
 
@@ -14,8 +16,6 @@ class Energy(BaseModel):
     really done are used here. Each value is one number for all clients, or a list with one for
     each.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     step_joules: float | tuple[float, ...] = Field(
         0.002, description="E^p, processing energy of one local step, in J"

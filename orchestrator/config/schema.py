@@ -8,8 +8,6 @@ import numpy as np
 import yaml
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SerializeAsAny,
     model_validator,
@@ -27,18 +25,13 @@ from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
+from algorithms.section import Section
 from algorithms.setting import Composition
 from orchestrator.config.energy import Energy
 from orchestrator.config.goal import Goal
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
-
-
-class Section(BaseModel):
-    """A group of settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class CompressionConfig(Section):

@@ -8,20 +8,19 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
 from algorithms.part import chosen_from
+from algorithms.section import Section
 from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 
 
-class HeldOut(BaseModel):
+class HeldOut(Section):
     """The server's own labelled rows, taken out of the pool before it is shared out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     per_class: int | dict[int, int] = Field(
         0,
@@ -44,10 +43,8 @@ class HeldOut(BaseModel):
         return self.per_class.get(label, 0) if isinstance(self.per_class, dict) else self.per_class
 
 
-class ClientTest(BaseModel):
+class ClientTest(Section):
     """Each client's own test rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["mix", "local"] = Field(
         "mix",
@@ -60,10 +57,8 @@ class ClientTest(BaseModel):
     least: int = Field(50, ge=1, description="mix: least number of test rows a client")
 
 
-class DataConfig(BaseModel):
+class DataConfig(Section):
     """Section ``data`` of a config."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = FashionMnist10k()
     clients: int = Field(30, ge=1, description="number of clients N")
