@@ -8,10 +8,11 @@ abstract base class, and its members are simply the subclasses that give ``name`
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from algorithms.section import Section
@@ -48,6 +49,23 @@ def option(default: Any, description: str, symbol: str = "", **constraints: Any)
     return Field(
         default, description=description, json_schema_extra={"symbol": symbol}, **constraints
     )
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    # re leaves some numbers of repetitions to C, and nested groups to Python's stack
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiled)]
+"""A regular expression over names of tensors."""
+Layers = Annotated[int, Field(ge=1)] | Pattern
+"""The last so many layers of a model, or those whose tensors' names match."""
+Width = Annotated[int, Field(ge=1, le=65_536)]
+"""Of a layer of a network."""
 
 
 def variants(base: type[P]) -> dict[str, type[P]]:

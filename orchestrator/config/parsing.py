@@ -29,7 +29,7 @@ Problem = (
     yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
     RecursionError,
 )  # fmt: skip
-"""What YAML's scanner, composer and constructors raise for odd texts, not only by their own name."""
+"""What YAML raises for odd texts, and not only by its own name."""
 
 
 def parse(text: str, what: str) -> Any:
