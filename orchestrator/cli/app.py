@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
 from orchestrator.config import Config, load
@@ -20,7 +19,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors
+from orchestrator.terminal import console, errors, told
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
@@ -51,7 +50,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", error, "red")
         sys.exit(2)
 
 
@@ -145,9 +144,7 @@ def _run_on_ray(
         prepared = answer_of(server.prepared.remote())
         show_plan(prepared)
         if detach:
-            console.print(
-                f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
-            )
+            console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
             return None
         _follow(server, config.rounds, prepared.done)
         return answer_of(server.outcome.remote())
@@ -174,7 +171,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
                 if asked:  # the process that was told so has died
                     server.stop.remote()
             for note in news.notes[told:]:
-                errors.print(f"[yellow]note:[/] {note}", highlight=False)
+                told("note", note)
             told = len(news.notes)
             if news.ended:
                 return
@@ -431,9 +428,7 @@ def submit(
     from orchestrator.cluster import jobs
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
-    console.print(
-        f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False
-    )
+    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
 
 
 @app.command()
@@ -446,7 +441,7 @@ def logs(
     from orchestrator.cluster import jobs
 
     for text in jobs.logs(address, name, follow):
-        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        console.print(text, end="", soft_wrap=True)
 
 
 @app.command()
@@ -469,11 +464,11 @@ def stop(
         with connected(address or "auto"):
             halt(folder.place)
         status = RunFolder.viewed(name).result()["status"]
-        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
+        console.print(f"{folder.place}: {status}", soft_wrap=True)
         return
     from orchestrator.cluster import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+    console.print(f"{name}: {jobs.stop(address, name).lower()}")
 
 
 @app.command()

@@ -34,7 +34,7 @@ def pretrain_agent(
         from rl.pretrain import pretrain
 
         def tell(done: int, value: float) -> None:
-            console.print(f"round {done}/{rounds}: return {value:.2f}", highlight=False)
+            console.print(f"round {done}/{rounds}: return {value:.2f}")
 
         try:
             scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
@@ -43,7 +43,6 @@ def pretrain_agent(
     console.print(
         f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
         f"{scores.uniform:.2f} with uniform weights; wrote {out}",
-        highlight=False,
         soft_wrap=True,
     )
 
