@@ -170,7 +170,7 @@ class PaperTarget(Target):
             home.send()
         tuned = Tuned.read(home.path)
         for row, best in tuned.rows.items():
-            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
+            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}")
         return tuned
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
@@ -195,13 +195,13 @@ class PaperTarget(Target):
             # the terminal's form is printed, so a file of it has the Markdown instead
             written = text or tables.render(self.one, values, "markdown", also)
             file.write_text(written, encoding="utf-8")
-            console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+            console.print(f"wrote {file}", soft_wrap=True)
         elif text:
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
 
 
 def write_figure(figure: Figure, data: DataFrame, plot: Path) -> None:
     """The picture as ``plot``, and its data beside it."""
     figure.savefig(plot, dpi=130)
     data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", soft_wrap=True)

@@ -7,7 +7,7 @@ counted among them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -184,7 +184,9 @@ class GeometricMedian(Robust):
     """
 
     name: str = "geometric_median"
-    iterations: int = option(50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1)
+    iterations: int = option(
+        50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1, le=100_000
+    )
     smoothing: float = option(1e-6, "least distance in the weights 1/max(ν, ‖x_k − z‖)", "ν", gt=0)
     tolerance: float = option(
         1e-7, "stop when no weight changes by more than this part of it", ge=0
@@ -275,11 +277,10 @@ class CenteredClipping(Robust):
 
     name: str = "centered_clipping"
     radius: float = option(10.0, "clipping radius", "τ", gt=0)
-    iterations: int = option(1, "clipping steps a round", "l", ge=1)
-    start: str = option(
+    iterations: int = option(1, "clipping steps a round", "l", ge=1, le=100_000)
+    start: Literal["previous", "zero"] = option(
         "previous",
         "previous: from the last aggregate (the paper); zero: from no change",
-        pattern="^(previous|zero)$",
     )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:

@@ -95,7 +95,7 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
     draw(runs, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
     tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
     pd.concat(tables).to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:

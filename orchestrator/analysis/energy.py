@@ -43,11 +43,11 @@ def show_best_steps(
             if at is not None
             else "does not reach it"
         )
-        console.print(f"τ = {steps}: {when}", highlight=False)
+        console.print(f"τ = {steps}: {when}")
     if plot is not None:
         plots.steps_map(grid).savefig(plot, dpi=130)
         table.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
@@ -21,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors
+from orchestrator.terminal import console, errors, told
 
 if TYPE_CHECKING:
     from orchestrator.training.world import World
@@ -57,7 +56,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", error, "red")
         sys.exit(2)
     except Exception as error:
         errors.print(f"[red]fedorch:[/] {escape(report(error))}", highlight=False, soft_wrap=True)
@@ -161,9 +160,7 @@ def _run_on_ray(
         prepared = answer_of(server.prepared.remote())
         show_plan(prepared)
         if detach:
-            console.print(
-                f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
-            )
+            console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
             return None
         _follow(server, config.rounds, prepared.done)
         return answer_of(server.outcome.remote())
@@ -190,7 +187,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
                 if asked:  # the process that was told so has died
                     server.stop.remote()
             for note in news.notes[told:]:
-                errors.print(f"[yellow]note:[/] {note}", highlight=False)
+                told("note", note)
             told = len(news.notes)
             if news.ended:
                 return
@@ -447,9 +444,7 @@ def submit(
     from orchestrator.cluster import jobs
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
-    console.print(
-        f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False
-    )
+    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
 
 
 @app.command()
@@ -462,7 +457,7 @@ def logs(
     from orchestrator.cluster import jobs
 
     for text in jobs.logs(address, name, follow):
-        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        console.print(text, end="", soft_wrap=True)
 
 
 @app.command()
@@ -485,11 +480,11 @@ def stop(
         with connected(address or "auto"):
             halt(folder.place)
         status = RunFolder.viewed(name).result()["status"]
-        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
+        console.print(f"{folder.place}: {status}", soft_wrap=True)
         return
     from orchestrator.cluster import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+    console.print(f"{name}: {jobs.stop(address, name).lower()}")
 
 
 @app.command()

@@ -27,10 +27,10 @@ def show_data(config: Config, plot: Path | None) -> None:
     hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)
     if hidden:
         console.print(f"not shown: {', '.join(hidden)}")
-    console.print(_summary(data, histogram), highlight=False)
+    console.print(_summary(data, histogram))
     if plot is not None:
         plots.label_map(histogram).savefig(plot, dpi=130)
-        console.print(f"wrote {plot}", highlight=False)
+        console.print(f"wrote {plot}")
 
 
 def _summary(data: FederatedData, histogram: np.ndarray) -> str:

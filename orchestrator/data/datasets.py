@@ -231,8 +231,8 @@ class Synthetic(Dataset):
 
     name: str = "synthetic"
     generated: ClassVar[bool] = True
-    alpha: float = option(1.0, "spread of the clients' models", "α", ge=0)
-    beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0)
+    alpha: float = option(1.0, "spread of the clients' models", "α", ge=0, le=1e6)
+    beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0, le=1e6)
     test_fraction: float = option(
         0.1, "part of each client's samples kept for its test", gt=0, lt=1
     )

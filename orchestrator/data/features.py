@@ -43,7 +43,7 @@ class Features(Dataset):
     weights: str | None = option(
         None, "file with the backbone's state dict; unset: torchvision's download"
     )
-    side: int = option(224, "images are resized to this many pixels a side", ge=16)
+    side: int = option(224, "images are resized to this many pixels a side", ge=16, le=1024)
 
     def load(self, request: Request) -> Samples:
         samples = self.base.load(request)

@@ -8,22 +8,23 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny
 
 from algorithms.draws import generator
 from algorithms.part import chosen_from
+from algorithms.section import Section
 from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 
+Rows = Annotated[int, Field(ge=0)]
 
-class HeldOut(BaseModel):
+
+class HeldOut(Section):
     """The server's own labelled rows, taken out of the pool before it is shared out."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    per_class: int | dict[int, int] = Field(
+    per_class: Rows | dict[int, Rows] = Field(
         0,
         description="rows per class q, or {class: rows} with 0 for the others; 0 means that the "
         "server holds none",
@@ -32,22 +33,13 @@ class HeldOut(BaseModel):
         "first", description="the first rows of each class (FedAA), or random"
     )
 
-    @model_validator(mode="after")
-    def _counts(self) -> HeldOut:
-        counts = self.per_class.values() if isinstance(self.per_class, dict) else [self.per_class]
-        if any(n < 0 for n in counts):
-            raise ValueError(f"per_class must not be negative, got {self.per_class}")
-        return self
-
     def rows(self, label: int) -> int:
         """Rows of class ``label``."""
         return self.per_class.get(label, 0) if isinstance(self.per_class, dict) else self.per_class
 
 
-class ClientTest(BaseModel):
+class ClientTest(Section):
     """Each client's own test rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["mix", "local"] = Field(
         "mix",
@@ -60,13 +52,11 @@ class ClientTest(BaseModel):
     least: int = Field(50, ge=1, description="mix: least number of test rows a client")
 
 
-class DataConfig(BaseModel):
+class DataConfig(Section):
     """Section ``data`` of a config."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     dataset: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = FashionMnist10k()
-    clients: int = Field(30, ge=1, description="number of clients N")
+    clients: int = Field(30, ge=1, le=1_000_000, description="number of clients N")
     partition: Annotated[SerializeAsAny[Partitioner], chosen_from(Partitioner)] = Dirichlet(
         alpha=0.3
     )

@@ -73,7 +73,9 @@ class Dirichlet(Partitioner):
     """
 
     name: str = "dirichlet"
-    alpha: float = option(0.3, "concentration: small means few classes a client", "α", gt=0)
+    alpha: float = option(
+        0.3, "concentration: small means few classes a client", "α", ge=1e-6, le=1e6
+    )
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -131,9 +133,9 @@ class Pfnm(Partitioner):
     """
 
     name: str = "pfnm"
-    alpha: float = option(0.1, "concentration", "α", gt=0)
+    alpha: float = option(0.1, "concentration", "α", ge=1e-6, le=1e6)
     least: int = option(1, "rows that every client must hold", ge=1)
-    attempts: int = option(10_000, "draws before giving up", ge=1)
+    attempts: int = option(10_000, "draws before giving up", ge=1, le=1_000_000)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n, clients = pool.rng(), len(pool.rows), pool.clients
@@ -167,7 +169,7 @@ class FedDualPartition(Partitioner):
     """
 
     name: str = "feddual"
-    alpha: float = option(0.01, "concentration", "α", gt=0)
+    alpha: float = option(0.01, "concentration", "α", ge=1e-6, le=1e6)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -193,8 +195,8 @@ class Zipf(Partitioner):
     """
 
     name: str = "zipf"
-    alpha: float = option(0.1, "concentration of the class mixes", "α", gt=0)
-    sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0)
+    alpha: float = option(0.1, "concentration of the class mixes", "α", ge=1e-6, le=1e6)
+    sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0, le=100)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -253,7 +255,7 @@ class Shards(Partitioner):
     """McMahan et al. 2017: rows sorted by label, cut into N·s shards, s random shards a client."""
 
     name: str = "shards"
-    per_client: int = option(2, "shards a client", "s", ge=1)
+    per_client: int = option(2, "shards a client", "s", ge=1, le=1000)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         shards = np.array_split(
@@ -291,7 +293,7 @@ class GlueDirichlet(Partitioner):
     """
 
     name: str = "glue_dirichlet"
-    alpha: float = option(1.0, "concentration", "α", gt=0)
+    alpha: float = option(1.0, "concentration", "α", ge=1e-6, le=1e6)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n = pool.rng(), len(pool.rows)

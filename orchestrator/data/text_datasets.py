@@ -22,12 +22,12 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class _TextDataset(Dataset):
-    length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1)
+    length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1, le=8192)
     tokenizer: str | None = option(
         None, "Hugging Face tokenizer by name or folder, for transformers; unset: words"
     )
     vocabulary: int = option(
-        20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2
+        20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2, le=1_000_000
     )
 
     @abstractmethod
