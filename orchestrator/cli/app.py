@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
@@ -117,6 +117,7 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive
     from orchestrator.rounds.experiment import Experiment
+    from orchestrator.rounds.metrics import Record
 
     experiment = Experiment(config, lambda world: InProcess(world, config.resources.gpus_per_actor))
     show_plan(begin(experiment, folder, resuming))
@@ -125,7 +126,12 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
         RoundProgress(config.rounds, experiment.t) as progress,
         _on_interrupt(lambda: interrupts.append(1)),
     ):
-        return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+        def tell(record: Record) -> None:
+            progress.show(record)
+            show_notes(experiment.alarm.news())
+
+        return drive(experiment, folder, tell, lambda: bool(interrupts))
 
 
 def _run_on_ray(
@@ -173,8 +179,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
                 life, told = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
-            for note in news.notes[told:]:
-                errors.print(f"[yellow]note:[/] {note}", highlight=False)
+            show_notes(news.notes[told:])
             told = len(news.notes)
             if news.ended:
                 return

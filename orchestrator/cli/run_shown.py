@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -74,16 +77,20 @@ def show_plan(about: Prepared) -> None:
         f"{c.local.block}",
         highlight=False,
     )
-    for note in about.notes:
-        errors.print(f"[yellow]note:[/] {note}", highlight=False)
+    show_notes(about.notes)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print what the user should know, a line each."""
+    for note in notes:
+        errors.print(f"[yellow]note:[/] {escape(note)}", highlight=False)
 
 
 def show_result(result: Result, place: str) -> None:
     """Print the final table."""
-    table = Table(
-        title=f"{result['name']}: {result['status']} after {result['rounds']} rounds",
-        title_justify="left",
-    )
+    title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    title += ", diverged" if result.get("diverged") else ""
+    table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
     for key, label in HEADLINES.items():

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+BOUNDS = {
+    # free steps and transmissions make sense
+    "step_joules": (0, 1e30),
+    "transmit_watts": (0, 1e30),
+    "bandwidth_hz": (1e-30, 1e30),
+    "snr_db": (-300, 300),
+}
+"""Within these no product or quotient of Eq. 18 is infinite."""
 
 
 class Energy(BaseModel):
@@ -30,14 +39,16 @@ class Energy(BaseModel):
         10.0, description="signal-to-noise ratio at the receiver, in dB"
     )
 
-    @model_validator(mode="after")
-    def _positive(self) -> Energy:
-        for key in ("step_joules", "transmit_watts", "bandwidth_hz"):
-            least = float(np.min(getattr(self, key)))
-            # free steps or transmissions make sense; a bandwidth of 0 would divide by 0
-            if not (least > 0 or (least == 0 and key != "bandwidth_hz")):
-                raise ValueError(f"{key} must be positive, not {least}")
-        return self
+    @field_validator(*BOUNDS)
+    @classmethod
+    def _bounded(
+        cls, value: float | tuple[float, ...], info: ValidationInfo
+    ) -> float | tuple[float, ...]:
+        low, high = BOUNDS[str(info.field_name)]
+        # so written that NaN is refused, too
+        if not all(low <= one <= high for one in np.atleast_1d(value)):
+            raise ValueError(f"must be from {low:g} to {high:g}")
+        return value
 
     def check(self, clients: int) -> str | None:
         """Which list is not of length ``clients``, in one sentence; None if all fit."""
@@ -49,7 +60,9 @@ class Energy(BaseModel):
 
     def rate(self) -> np.ndarray:
         """Shannon rate of the uplink in bit/s."""
-        return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
+        # log1p, because 1 + SNR would be 1 on a channel that is nearly all noise, and the rate 0
+        bits = np.log1p(10 ** (np.asarray(self.snr_db) / 10)) / np.log(2)
+        return np.asarray(self.bandwidth_hz) * bits
 
     def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
         """Joules [N] that each client spends on ``steps`` [N] and on sending ``bytes_up`` [N]."""

@@ -31,5 +31,9 @@ class Result(TypedDict):
     actors_replaced: int
     versions: dict[str, str]
     git_commit: str | None
+    diverged: NotRequired[bool]
+    """Whether the model that the run ended with, or its loss, is NaN or infinite."""
+    notes: NotRequired[list[str]]
+    """What was told of numbers that were none, each once."""
     error: NotRequired[str]
     """Why the run could not go on, where it failed."""

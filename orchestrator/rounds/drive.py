@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.results.checkpoint import load_latest
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
@@ -136,6 +136,7 @@ def leave_failure(folder: RunFolder, summary: Mapping[str, object], error: Excep
     """Say in result.json why the run cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     failed = {**summary, "status": "failed", "error": said}
+    failed |= {"diverged": True} if isinstance(error, Diverged) else {}
     # where it cannot be written (a full disk, say) the sentence still reaches the terminal
     with contextlib.suppress(OSError, UserError):
         folder.write_text("result.json", json.dumps(failed, indent=2))
@@ -184,6 +185,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "actors_replaced": experiment.federation.plane.replaced,
         "versions": versions(),
         "git_commit": git_commit(),
+        "diverged": experiment.diverged,
+        "notes": list(experiment.notes),
     }
 
 
