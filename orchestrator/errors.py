@@ -17,4 +17,6 @@ class UserError(Exception):
 
 
 class Diverged(UserError):
-    """A client's update holds NaN or infinity and the policy is to fail."""
+    """An update, a loss or what the server made of them is NaN or infinite, and the run's policy is
+    to fail, or there is nothing to go on with.
+    """

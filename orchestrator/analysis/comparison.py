@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -46,16 +48,21 @@ def show_comparison(
 
 
 def _metrics(results: list[Result]) -> list[Line]:
-    """The headlines that any of the runs reports."""
+    """The headlines that any of the runs reports, and which of the runs diverged."""
+    marks = ["yes" if r.get("diverged") else "" for r in results]
     return [
-        (label, [_four_digits(r["metrics"].get(key)) for r in results])
+        (label, [_four_digits(r["metrics"], key) for r in results])
         for key, label in HEADLINES.items()
         if any(key in r["metrics"] for r in results)
-    ]
+    ] + ([("diverged", marks)] if any(marks) else [])
 
 
-def _four_digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+def _four_digits(metrics: Mapping[str, float | None], key: str) -> str:
+    """A metric; "" where it was not reported, "nan" where it is no number (null in JSON)."""
+    if key not in metrics:
+        return ""
+    value = metrics[key]
+    return f"{math.nan if value is None else value:.4f}"
 
 
 def _efforts(results: list[Result]) -> list[Line]:
@@ -71,12 +78,17 @@ def _efforts(results: list[Result]) -> list[Line]:
 
 def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     """Seconds on both sides."""
-    each = [r["seconds_train"].sum() / r["cohort"].sum() for r in rounds]
     server = [r["seconds_aggregate"].mean() for r in rounds]
     return [
-        ("seconds of training a client and round", [f"{s:.3f}" for s in each]),
+        ("seconds of training a client and round", [_of_a_client(r) for r in rounds]),
         ("seconds at the server a round", [f"{s:.3f}" for s in server]),
     ]
+
+
+def _of_a_client(rounds: pd.DataFrame) -> str:
+    """Seconds that a client trained in a round; "" where none took part (server_only)."""
+    took_part = rounds["cohort"].sum()
+    return f"{rounds['seconds_train'].sum() / took_part:.3f}" if took_part else ""
 
 
 def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
@@ -73,6 +75,19 @@ def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame 
     return found
 
 
+def _over(model: Energy, snr: float, bandwidth: float) -> Energy:
+    """The model over another channel; raises UserError for one that cannot be."""
+    # steps and bytes do not depend on the channel, so no run has to be repeated for it
+    channel = {"snr_db": snr, "bandwidth_hz": bandwidth}
+    try:
+        return Energy.model_validate(model.model_dump() | channel)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--snr" if first["loc"][0] == "snr_db" else "--bandwidth"
+        problem = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{option}: {problem}, not {first['input']:g}") from error
+
+
 def _energies(
     folders: list[RunFolder],
     reached: dict[int, pd.DataFrame | None],
@@ -84,10 +99,7 @@ def _energies(
     rows = []
     for snr in snrs:
         for bandwidth in bandwidths:
-            if bandwidth <= 0:
-                raise UserError(f"--bandwidth: must be positive, not {bandwidth:g}")
-            # steps and bytes do not depend on the channel, so no run has to be repeated for it
-            channel = model.model_copy(update={"snr_db": snr, "bandwidth_hz": bandwidth})
+            channel = _over(model, snr, bandwidth)
             for steps, at in reached.items():
                 if at is not None:
                     joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.faults import report
-from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
@@ -59,7 +59,7 @@ def main() -> None:
         told("fedorch", error, "red")
         sys.exit(2)
     except Exception as error:
-        errors.print(f"[red]fedorch:[/] {escape(report(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", report(error), "red")
         sys.exit(1)
 
 
@@ -128,11 +128,13 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive, held
     from orchestrator.rounds.experiment import Experiment
+    from orchestrator.rounds.metrics import Record
 
     def plane(world: World) -> InProcess:
         return InProcess(world, config.resources.gpus_per_actor)
 
     interrupts: list[int] = []
+
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))
@@ -140,7 +142,12 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
             RoundProgress(config.rounds, experiment.t) as progress,
             _on_interrupt(lambda: interrupts.append(1)),
         ):
-            return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+            def tell(record: Record) -> None:
+                progress.show(record)
+                show_notes(experiment.alarm.news())
+
+            return drive(experiment, folder, tell, lambda: bool(interrupts))
 
 
 def _run_on_ray(
@@ -170,7 +177,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
-    seen, told, life = done, 0, ""
+    seen, shown, life = done, 0, ""
     asked: list[Any] = []
     with (
         RoundProgress(rounds, done) as progress,
@@ -183,12 +190,11 @@ def _follow(server: Any, rounds: int, done: int) -> None:
             seen += len(news.records)
             if news.life != life:
                 # a new process of the server's has notes of its own
-                life, told = news.life, 0
+                life, shown = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
-            for note in news.notes[told:]:
-                told("note", note)
-            told = len(news.notes)
+            show_notes(news.notes[shown:])
+            shown = len(news.notes)
             if news.ended:
                 return
 

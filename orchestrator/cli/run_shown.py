@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
@@ -64,16 +66,20 @@ def show_plan(about: Prepared) -> None:
     console.print(
         f"{about.actors} client actor(s), {c.local.execution} training in blocks of {c.local.block}"
     )
-    for note in about.notes:
+    show_notes(about.notes)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print what the user should know, a line each."""
+    for note in notes:
         told("note", note)
 
 
 def show_result(result: Result, place: str) -> None:
     """Print the final table."""
-    table = Table(
-        title=f"{result['name']}: {result['status']} after {result['rounds']} rounds",
-        title_justify="left",
-    )
+    title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    title += ", diverged" if result.get("diverged") else ""
+    table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
     for key, label in HEADLINES.items():

@@ -221,9 +221,16 @@ class Session:
         self.present = [b for b in self.present if b not in lost]
         self.books.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
         there, least = self._there(), self.terms.minimum_cohort
-        if there.sum() < least:
+        remote = self.cohort.ids != self.terms.server
+        if not there[~remote].all():
             raise UserError(
-                f"round {self.books.t}: {there.sum()} clients are left without "
+                f"round {self.books.t}: the server's own training took too long, and nobody else "
+                "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
+            )
+        left = int((there & remote).sum())
+        if left < least:
+            raise UserError(
+                f"round {self.books.t}: {left} clients are left without "
                 f"{abridged(self.cohort.ids[~there])}, who took too long; "
                 f"resources.minimum_cohort is {least}"
             )

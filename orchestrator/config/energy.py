@@ -48,7 +48,9 @@ class Energy(Section):
 
     def rate(self) -> np.ndarray:
         """Shannon rate of the uplink in bit/s."""
-        return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
+        # log1p, because 1 + SNR would be 1 on a channel that is nearly all noise, and the rate 0
+        bits = np.log1p(10 ** (np.asarray(self.snr_db) / 10)) / np.log(2)
+        return np.asarray(self.bandwidth_hz) * bits
 
     def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
         """Joules [N] that each client spends on ``steps`` [N] and on sending ``bytes_up`` [N]."""

@@ -182,7 +182,9 @@ class Config(Section):
         "or kept by the clients while the server's stay as initialised",
     )
     non_finite: Literal["fail", "drop", "keep"] = Field(
-        "fail", description="what to do with a NaN or infinite update"
+        "fail",
+        description="what to do with a NaN or infinite update: end the run (as when the server's "
+        "step makes its model so), leave the update out, or count it",
     )
     energy: Energy = Energy()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -45,3 +45,7 @@ class Result(Ending):
     actors_replaced: int
     versions: dict[str, str]
     git_commit: str | None
+    diverged: NotRequired[bool]
+    """Whether the model that the run ended with, or its loss, is NaN or infinite."""
+    notes: NotRequired[list[str]]
+    """What was told of numbers that were none, each once."""

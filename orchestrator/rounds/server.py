@@ -116,7 +116,7 @@ class Server:
         def tell(record: Record) -> None:
             exporter.tell(record)
             with self.changed:
-                self.notes += plane.events()
+                self.notes += plane.events() + experiment.alarm.news()
                 self.records.append(record)
                 self.changed.notify_all()
 
