@@ -149,6 +149,7 @@ class Experiment:
         evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
         federation.begin_round(t, evaluated)
         reported = self._aggregate(t)
+        self._know_that_they_worked(t)
         seconds = self._seconds(time.perf_counter() - begun)
         record: Record = {
             "round": t,
@@ -192,6 +193,17 @@ class Experiment:
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
         self.alarm.aggregated(t, who, everything)
         return reported
+
+    def _know_that_they_worked(self, t: int) -> None:
+        """Raise UserError if no client of the cohort had a whole batch to make a step with."""
+        local, log = self.config.local, self.federation.log
+        planned = [local.planned(int(n)) for n in self.data.train.sizes[log.cohort]]
+        if planned and not any(planned):
+            raise UserError(
+                f"round {t}: no client did a step, because local.drop_last leaves out batches of "
+                f"fewer than local.batch_size = {local.batch_size} rows, and nobody in the cohort "
+                f"has so many; lower local.batch_size or set local.drop_last to false"
+            )
 
     def _bytes(self) -> np.ndarray:
         """All bytes so far [2]: down, up."""
