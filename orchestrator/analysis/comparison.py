@@ -31,10 +31,11 @@ def show_comparison(
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
     """
-    results = [f.result() for f in folders]
-    failed = [f.place for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
+    plots.check(plot)
+    failed = [f.place for f in folders if f.ending()["status"] == "failed"]
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+    results = [f.result() for f in folders]
     names = told_apart(folders, [r["name"] for r in results])
     rounds = [f.rounds() for f in folders]
     table = Table("metric", *names)
@@ -104,10 +105,9 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
     columns = _columns(runs, metric)
     labels = {c: c.removeprefix(metric) for c in columns}
     draw = plots.curves if len(labels) == 1 else plots.panels
-    draw(runs, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
+    figure = draw(runs, labels, metric.strip("/").replace("_", " "))
     tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
-    pd.concat(tables).to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
+    console.print(plots.save(figure, plot, pd.concat(tables)))
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:

@@ -26,6 +26,7 @@ def show_best_steps(
 
     Raises UserError if no run reaches the target or the runs do not say their local steps.
     """
+    plots.check(plot)
     reached = _reached(folders, target)
     table = _energies(folders, reached, snrs, bandwidths)
     # Figure 4: of each channel the τ that costs least
@@ -47,9 +48,7 @@ def show_best_steps(
         )
         console.print(f"τ = {steps}: {when}")
     if plot is not None:
-        plots.steps_map(grid).savefig(plot, dpi=130)
-        table.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
+        console.print(plots.save(plots.steps_map(grid), plot, table))
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:

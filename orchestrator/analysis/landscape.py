@@ -113,6 +113,7 @@ def show_landscape(
             "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
             "positive"
         )
+    plots.check(plot)
     places, tables = grid(dims, points, radius), []
     shown = Table(
         "run",
@@ -129,6 +130,4 @@ def show_landscape(
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
     data = pd.concat(tables)
     console.print(shown)
-    plots.landscape(data, dims).savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", soft_wrap=True)
+    console.print(plots.save(plots.landscape(data, dims), plot, data), soft_wrap=True)

@@ -153,7 +153,9 @@ class Session:
         there = self._there()
         here = inbox.Arrived.of(self.cohort.ids[there], blocks)
         if forging:
-            here = inbox.forged(here, terms, (books.t, opening.within), opening.start)
+            # one model for all, or one for each, of which some have gone with their clients
+            start = opening.start if opening.start.dim() == 1 else opening.start[there]
+            here = inbox.forged(here, terms, (books.t, opening.within), start)
         here = inbox.judged(here, terms, books)
         here = inbox.booked(here, terms, books, self.store)
         if weights is None:
@@ -228,6 +230,8 @@ class Session:
                 "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
             )
         left = int((there & remote).sum())
+        if not self.opening.rule.transmitted:
+            return  # models are judged, none is trained
         if left < least:
             raise UserError(
                 f"round {self.books.t}: {left} clients are left without "

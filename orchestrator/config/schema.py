@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import numpy as np
 import yaml
 from pydantic import (
     AfterValidator,
@@ -241,8 +240,7 @@ class Config(Section):
 
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
-        # weights of None say that rows are needed; the numbers asked with do not matter
-        rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
+        rows = self.algorithm.needs_rows or self.aggregator.needs_rows
         if self.local.optimizer_state != "average" or not rows:
             return None
         return (

@@ -93,11 +93,6 @@ class FederatedData:
     def clients(self) -> int:
         return len(self.train)
 
-    @property
-    def server(self) -> int:
-        """The id under which the server trains on its held-out rows."""
-        return len(self.train)
-
     @cached_property
     def holdings(self) -> Lists:
         """Training rows by id: the clients', then the server's."""

@@ -162,7 +162,7 @@ class Experiment:
         evaluating = time.perf_counter()
         # a round that ends the run is its last, which is always judged
         if evaluated or self._ends(record):
-            record |= self._evaluate(t)
+            record |= self._evaluate(t, int(record["dropped"]))
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
         down, up = self._bytes() - sent_before
         record |= {"bytes_down": float(down), "bytes_up": float(up)}
@@ -287,9 +287,13 @@ class Experiment:
         means = over_cohort(log.diagnostics, counted)
         return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
 
-    def _evaluate(self, t: int) -> Record:
-        """The models judged after round ``t``; what is said of each client joins its rows."""
+    def _evaluate(self, t: int, dropped: int) -> Record:
+        """The models judged after round ``t``, in which so many clients were ``dropped``; what is
+        said of each client joins its rows.
+        """
         record, table = self.judge.judge()
+        late = len(set(self.federation.log.dropped)) - dropped
+        record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
         spent = self.config.energy.joules(ledger.steps, ledger.up)
         self.client_rows.append(

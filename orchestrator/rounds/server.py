@@ -123,6 +123,8 @@ class Server:
         try:
             return drive(experiment, self.folder, tell, self.stopping.is_set)
         finally:
+            with self.changed:  # also of the round that has failed
+                self.notes += plane.events() + experiment.alarm.news()
             exporter.close()
 
     def prepared(self) -> Prepared:
