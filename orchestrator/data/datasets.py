@@ -66,9 +66,9 @@ class _IdxDataset(Dataset):
 
     def _split(self, folder: str, stem: str) -> Split:
         images = self._part(folder, f"{stem}-images-idx3-ubyte")
+        x = read_idx(images)
         labels = self._part(folder, f"{stem}-labels-idx1-ubyte")
-        where = f"{images} and {labels.name}"
-        return self.pictures.split(read_idx(images), read_idx(labels), where)
+        return self.pictures.split(x, read_idx(labels), f"{images} and {labels.name}")
 
     def _part(self, folder: str, stem: str) -> Path:
         files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]

@@ -274,7 +274,10 @@ class Shards(Partitioner):
 
 
 class Natural(Partitioner):
-    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators)."""
+    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators).
+
+    Their rows of the training split; those of the test split are their tests, whatever is pooled.
+    """
 
     name: str = "natural"
 
@@ -322,7 +325,10 @@ class GlueDirichlet(Partitioner):
 
 
 class FromFile(Partitioner):
-    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test)."""
+    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test).
+
+    Clients may share training rows. Its test_idx, n_test and server_test_idx must have none of them.
+    """
 
     name: str = "file"
     overlapping = True
