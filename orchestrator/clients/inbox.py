@@ -104,10 +104,10 @@ def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
     if terms.non_finite == "fail" or terms.server in bad or not clients.any():
         # dropping helps where somebody else is left
         spare = terms.server not in bad and clients.any()
-        ways = ", set local.clip, or set non_finite to drop" if spare else " or set local.clip"
+        ways = ", set local.clip, or set non_finite to drop" if spare else ", or set local.clip"
         raise Diverged(
             f"round {books.t}: the update of {terms.named(bad)} holds NaN or infinity; lower "
-            f"local.lr{ways}"
+            f"local.lr or the options of algorithm that scale its steps{ways}"
         )
     books.log.dropped += bad.tolist()
     return replace(here, counts=here.finite)
