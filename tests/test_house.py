@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps")
 """From the ground up: each may know those before it."""
 ROOMS = (
-    "errors", "terminal", "models", "data", "training", "config", "cluster", "clients", "results",
+    "credentials", "errors", "terminal", "models", "data", "training", "config", "cluster", "clients", "results",
     "monitoring", "rounds", "analysis", "cli",
 )  # fmt: skip
 """Of the orchestrator, from the ground up."""
@@ -119,5 +119,5 @@ def test_functions_are_short_and_plain():
 def test_the_picture_of_the_house_is_true():
     """docs/architecture.md names every room, and every file that it names is there."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    for room in ROOMS[2:]:
+    for room in ROOMS[3:]:
         assert f"{room}/" in text, f"docs/architecture.md does not show orchestrator/{room}/"

@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 
 from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
+from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
@@ -46,6 +47,7 @@ SetOption = Annotated[
 ]
 
 
+@leaving()
 def main() -> None:
     """Entry point: one sentence and exit code 2 for everything that the user can mend."""
     try:
