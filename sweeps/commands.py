@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from sweeps.entry import Entry
 from sweeps.home import TUNING
 from sweeps.papers import entries
 from sweeps.reproduction import Reproduction
-from sweeps.status import Status, stage_of
+from sweeps.status import Status, is_driven, stage_of
 
 BUDGETS = ("smoke", "reduced", "full")
 
@@ -54,7 +55,9 @@ def show_status(folder: Path) -> None:
         raise UserError(f"no sweep has begun in {folder}")
     status = Status.read(place)
     stage = "tuning" if place.name == TUNING else "trials"
-    head = f"{stage} {status.ended}/{status.total}: {status}"
+    driven = is_driven(place)
+    head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
     console.print(head, soft_wrap=True)
+    was = "was in " if driven is False else ""
     for trial, rounds in status.running.items():
-        console.print(f"  {trial}: round {rounds}")
+        console.print(f"  {trial}: {was}round {rounds}")

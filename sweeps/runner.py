@@ -6,13 +6,14 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ray import tune
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.config import Config
+from orchestrator.credentials import has_credentials
 from orchestrator.errors import UserError
 from orchestrator.results.storage import join
 from orchestrator.rounds.drive import PATIENCE
@@ -218,8 +219,17 @@ def _tensorboard(sweep: Sweep, home: Home) -> tune.Callback:
 def _mlflow(sweep: Sweep, home: Home) -> tune.Callback:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
+    class Discreet(MLflowLoggerCallback):
+        """Tune keeps its loggers in the sweep's folder: there, an address with a password is left
+        out, and the one who resumes finds it in the environment again.
+        """
+
+        def __getstate__(self) -> dict[str, Any]:
+            secret = has_credentials(self.tracking_uri or "")
+            return {**vars(self), "tracking_uri": None if secret else self.tracking_uri}
+
     server = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{home.path / 'mlflow.db'}")
-    return MLflowLoggerCallback(experiment_name=sweep.name, tracking_uri=server)
+    return Discreet(experiment_name=sweep.name, tracking_uri=server)
 
 
 def _wandb(sweep: Sweep, home: Home) -> tune.Callback:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import LOCK
 from sweeps.home import TUNING
 
 FILE = "status.json"
@@ -31,6 +36,8 @@ class Status:
     """Since the sweep began, without the time that it was interrupted."""
     seconds_left: float | None
     """As long as the trials that have ended took; None before the first has."""
+    written: float = 0.0
+    """When this was said (seconds since the epoch); 0: not known."""
 
     @property
     def ended(self) -> int:
@@ -38,18 +45,33 @@ class Status:
         return self.finished + self.stopped + self.failed
 
     def __str__(self) -> str:
-        """One line: running, failed, best, time left."""
-        parts = [f"{len(self.running)} running"]
-        parts += [
+        """One line, of a sweep that is being run: running, failed, best, time left."""
+        parts = [f"{len(self.running)} running", *self._so_far()]
+        if self.seconds_left is not None and self.seconds_left > 0:
+            parts.append(f"about {self.seconds_left / 60:.0f} min left")
+        return ", ".join(parts)
+
+    def seen(self, driven: bool | None, now: float) -> str:
+        """One line for somebody else at the time ``now``, who knows whether a process runs the
+        sweep, or does not (None).
+        """
+        to_go = self.total - self.ended
+        if driven is False and to_go > 0:
+            parts = [f"interrupted with {to_go} to go", *self._so_far()]
+            return f"{', '.join(parts)}; no process is running it: --resume goes on"
+        if driven is None and to_go > 0 and self.written:
+            return f"{self}; last heard of {max(0.0, now - self.written):.0f} s ago"
+        return str(self)
+
+    def _so_far(self) -> list[str]:
+        parts = [
             f"{count} {kind}"
             for kind, count in (("stopped", self.stopped), ("failed", self.failed))
             if count
         ]
         if self.best is not None:
             parts.append(f"best {self.metric} {self.best:.4g} ({self.best_trial})")
-        if self.seconds_left is not None and self.seconds_left > 0:
-            parts.append(f"about {self.seconds_left / 60:.0f} min left")
-        return ", ".join(parts)
+        return parts
 
     def to_json(self) -> str:
         """What ``read`` reads."""
@@ -57,8 +79,27 @@ class Status:
 
     @classmethod
     def read(cls, folder: Path) -> Status:
-        """That of the sweep whose driver works in ``folder``."""
-        return cls(**json.loads((folder / FILE).read_text()))
+        """That of the sweep whose driver works in ``folder``; raises UserError if it is damaged."""
+        try:
+            return TypeAdapter(cls).validate_json((folder / FILE).read_bytes())
+        except (OSError, ValueError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise UserError(f"{folder / FILE} is not a sweep's status: {said}") from error
+
+
+def is_driven(folder: Path) -> bool | None:
+    """Whether a process runs the sweep (or the stage of one) in ``folder``: it holds the folder's
+    lock, which ends with it however it ends. None if that cannot be known: a copy of storage has no
+    lock, and some network file systems keep none.
+    """
+    try:
+        with (folder / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
 
 
 def stage_of(folder: Path) -> Path | None:

@@ -138,6 +138,7 @@ class Watcher(tune.Callback):
             best_trial=trial,
             seconds=elapsed,
             seconds_left=elapsed / ended.total() * left if ended else None,
+            written=time.time(),
         )
 
     def _tell(self, line: bool = False, last: bool = False) -> None:

@@ -11,6 +11,8 @@ from tests.actors import Company
 from tests.sets import COLLECTED, set_of
 
 torch.set_num_threads(1)
+# any will do for the storage of the tests; Ray's processes take them from here
+os.environ.update(AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
 hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
@@ -48,14 +50,13 @@ def join(item, group):
 
 @pytest.fixture(scope="session")
 def ray_session():
-    """Eight logical CPUs and two logical GPUs on this machine."""
+    """Eight logical CPUs and two logical GPUs on this machine, as a plain run has them."""
     import ray
 
-    ray.init(
-        num_cpus=8, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-    )
-    yield ray
-    ray.shutdown()
+    from orchestrator.cluster.connection import connected
+
+    with connected("local", num_cpus=8, num_gpus=2):
+        yield ray
 
 
 @pytest.fixture(scope="session")

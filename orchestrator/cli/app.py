@@ -15,6 +15,7 @@ import typer
 
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
+from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
@@ -49,6 +50,7 @@ SetOption = Annotated[
 ]
 
 
+@leaving()
 def main() -> None:
     """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
     fault of ours one sentence, which says where its traceback is, and exit code 1.

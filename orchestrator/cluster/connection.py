@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.text import Text
 
+from orchestrator.cluster.reach import exposure, loopback_only, require_cluster
 from orchestrator.errors import UserError
+from orchestrator.terminal import errors
 
 BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
@@ -22,8 +25,9 @@ def connected(
 ) -> Iterator[str]:
     """A Ray connection and its dashboard's URL; ``local`` starts a cluster that ends with it.
 
-    ``num_cpus`` and ``num_gpus`` declare the logical resources of a local cluster. Raises UserError
-    if there is no cluster at ``address`` or the options do not fit it.
+    ``num_cpus`` and ``num_gpus`` declare the logical resources of a local cluster, which nobody but
+    this machine can reach. Raises UserError if no cluster answers at ``address`` in time, or the
+    options do not fit it.
     """
     if address != "local" and (num_cpus is not None or num_gpus is not None):
         raise UserError(
@@ -41,17 +45,30 @@ def connected(
         if address == "local"
         else {}
     )
+    alone = address == "local" or require_cluster(address)
     try:
-        context = ray.init(
-            address=address, log_to_driver=False, logging_level=logging.ERROR, **options
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
+        with loopback_only() if alone else nullcontext():
+            context = ray.init(
+                address=address, log_to_driver=False, logging_level=logging.ERROR, **options
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"--address {address}: cannot connect to a Ray cluster: {first}") from error
     try:
+        _tell_exposure()
         yield str(context.dashboard_url or "")
     finally:
         ray.shutdown()
+
+
+def _tell_exposure() -> None:
+    """Say at the start who else can reach the cluster."""
+    import ray
+
+    addresses = {str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]}
+    note = exposure(addresses, os.environ.get("RAY_AUTH_MODE", "token") == "token")
+    if note is not None:
+        errors.print(Text(f"note: {note}"), soft_wrap=True)
 
 
 def room() -> dict[str, float]:

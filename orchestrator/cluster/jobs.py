@@ -17,8 +17,9 @@ from typing import Any
 import yaml
 
 from orchestrator.cluster.connection import authenticate
+from orchestrator.cluster.waiting import patience, within
 from orchestrator.config.reading import read_whole
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_credentials
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
 RESULTS = "$HOME/fedorch"
@@ -63,7 +64,7 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
     """
     with _client(address) as client:
         if not follow:
-            yield client.get_job_logs(name)
+            yield within(patience(), lambda: client.get_job_logs(name))
             return
         tail = client.tail_job_logs(name)
         # an asynchronous generator, whose pieces are wanted one by one as they come
@@ -78,26 +79,45 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
 def stop(address: str | None, name: str) -> str:
     """End the job and wait for it; returns its last status. Raises UserError if there is none."""
     with _client(address) as client:
-        client.stop_job(name)
+        within(patience(), lambda: client.stop_job(name))
         deadline = time.monotonic() + ENDS_WITHIN
-        while not client.get_job_status(name).is_terminal() and time.monotonic() < deadline:
+        while not _status(client, name).is_terminal() and time.monotonic() < deadline:
             time.sleep(0.5)
-        return str(client.get_job_status(name))
+        return str(_status(client, name))
+
+
+def _status(client: Any, name: str) -> Any:
+    """Ray's word for how the job is doing."""
+    return within(patience(), lambda: client.get_job_status(name))
 
 
 @contextmanager
 def _client(address: str | None) -> Iterator[Any]:
-    """Ray's job client for a dashboard (None: the usual one); its errors become UserErrors."""
+    """Ray's job client for a dashboard (None: the usual one); its errors become UserErrors.
+
+    Raises UserError if none answers in time.
+    """
     address = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
     authenticate(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
     from ray.job_submission import JobSubmissionClient
 
+    seconds, there = patience(), address
     try:
-        yield JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"--address {address}: {first}") from error
+        # it asks for the dashboard's version, and has no deadline
+        yield within(seconds, lambda: JobSubmissionClient(there))
+    except TimeoutError as error:
+        raise UserError(
+            f"--address {address}: {error}; is the cluster's dashboard up, and can this machine "
+            "reach it?"
+        ) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"--address {address}: {_first(error)}") from error
+
+
+def _first(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _separate(words: Sequence[str]) -> list[str]:
@@ -111,6 +131,9 @@ def _check(words: Sequence[str]) -> None:
         raise UserError(
             "submit: say what to run, for example: fedorch submit run config.yaml --set rounds=100"
         )
+    for word in words:
+        # the command is shown on the dashboard, and kept in Ray's logs
+        refuse_credentials(word, "submit")
     for word in ("--address", "--num-cpus", "--num-gpus", "--in-process", "--detach"):
         if word in words:
             raise UserError(

@@ -6,12 +6,23 @@ import contextlib
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
 
-from pyarrow import ArrowInvalid, fs
+from pyarrow import ArrowException, fs
 
+from orchestrator.cluster.waiting import patience, within
 from orchestrator.data.sources import cache
-from orchestrator.errors import UserError
+from orchestrator.errors import UserError, refuse_credentials
+
+OUTAGE = 60
+"""Seconds that Google's storage may be away in the middle of a run."""
+SILENCE = 600.0
+"""Seconds that one call may take, the copy of a file among them: a storage that accepts calls and
+answers none would hold up a run for ever."""
+T = TypeVar("T")
 
 
 def is_remote(place: str) -> bool:
@@ -31,12 +42,13 @@ class Mirror:
     def __init__(self, uri: str, shelf: str = "mirrored") -> None:
         """Copies of one URI on different shelves are different folders.
 
-        Raises UserError if there is no such storage, or it cannot be reached.
+        Raises UserError if the URI has credentials in it, or there is no such storage, or it does
+        not answer in time.
         """
+        refuse_credentials(uri, "results at a URI")
         self.uri, self.shelf = join(uri), shelf
-        with _told(uri):
-            self.files, self.base = fs.FileSystem.from_uri(self.uri)
-        self.there = self._listed()
+        with _told(f"{self.uri}: cannot be reached"):
+            self.files, self.base, self.there = within(patience(), self._first_look)
         self.sent: dict[str, tuple[int, int]] = {}
         """What was copied: name -> size and time of change."""
 
@@ -61,12 +73,13 @@ class Mirror:
 
     def fetch(self, *names: str) -> None:
         """Copy files from there; raises UserError if that fails."""
-        with _told(f"{self.uri}: cannot be read"):
-            for name in names:
-                (self.local / name).parent.mkdir(parents=True, exist_ok=True)
-                fs.copy_files(
-                    f"{self.base}/{name}", str(self.local / name), self.files, fs.LocalFileSystem()
-                )
+        for name in names:
+            self._ask("read", partial(self._bring, name))
+
+    def _bring(self, name: str) -> None:
+        here = self.local / name
+        here.parent.mkdir(parents=True, exist_ok=True)
+        fs.copy_files(f"{self.base}/{name}", str(here), self.files, fs.LocalFileSystem())
 
     def push(self) -> None:
         """Copy what has changed; raises UserError if that fails.
@@ -76,12 +89,12 @@ class Mirror:
         """
         # looked at before copying: what changes meanwhile is copied again next time
         changed = self._states()
-        with _told(f"{self.uri}: cannot be written"):
-            for name in (n for n, state in changed.items() if self.sent.get(n) != state):
-                self.files.create_dir(f"{self.base}/{name}".rpartition("/")[0], recursive=True)
-                fs.copy_files(
-                    str(self.local / name), f"{self.base}/{name}", fs.LocalFileSystem(), self.files
-                )
+        for name in (n for n, state in changed.items() if self.sent.get(n) != state):
+            source, target = str(self.local / name), f"{self.base}/{name}"
+            self._ask("written", partial(self.files.create_dir, _parent(target), recursive=True))
+            self._ask(
+                "written", partial(fs.copy_files, source, target, fs.LocalFileSystem(), self.files)
+            )
         self.sent = changed
         self.there |= set(changed)
 
@@ -89,14 +102,17 @@ class Mirror:
         """Remove there what is gone here; raises UserError if that fails."""
         kept = set(self._states())
         gone = self.there - kept
-        with _told(f"{self.uri}: cannot be written"):
-            for name in gone:
-                self.files.delete_file(f"{self.base}/{name}")
-            for folder in (
-                {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}
-            ):
-                self.files.delete_dir(f"{self.base}/{folder}")
+        empty = {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}
+        for name in gone:
+            self._ask("written", partial(self.files.delete_file, f"{self.base}/{name}"))
+        for folder in empty:
+            self._ask("written", partial(self.files.delete_dir, f"{self.base}/{folder}"))
         self.there = kept
+
+    def _ask(self, verb: str, call: Callable[[], T]) -> T:
+        """What the storage answers; raises UserError if it refuses, or falls silent."""
+        with _told(f"{self.uri}: cannot be {verb}"):
+            return within(SILENCE, call)
 
     def _states(self) -> dict[str, tuple[int, int]]:
         """Size and time of change of local files, but for hidden ones: locks, or half-written."""
@@ -107,17 +123,31 @@ class Mirror:
             if path.is_file() and not any(part.startswith(".") for part in name.parts)
         }
 
+    def _first_look(self) -> tuple[fs.FileSystem, str, set[str]]:
+        """The storage, where in it, and the names of the files there."""
+        files, base = fs.FileSystem.from_uri(_bounded(self.uri))
+        return files, base, _names(files, base)
+
     def _listed(self) -> set[str]:
         """Names of the files there; raises UserError if the storage does not say."""
-        with _told(f"{self.uri}: cannot be read"):
-            found = self.files.get_file_info(
-                fs.FileSelector(self.base, recursive=True, allow_not_found=True)
-            )
-        return {
-            info.path.removeprefix(self.base).lstrip("/")
-            for info in found
-            if info.type == fs.FileType.File
-        }
+        return self._ask("read", partial(_names, self.files, self.base))
+
+
+def _names(files: fs.FileSystem, base: str) -> set[str]:
+    found = files.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
+    return {
+        info.path.removeprefix(base).lstrip("/") for info in found if info.type == fs.FileType.File
+    }
+
+
+def _bounded(uri: str) -> str:
+    """The URI with a bound on how long each call tries again: for S3 that is three times, but for
+    Google's storage a quarter of an hour.
+    """
+    place, _, options = uri.partition("?")
+    if urlsplit(place).scheme not in ("gs", "gcs") or "retry_limit_seconds=" in options:
+        return uri
+    return f"{place}?{options}{'&' if options else ''}retry_limit_seconds={OUTAGE}"
 
 
 @contextlib.contextmanager
@@ -125,7 +155,7 @@ def _told(problem: str) -> Iterator[None]:
     """Say in one sentence what storage, or a URI, has against something."""
     try:
         yield
-    except (OSError, ArrowInvalid, ValueError) as error:
+    except (OSError, ArrowException, ValueError) as error:
         raise UserError(f"{problem}: {' '.join(str(error).split())[:200]}") from error
 
 

@@ -63,9 +63,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", quick(["folder", "bucket"], "folder"))
 def test_a_sweep_in_storage(kind, bucket, tmp_path, monkeypatch, capsys):
-    place = (
-        f"s3://k:s@bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
-    )
+    place = f"s3://bucket/sweeps/one{bucket}" if kind == "bucket" else (tmp_path / "there").as_uri()
     run_here(PLAN, tmp_path / "here")
     run_sweep(PLAN, Home(place), False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
@@ -93,7 +91,7 @@ def changes(folder):
 
 
 def test_a_run_in_a_bucket(bucket, tmp_path, monkeypatch):
-    place = f"s3://k:s@bucket/runs/one{bucket}"
+    place = f"s3://bucket/runs/one{bucket}"
     config = load(None, [*SMALL, "algorithm=scaffold", "checkpoint.every=1"])
     assert run(config, place, rounds=2)["status"] == "stopped"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
