@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.families import FAMILIES
-from tests.fuzz.judge import judged, smaller
+from tests.fuzz.judge import brief, judged, smaller
 from tests.fuzz.worker import prepare
 
 
@@ -44,7 +44,7 @@ def show(name: str, seed: int, number: int) -> int:
     verdict = judged(family, pieces)
     if verdict.outcome == "failed":
         pieces = smaller(family, pieces, verdict.cause)
-    print(repr(pieces)[:8000], verdict.outcome, verdict.cause, verdict.said, sep="\n")
+    print(brief(repr(pieces)), verdict.outcome, verdict.cause, brief(verdict.said), sep="\n")
     return int(verdict.outcome == "failed")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import tempfile
 import traceback
@@ -115,6 +116,11 @@ def _told(error: BaseException) -> str:
     except Exception:
         text = type(error).__name__
     return text[:500] + "\n" + "".join(traceback.format_tb(error.__traceback__)[-4:])[:1500]
+
+
+def brief(text: str) -> str:
+    """``text`` on a page: what is there again and again stands there once."""
+    return re.sub(r"(.{1,12}?)\1{9,}", r"\1\1…", text[:50_000])[:1500]
 
 
 def smaller(family: Family, pieces: Pieces, cause: str, tries: int = 60) -> Pieces:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tests.fuzz.families import FAMILIES
-from tests.fuzz.judge import judged, smaller
+from tests.fuzz.judge import brief, judged, smaller
 
 ROOM = 6 * 2**30
 """Bytes of address space that a worker may take beyond what it has at its start."""
@@ -54,8 +54,8 @@ def play(pipe: Connection, traces: Path) -> None:
                 faulthandler.dump_traceback_later(60 * family.deadline, exit=True, file=file)
                 pieces = smaller(family, pieces, verdict.cause)
                 faulthandler.cancel_dump_traceback_later()
-            said = repr(pieces)[:4000] if verdict.outcome == "failed" else ""
-            pipe.send((verdict.outcome, verdict.cause, verdict.said, said))
+            shown = brief(repr(pieces)) if verdict.outcome == "failed" else ""
+            pipe.send((verdict.outcome, verdict.cause, brief(verdict.said), shown))
 
 
 def prepare() -> None:
