@@ -11,7 +11,6 @@ from tests.actors import Company
 from tests.sets import COLLECTED, set_of
 
 torch.set_num_threads(1)
-hypothesis.settings.register_profile("quick", max_examples=15)
 hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
@@ -49,7 +48,7 @@ def join(item, group):
 
 @pytest.fixture(scope="session")
 def ray_session():
-    """Two logical CPUs and two logical GPUs on this machine."""
+    """Eight logical CPUs and two logical GPUs on this machine."""
     import ray
 
     ray.init(

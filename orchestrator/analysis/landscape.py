@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 from rich.progress import track
 from rich.table import Table
-from safetensors.torch import load_file
 from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
@@ -40,12 +39,9 @@ class Trained:
     @classmethod
     def of(cls, name: str, folder: RunFolder, on: Literal["train", "test"], rows: int) -> Trained:
         """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
-        file = folder.path / "model.safetensors"
-        if not file.is_file():
-            raise UserError(f"{folder.path} holds no model.safetensors; has the run ended?")
+        tensors = folder.model()
         experiment = Experiment(folder.config())
         net, data = experiment.net, experiment.data
-        tensors = load_file(file)
         pool = np.unique(data.train.rows) if on == "train" else data.test_rows
         if not len(pool):
             raise UserError(f"{folder.path}: the run has no {on} rows to evaluate on")

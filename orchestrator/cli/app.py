@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
@@ -21,6 +22,9 @@ from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console, errors
+
+if TYPE_CHECKING:
+    from orchestrator.training.world import World
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
@@ -47,12 +51,17 @@ SetOption = Annotated[
 
 
 def main() -> None:
-    """Entry point: one sentence and exit code 2 for everything that the user can mend."""
+    """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
+    fault of ours one sentence, which says where its traceback is, and exit code 1.
+    """
     try:
         app()
     except UserError as error:
         errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
+    except Exception as error:
+        errors.print(f"[red]fedorch:[/] {escape(report(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
 
 
 @app.command()
@@ -81,18 +90,21 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment."""
-    folder, chosen = _folder(config, settings or [], out, resume)
-    result: Result | None
     if detach and (in_process or address == "local"):
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
         )
-    if in_process:
-        result = _run_here(chosen, folder, resume is not None)
-    else:
-        result = _run_on_ray(
-            chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
-        )
+    folder, chosen = _folder(config, settings or [], out, resume)
+    result: Result | None
+    try:
+        if in_process:
+            result = _run_here(chosen, folder, resume is not None)
+        else:
+            result = _run_on_ray(
+                chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
+            )
+    finally:
+        folder.forget_empty()  # of a run that could not begin
     if result is not None:
         show_result(result, folder.place)
 
@@ -109,23 +121,27 @@ def _folder(
         folder = RunFolder.existing(resume)
         return folder, folder.config()
     chosen = load(config, settings)
-    return RunFolder.new(out or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"), chosen
+    return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     # imported here, as in all commands: the others need not wait for what only this one needs
     from orchestrator.clients.plane import InProcess
-    from orchestrator.rounds.drive import begin, drive
+    from orchestrator.rounds.drive import begin, drive, held
     from orchestrator.rounds.experiment import Experiment
 
-    experiment = Experiment(config, lambda world: InProcess(world, config.resources.gpus_per_actor))
-    show_plan(begin(experiment, folder, resuming))
+    def plane(world: World) -> InProcess:
+        return InProcess(world, config.resources.gpus_per_actor)
+
     interrupts: list[int] = []
-    with (
-        RoundProgress(config.rounds, experiment.t) as progress,
-        _on_interrupt(lambda: interrupts.append(1)),
-    ):
-        return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+    with held(folder, resuming):
+        experiment = Experiment(config, plane)
+        show_plan(begin(experiment, folder, resuming))
+        with (
+            RoundProgress(config.rounds, experiment.t) as progress,
+            _on_interrupt(lambda: interrupts.append(1)),
+        ):
+            return drive(experiment, folder, progress.show, lambda: bool(interrupts))
 
 
 def _run_on_ray(
