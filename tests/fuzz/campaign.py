@@ -116,12 +116,15 @@ class Campaign:
         """A worker has died: its case is a failure, and the campaign goes on."""
         player.process.join()
         name, _ = player.case or ("", 0)
-        trace = player.traces.read_text()
+        trace, printed = (
+            p.read_text(errors="replace")
+            for p in (player.traces, player.traces.with_suffix(".out"))
+        )
         code = player.process.exitcode
         why = (
             "over its deadline, where no signal is heard" if trace else f"the process died ({code})"
         )
-        self._count(player, "failed", f"{name}: {why}", trace[:2000], "")
+        self._count(player, "failed", f"{name}: {why}", (trace or printed)[-2000:], "")
         fresh = self._player(int(player.traces.stem.partition("-")[2]))
         player.process, player.pipe = fresh.process, fresh.pipe
 

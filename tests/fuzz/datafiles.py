@@ -209,25 +209,25 @@ def _changed(array: np.ndarray, kind: str, how: Any) -> np.ndarray | None:
     if kind == "type":
         values = array.astype(np.uint8) % 2 if how in ("<M8[D]",) else array
         return values.astype("<i8").astype(how) if how == "<M8[D]" else values.astype(how)
-    if kind == "value":
+    if kind == "value" and array.size:
         wide = array.astype(np.float64 if isinstance(how, float) else object)
         wide.flat[0] = how
         try:
             return wide if isinstance(how, float) else wide.astype(np.int64)
         except OverflowError:
             return wide.astype(np.float64)
-    figures: dict[str, Any] = {
+    figures: dict[Any, Any] = {
         "fewer": lambda: array[:-1],
         "more": lambda: np.concatenate([array, array[:1]]),
         "none": lambda: array[:0],
         "flat": array.ravel,
         "deeper": lambda: array[..., None],
         "narrow": lambda: array[..., :-1],
-        "scalar": lambda: array.ravel()[0],
+        "scalar": lambda: array.ravel()[:1].sum(),
         "missing": lambda: None,
         "empty axis": lambda: array.reshape(*array.shape, 1)[..., :0],
     }
-    found = figures[how]()
+    found = figures.get(how, lambda: array)()
     return None if found is None else np.asarray(found)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from orchestrator import terminal
-from orchestrator.cli import doctor
+from orchestrator.cli import app, doctor
 from orchestrator.cluster import connection
 from orchestrator.errors import UserError
 from sweeps import cli
@@ -62,12 +62,18 @@ def _heard(out: io.StringIO, errors: io.StringIO) -> Iterator[None]:
         for console, to in ((terminal.console, out), (terminal.errors, errors)):
             enter(mock.patch.object(console, "_file", to))
             enter(mock.patch.object(console, "_width", 200))
+        enter(mock.patch.object(app, "report", _as_it_is))
         enter(contextlib.redirect_stdout(out))
         enter(contextlib.redirect_stderr(errors))
         for module in (connection, doctor):
             enter(mock.patch.object(module, "connected", _nobody))
         enter(mock.patch.dict(os.environ, {"RAY_API_SERVER_ADDRESS": "http://127.0.0.1:9"}))
         yield
+
+
+def _as_it_is(error: Exception) -> str:
+    """What nobody has foreseen is a failure, under its own name."""
+    raise error
 
 
 @contextlib.contextmanager
