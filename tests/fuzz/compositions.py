@@ -140,7 +140,7 @@ class Compositions(Family):
         if given.get("data.dataset") == "synthetic":
             raw["data"].pop("limit", None)
         config = build(raw)
-        with _drawn(bool(given.get("pictures"))):
+        with drawn(bool(given.get("pictures"))):
             self._run(config, folder)
 
     def _run(self, config: Config, folder: Path) -> None:
@@ -190,13 +190,14 @@ def _driven(experiment: Experiment, folder: RunFolder, resuming: bool) -> Experi
     return experiment
 
 
-def _drawn(pictures: bool) -> Any:
-    """With or without the report."""
-    return mock.patch.object(driving, "write_report", driving.write_report if pictures else _none)
+def drawn(pictures: bool) -> Any:
+    """With the report, or with a page that takes no second."""
+    written = driving.write_report if pictures else _blank
+    return mock.patch.object(driving, "write_report", written)
 
 
-def _none(*about: Any) -> None:
-    """No report."""
+def _blank(folder: RunFolder, histogram: np.ndarray) -> None:
+    folder.write_text("report.html", "<html></html>")
 
 
 def strict(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from orchestrator.errors import UserError
-from tests.fuzz.compositions import run, strict
+from tests.fuzz.compositions import drawn, run, strict
 from tests.fuzz.family import Family, Pieces, Wrong
 from tests.fuzz.oddities import damaged
 from tests.fuzz.spoken import spoken
@@ -79,7 +79,8 @@ class Folders(Family):
         place = folder / "run"
         shutil.copytree(originals() / kind, place, symlinks=True)
         touched = [damage(place, *p[1:]) for p in pieces if p[0] == "damage"]
-        told = spoken(folder, *_words(words, folder))
+        with drawn(False):
+            told = spoken(folder, *_words(words, folder))
         if told.code == 2:
             raise UserError(told.sentence)
         if set(touched) <= set(FREE):
@@ -129,7 +130,8 @@ def damage(place: Path, which: float, how: str, at: float, seed: int) -> str:
 def originals() -> Path:
     """A run that was stopped after two of three rounds, the same one finished, and another."""
     try:
-        return _originals()
+        with drawn(False):
+            return _originals()
     except UserError as error:
         raise AssertionError("the battery's own runs are refused") from error
 
