@@ -55,6 +55,6 @@ def show_status(folder: Path) -> None:
     status = Status.read(place)
     stage = "tuning" if place.name == TUNING else "trials"
     head = f"{stage} {status.ended}/{status.total}: {status}"
-    console.print(head, highlight=False, soft_wrap=True)
+    console.print(head, soft_wrap=True)
     for trial, rounds in status.running.items():
-        console.print(f"  {trial}: round {rounds}", highlight=False)
+        console.print(f"  {trial}: round {rounds}")

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import torch
-from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.terminal import console
+from orchestrator.terminal import bar, console
 from orchestrator.training.evaluation import mean_loss, per_sample
 from orchestrator.training.world import World
 
@@ -91,13 +90,15 @@ def surface(model: Trained, places: np.ndarray, seed: int) -> pd.DataFrame:
     net = model.world.net()
     axes = directions(net.spec, model.w, places.shape[1], seed)
     rows = []
-    for place in track(places, model.name, console=console, disable=not console.is_terminal):
-        w = model.w + torch.from_numpy(place).float() @ axes
-        loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
-        found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
-        rows.append(
-            {"run": model.name, **{f"x{j}": float(v) for j, v in enumerate(place)}, **found}
-        )
+    with bar() as shown:
+        task = shown.add_task(model.name, total=len(places), note="")
+        for place in places:
+            w = model.w + torch.from_numpy(place).float() @ axes
+            loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
+            found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
+            at = {f"x{j}": float(v) for j, v in enumerate(place)}
+            rows.append({"run": model.name, **at, **found})
+            shown.advance(task)
     return pd.DataFrame(rows)
 
 
@@ -112,6 +113,7 @@ def show_landscape(
             "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
             "positive"
         )
+    plots.check(plot)
     places, tables = grid(dims, points, radius), []
     shown = Table(
         "run",
@@ -128,6 +130,4 @@ def show_landscape(
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
     data = pd.concat(tables)
     console.print(shown)
-    plots.landscape(data, dims).savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+    console.print(plots.save(plots.landscape(data, dims), plot, data), soft_wrap=True)

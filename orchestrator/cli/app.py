@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from orchestrator.cli.faults import report
-from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors
+from orchestrator.terminal import console, errors, told
 
 if TYPE_CHECKING:
     from orchestrator.training.world import World
@@ -57,10 +56,10 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", error, "red")
         sys.exit(2)
     except Exception as error:
-        errors.print(f"[red]fedorch:[/] {escape(report(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", report(error), "red")
         sys.exit(1)
 
 
@@ -129,11 +128,13 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive, held
     from orchestrator.rounds.experiment import Experiment
+    from orchestrator.rounds.metrics import Record
 
     def plane(world: World) -> InProcess:
         return InProcess(world, config.resources.gpus_per_actor)
 
     interrupts: list[int] = []
+
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))
@@ -141,7 +142,12 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
             RoundProgress(config.rounds, experiment.t) as progress,
             _on_interrupt(lambda: interrupts.append(1)),
         ):
-            return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+            def tell(record: Record) -> None:
+                progress.show(record)
+                show_notes(experiment.alarm.news())
+
+            return drive(experiment, folder, tell, lambda: bool(interrupts))
 
 
 def _run_on_ray(
@@ -161,9 +167,7 @@ def _run_on_ray(
         prepared = answer_of(server.prepared.remote())
         show_plan(prepared)
         if detach:
-            console.print(
-                f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
-            )
+            console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
             return None
         _follow(server, config.rounds, prepared.done)
         return answer_of(server.outcome.remote())
@@ -173,7 +177,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
-    seen, told, life = done, 0, ""
+    seen, shown, life = done, 0, ""
     asked: list[Any] = []
     with (
         RoundProgress(rounds, done) as progress,
@@ -186,12 +190,11 @@ def _follow(server: Any, rounds: int, done: int) -> None:
             seen += len(news.records)
             if news.life != life:
                 # a new process of the server's has notes of its own
-                life, told = news.life, 0
+                life, shown = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
-            for note in news.notes[told:]:
-                errors.print(f"[yellow]note:[/] {note}", highlight=False)
-            told = len(news.notes)
+            show_notes(news.notes[shown:])
+            shown = len(news.notes)
             if news.ended:
                 return
 
@@ -447,9 +450,7 @@ def submit(
     from orchestrator.cluster import jobs
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
-    console.print(
-        f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False
-    )
+    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
 
 
 @app.command()
@@ -462,7 +463,7 @@ def logs(
     from orchestrator.cluster import jobs
 
     for text in jobs.logs(address, name, follow):
-        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        console.print(text, end="", soft_wrap=True)
 
 
 @app.command()
@@ -485,11 +486,11 @@ def stop(
         with connected(address or "auto"):
             halt(folder.place)
         status = RunFolder.viewed(name).result()["status"]
-        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
+        console.print(f"{folder.place}: {status}", soft_wrap=True)
         return
     from orchestrator.cluster import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+    console.print(f"{name}: {jobs.stop(address, name).lower()}")
 
 
 @app.command()

@@ -18,16 +18,16 @@ class Ending(TypedDict):
     """How a run ended: all that there is of one that failed before its first round."""
 
     status: Literal["finished", "stopped", "failed"]
+    rounds: NotRequired[int]
+    """Rounds done."""
     error: NotRequired[str]
     """Why the run could not go on, where it failed."""
 
 
 class Result(Ending):
-    """How a run ended after one round or more, and what proves it."""
+    """How a run ended that could begin, and what proves it."""
 
     name: str
-    rounds: int
-    """Rounds done."""
     metrics: dict[str, Number]
     """Of the last round, but for its bytes and seconds."""
     bytes_up: int
@@ -45,3 +45,7 @@ class Result(Ending):
     actors_replaced: int
     versions: dict[str, str]
     git_commit: str | None
+    diverged: NotRequired[bool]
+    """Whether the model that the run ended with, or its loss, is NaN or infinite."""
+    notes: NotRequired[list[str]]
+    """What was told of numbers that were none, each once."""

@@ -265,6 +265,10 @@ class RunFolder:
 
     def result(self) -> Result:
         """result.json of a run that has done a round; raises UserError if there is none."""
+        ended = self.ending()
+        if ended["status"] == "failed" and "rounds" not in ended:
+            why = ended.get("error", "nobody knows why")
+            raise UserError(f"{self.path}: the run failed before its first round: {why}")
         return files.read_json(manifest.verify(self.path, RESULT), Result)
 
     def rounds(self) -> pd.DataFrame:

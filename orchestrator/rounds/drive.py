@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.results import checkpoint
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
@@ -139,7 +139,8 @@ def drive(
 def leave_failure(folder: RunFolder, about: Mapping[str, object], error: Exception) -> None:
     """Say in the run's folder why it cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    folder.leave_failure({**about, "error": said})
+    diverged = {"diverged": True} if isinstance(error, Diverged) else {}
+    folder.leave_failure({**about, **diverged, "error": said})
     with contextlib.suppress(UserError):  # the sentence still reaches the terminal
         folder.publish()
 
@@ -183,6 +184,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "actors_replaced": experiment.federation.plane.replaced,
         "versions": versions(),
         "git_commit": git_commit(),
+        "diverged": experiment.diverged,
+        "notes": list(experiment.notes),
     }
 
 

@@ -116,13 +116,15 @@ class Server:
         def tell(record: Record) -> None:
             exporter.tell(record)
             with self.changed:
-                self.notes += plane.events()
+                self.notes += plane.events() + experiment.alarm.news()
                 self.records.append(record)
                 self.changed.notify_all()
 
         try:
             return drive(experiment, self.folder, tell, self.stopping.is_set)
         finally:
+            with self.changed:  # also of the round that has failed
+                self.notes += plane.events() + experiment.alarm.news()
             exporter.close()
 
     def prepared(self) -> Prepared:
