@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from orchestrator.credentials import discreet, has_credentials
 
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 LONGEST = 1000
 """Most characters of a message."""
 
@@ -16,7 +19,9 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(discreet(sentence))
+        # names from outside may hold what moves the cursor, or ends the line
+        shown = CONTROL.sub(lambda found: repr(found[0])[1:-1], sentence)
+        super().__init__(discreet(shown))
 
     def __str__(self) -> str:
         """The sentence; its middle is left out where it repeats more than anyone would read."""

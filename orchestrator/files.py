@@ -32,6 +32,18 @@ def said(problem: str) -> Iterator[None]:
         raise UserError(f"{problem}: {_reason(error)}") from error
 
 
+def resolved(place: str | Path) -> Path:
+    """The absolute path of a place, there or not; raises UserError where none can be: a name that
+    is too long, a link to itself.
+    """
+    try:
+        path = Path(place).resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{place}: there can be no such path: {_reason(error)}") from error
+    return path
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Have ``write`` fill a hidden file, then give it its name, on the disk and not only in memory.
 

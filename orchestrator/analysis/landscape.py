@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,6 +42,9 @@ class Trained:
         tensors = folder.model()
         experiment = Experiment(folder.config())
         net, data = experiment.net, experiment.data
+        if _shapes(tensors) != _shapes({**net.params, **net.buffers}):
+            name = experiment.config.model.name
+            raise UserError(f"{folder.place}: its model.safetensors is not the model {name}")
         pool = np.unique(data.train.rows) if on == "train" else data.test_rows
         if not len(pool):
             raise UserError(f"{folder.path}: the run has no {on} rows to evaluate on")
@@ -49,6 +53,10 @@ class Trained:
         chosen = np.sort(pool[order[:rows]])
         w, buffers = net.spec.flatten(tensors), net.buffer_spec.flatten(tensors)
         return cls(name, experiment.world, w, buffers, chosen)
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def directions(spec: ParamSpec, w: Tensor, count: int, seed: int) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from orchestrator import files
 from orchestrator.config import Config, load
+from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
 from orchestrator.results.result import Ending, Result
@@ -42,7 +43,7 @@ class RunFolder:
         """The folder of a path, or the local copy of a URI's; raises UserError for a bad URI."""
         if is_remote(str(place)):
             return MirroredRunFolder(Mirror(str(place)))
-        return RunFolder(Path(place).resolve())
+        return RunFolder(files.resolved(place))
 
     @classmethod
     def new(cls, place: str | Path) -> RunFolder:
@@ -78,11 +79,16 @@ class RunFolder:
     def viewed(cls, place: str) -> RunFolder:
         """The folder of an earlier run, only to be read; raises UserError if it is not one."""
         if not is_remote(place):
-            return cls.existing(place)
-        folder = MirroredRunFolder(Mirror(place, "viewed"))
-        # checkpoints and TensorBoard files are in folders, and nobody looks at them
-        folder.collect(lambda name: "/" not in name)
-        return folder._known(place)
+            folder = cls.existing(place)
+        else:
+            folder = MirroredRunFolder(Mirror(place, "viewed"))
+            # checkpoints and TensorBoard files are in folders, and nobody looks at them
+            folder.collect(lambda name: "/" not in name)
+            folder._known(place)
+        if (folder.path / manifest.NAME).exists():
+            # results of another config than the one that is there now mean nothing
+            manifest.verify(folder.path, CONFIG)
+        return folder
 
     @property
     def place(self) -> str:
@@ -139,8 +145,13 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def config(self) -> Config:
-        """The config that the run was started with."""
-        return load(self.path / CONFIG)
+        """The config that the run was started with; raises UserError if it is not whole."""
+        path = self.path / CONFIG
+        config = load(path)
+        missing = set(Config.model_fields) - set(read_whole(path))
+        if missing:  # a run writes all of them, and defaults would make it another run
+            raise UserError(f"{path} is damaged: it has lost {', '.join(sorted(missing))}")
+        return config
 
     @property
     def begun(self) -> bool:

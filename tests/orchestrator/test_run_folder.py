@@ -233,3 +233,22 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_the_written_config_can_be_read(left):
     assert load(left / "config.yaml").rounds == 3
+
+
+@pytest.mark.parametrize("damage", ["", "rounds: 3\n"])
+def test_a_config_that_is_not_whole_is_no_other_run(folder, damage):
+    """Its defaults would make it the quick start."""
+    (folder.path / "config.yaml").write_text(damage)
+    with pytest.raises(UserError, match=r"config\.yaml is damaged: it has lost .*algorithm"):
+        run_into(folder, resuming=True)
+    with pytest.raises(UserError, match=r"config\.yaml is damaged"):
+        RunFolder.viewed(str(folder.path))
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "loop"])
+def test_paths_that_cannot_be(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="there can be no such path") as told:
+        RunFolder.at(place)
+    assert str(told.value).isprintable()
