@@ -9,6 +9,7 @@ numbers; everything that it must remember between rounds is named in ``server_st
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +17,10 @@ import torch
 from torch import Tensor
 
 from algorithms.contract import Clients, Cohort, Influence, Updates
+from algorithms.flat import outside
 from algorithms.local import LocalRule, Tensors
 from algorithms.part import Part
-from algorithms.parts.aggregators import Mean, Rows
+from algorithms.parts.aggregators import Combined, Mean, Rows
 from algorithms.parts.robust import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundState
 from algorithms.parts.samplers import Draw
@@ -72,6 +74,8 @@ class Algorithm:
     them."""
 
     options: AlgorithmOptions
+    private: tuple[slice, ...] = ()
+    """Which entries of the model never leave the clients (its rules' ``private``)."""
 
     def __init_subclass__(cls) -> None:
         # only options of its own: a subclass that inherits them must not take its parent's place
@@ -153,12 +157,13 @@ class Algorithm:
         received: Tensors,
         known: Tensors | None = None,
         own: Tensors | None = None,
-        weights: np.ndarray | None = None,
+        weights: np.ndarray | Callable[[], np.ndarray] | None = None,
     ) -> tuple[Updates, dict[str, float]]:
         """A cohort's local training up to the config's round end; what it sends, and scalars worth
         recording.
 
-        The other arguments are those of :meth:`Clients.train` and :meth:`Training.collect`.
+        The other arguments are those of :meth:`Clients.train` and :meth:`Training.collect`;
+        ``weights`` that rest on answers of the clients are asked for when these have the model.
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
@@ -169,8 +174,9 @@ class Algorithm:
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:
+            chosen = weights() if callable(weights) else weights
             report = end.run(training, about)
-            updates = training.collect(weights)
+            updates = training.collect(chosen)
         return updates, report
 
     def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:
@@ -205,24 +211,45 @@ class Algorithm:
         if updates.weights is not None:
             self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
             return updates.mean(name)
-        rows = updates.rows(name)
         # the server's own update is what the others are held against, not one of them
         servers = torch.from_numpy(updates.clients == self.setting.server)
-        reference = rows[servers][0] if servers.any() else None
-        others = rows[~servers] if servers.any() else rows
-        combined = self.setting.parts.aggregator.combine(
-            Rows(
-                others, updates.samples[~servers.numpy()], reference, self.memory, self.setting.spec
-            )
-        )
+        combined = self._combined(updates, name, servers)
         self.influence, self.notes = None, combined.report
         # fltrust and clipping rescale updates: their weights say how far, their shares how much
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
-            full = torch.zeros(len(rows), dtype=torch.float64)
+            full = torch.zeros(len(servers), dtype=torch.float64)
             full[~servers] = shares
             self.influence = Influence(updates.clients, full.numpy())
-        return combined.vector
+        return self._with_private(combined.vector, updates.rows(name), ~servers)
+
+    def _combined(self, updates: Updates, name: str, servers: Tensor) -> Combined:
+        """What the config's aggregator makes of the rows but those of ``servers`` (mask [m])."""
+        rows = updates.rows(name)
+        if self.private:
+            # what never leaves the clients cannot tell them apart
+            rows = rows.clone()
+            rows[:, ~outside(self.private, rows.shape[1])] = 0.0
+        return self.setting.parts.aggregator.combine(
+            Rows(
+                rows[~servers] if servers.any() else rows,
+                updates.samples[~servers.numpy()],
+                rows[servers][0] if servers.any() else None,
+                self.memory,
+                self.setting.spec,
+            )
+        )
+
+    def _with_private(self, vector: Tensor, rows: Tensor, clients: Tensor) -> Tensor:
+        """An aggregate with the mean of the private entries, which nobody transmits, for the
+        server's own model.
+        """
+        if not self.private:
+            return vector
+        usable = clients & rows.isfinite().all(1)
+        inner = ~outside(self.private, rows.shape[1])
+        mean = rows[usable].mean(0) if usable.any() else torch.zeros_like(vector)
+        return torch.where(inner, mean, vector)
 
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold of the server side."""

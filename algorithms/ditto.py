@@ -17,20 +17,10 @@ from torch import Tensor
 
 from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
-from algorithms.flat import ParamSpec
-from algorithms.local import LocalRule, Tensors, Work
+from algorithms.local import LocalRule, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
 from algorithms.setting import Composition
-
-
-class GlobalCopy(LocalRule):
-    """Plain training of the global model, by a client that has a model of its own."""
-
-    def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
-        # unused here, but both sessions of a round share one memory, which must hold v_k from the
-        # first on
-        return {"model": received["w"]}
 
 
 @dataclass(frozen=True)
@@ -66,9 +56,6 @@ class Ditto(FedAvg):
             return super().refuses(parts)
 
     options: Options
-
-    def rule(self) -> LocalRule:
-        return GlobalCopy()
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)

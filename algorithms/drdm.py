@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.contract import Training
+from algorithms.contract import Influence, Training
 from algorithms.drfa import DRFA
 from algorithms.feddyn import DynamicRegularizer
 from algorithms.local import LocalRule, ModelProbe
@@ -106,5 +106,6 @@ class DRDM(DRFA):
         self.gradients = self.gradients.index_add(0, ids, ends, alpha=-mu)
         self.control = dual @ self.gradients
         self.w = self.w + p @ ends - self.control / mu
+        self.influence = Influence(updates.clients, weights)
         self.take_buffers(updates)
         return snapshot

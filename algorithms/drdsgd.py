@@ -20,8 +20,15 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
-from algorithms.contract import Clients
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    everyone,
+    fixed_work,
+    steps_by_itself,
+    uniform,
+)
+from algorithms.contract import Clients, Influence
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
@@ -81,6 +88,8 @@ class DRDSGD(Algorithm):
             t, clients, cohort, rule, {}, known, own={"model": self.models}
         )
         moved = self.models + updates.rows("delta")
+        # the judged model is the clients' mean, and so are its statistics
+        self.influence = Influence(updates.clients, uniform(cohort))
         self.take_buffers(updates)
         self.models = torch.from_numpy(self.mixing).to(moved) @ moved
         # less one, since Metropolis weights are positive on the diagonal, too

@@ -9,6 +9,7 @@ batch-norm layers this is FedAvg.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,12 +27,15 @@ class LocalNormalisation(LocalRule):
     kept: tuple[slice, ...]
     """Slices of the vector; none: plain local training."""
 
+    initial: Tensor
+    """The entries there of the run's first model, which all clients know from the seed."""
+
     @property
-    def private(self) -> int:
-        return sum(s.stop - s.start for s in self.kept)
+    def private(self) -> tuple[slice, ...]:
+        return self.kept
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
-        return {"kept": self._pick(received["w"])} if self.kept else {}
+        return {"kept": self.initial} if self.kept else {}
 
     def begin(self, work: Work) -> Tensor:
         start = super().begin(work)
@@ -49,13 +53,15 @@ class LocalNormalisation(LocalRule):
 
     def upload(self, work: Work) -> Tensors:
         if self.kept:
-            work.state["kept"] = self._pick(work.w)
+            work.state["kept"] = picked(work.w, self.kept)
         # against the server's model, not against ``start``: added to it, the mean of these gives
         # the server the mean of the clients' batch-norm layers
         return {"delta": work.w - work.received["w"]}
 
-    def _pick(self, w: Tensor) -> Tensor:
-        return torch.cat([w[..., s] for s in self.kept], -1)
+
+def picked(w: Tensor, parts: Sequence[slice]) -> Tensor:
+    """The entries [..., k] of models [..., d] in these parts."""
+    return torch.cat([w[..., s] for s in parts], -1) if parts else w[..., :0]
 
 
 class FedBn(FedAvg):
@@ -67,12 +73,15 @@ class FedBn(FedAvg):
         name: str = "fedbn"
         defaults = {"buffers": "local"}
 
-    def rule(self) -> LocalRule:
+    def start(self) -> None:
+        super().start()
         # what has running statistics is a batch-norm layer; other norms are shared
         normalising = set(self.setting.statistics.layers)
-        return LocalNormalisation(
-            slices(e for e in self.setting.spec.segments if e.layer in normalising)
-        )
+        self.private = slices(e for e in self.setting.spec.segments if e.layer in normalising)
+        self.initial = picked(self.w, self.private)
+
+    def rule(self) -> LocalRule:
+        return LocalNormalisation(self.private, self.initial)
 
     def personal_rule(self) -> LocalRule | None:
         return self.rule() if self.setting.statistics.size else None

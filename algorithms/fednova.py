@@ -32,6 +32,7 @@ class Normalised(LocalRule):
 
     momentum: float
     mu: float
+    unit = "weight"
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
         return gradient.add_(work.w - work.start, alpha=self.mu) if self.mu else gradient

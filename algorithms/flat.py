@@ -132,6 +132,14 @@ def slices(segments: Iterable[Segment]) -> tuple[slice, ...]:
     return tuple(merged)
 
 
+def outside(parts: Iterable[slice], size: int) -> Tensor:
+    """Mask [size] of the entries of a vector that are in none of its ``parts``."""
+    mask = torch.ones(size, dtype=torch.bool)
+    for part in parts:
+        mask[part] = False
+    return mask
+
+
 def trainable(module: nn.Module) -> dict[str, Tensor]:
     """The parameters that training changes."""
     return {n: p for n, p in module.named_parameters() if p.requires_grad}

@@ -74,18 +74,24 @@ class LocalRule:
 
     transmitted: bool = True
     """Whether a deployment would send the uploads to a server, so that the ledger counts them."""
+    unit: str | None = None
+    """Name of the upload of one number by which ``delta`` was divided; None: by none."""
     watches_accuracy: bool = False
     """Whether :meth:`epoch` wants to be called."""
     asks_gradient: bool = False
     """Whether ``upload`` finds in ``extras["gradient"]`` [C, d] the gradient of the loss, summed
     over all local data."""
 
+    personal: bool = False
+    """Whether the model that is trained is the client's own and stays with it, and so do its
+    batch-norm statistics, whatever becomes of those of the common model."""
+
     @property
-    def private(self) -> int:
-        """How many entries of the model stay with each client: in a broadcast and in ``delta``, but
+    def private(self) -> tuple[slice, ...]:
+        """Which entries of the model stay with each client: in a broadcast and in ``delta``, but
         never transmitted.
         """
-        return 0
+        return ()
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         """One client's state before it has ever taken part: name -> tensor (no client axis)."""
@@ -138,6 +144,7 @@ class GivenModel(LocalRule):
     """Start from the client's own model, ``own["model"]``; nothing of it passes a server."""
 
     transmitted = False
+    personal = True
 
     def begin(self, work: Work) -> Tensor:
         return work.own["model"]

@@ -19,6 +19,7 @@ class OwnModel(LocalRule):
     """Train the client's own model, which never leaves it."""
 
     transmitted = False
+    personal = True
 
     def state(self, received: Tensors, spec: ParamSpec) -> Tensors:
         return {"model": received["w"]}

@@ -10,6 +10,9 @@ n_k in the paper: ``sampler: weighted``.
 
 from __future__ import annotations
 
+import numpy as np
+import torch
+
 from algorithms.algorithm import steps_by_itself
 from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
@@ -50,16 +53,20 @@ class QFedAvg(FedAvg):
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, q = self.draw(t), self.options.q
         lipschitz = self.options.lipschitz or 1 / self.setting.parts.local.lr
-        # the clients answer with their loss at the model that they get for training, on all their
-        # data; not quite 0, where F^{q−1} is infinite for q < 1
-        losses = (
-            clients.loss(cohort.ids, self.w, self.buffers, known=True).double().clamp_min(1e-10)
-        )
-        powers = losses**q
-        weights = (powers / powers.sum()).numpy()
+        losses = torch.zeros(0)
+
+        def weights() -> np.ndarray:
+            nonlocal losses
+            # the clients answer with their loss at the model that they got for training, on all
+            # their data; not quite 0, where F^{q−1} is infinite for q < 1
+            answers = clients.loss(cohort.ids, self.w, self.buffers, known=True)
+            losses = answers.double().clamp_min(1e-10)
+            return (losses**q / (losses**q).sum()).numpy()
+
         updates, report = self.train(
             t, clients, cohort, WithNorm(), self.broadcast(), weights=weights
         )
+        powers = losses**q
         squares = lipschitz**2 * updates.scalars["square"].double()
         # Σ_S Δ_k is −L Σ_k F_k^q times the mean below, whose weights are F_k^q / Σ_j F_j^q
         h = q * losses ** (q - 1) * squares + lipschitz * powers

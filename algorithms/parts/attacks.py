@@ -70,6 +70,10 @@ class Forging(Byzantine):
         "model", "what is forged: the model w_k that a client would send, or w_k − w"
     )
     buffers: bool = option(False, "forge batch-norm statistics too")
+    probes: bool = option(
+        False,
+        "forge answers to questions in mid-round, too: losses, states of FDA's monitors, snapshots",
+    )
     colludes: ClassVar[bool] = False
     """Whether the attackers know each other's and the benign clients' vectors."""
 

@@ -39,35 +39,76 @@ class Adversary:
         """Clients that train on flipped labels."""
         return self.ids if isinstance(self.attack, LabelFlip) else self.ids[:0]
 
+    @property
+    def forgers(self) -> np.ndarray:
+        """Clients that will replace their uploads."""
+        return self.ids if isinstance(self.attack, Forging) else self.ids[:0]
+
     def forges(self, cohort: np.ndarray) -> bool:
         """Whether somebody in ``cohort`` will replace an upload."""
-        return isinstance(self.attack, Forging) and bool(np.isin(cohort, self.ids).any())
+        return bool(np.isin(cohort, self.forgers).any())
+
+    def lies(self, cohort: np.ndarray) -> bool:
+        """Whether somebody in ``cohort`` forges its answers to questions, too."""
+        return isinstance(self.attack, Forging) and self.attack.probes and self.forges(cohort)
+
+    def answers(self, key: tuple[int, int], cohort: np.ndarray, rows: Tensor) -> Tensor:
+        """Answers [m, k] of ``cohort`` to a question, with the malicious ones replaced if the
+        attack forges these; ``key`` is (round, question in the round).
+        """
+        if not self.lies(cohort):
+            return rows
+        return self._replaced("answer", key, cohort, rows)
 
     def forge(
-        self, key: tuple[int, int], cohort: np.ndarray, uploads: Tensors, start: Tensor
+        self,
+        when: tuple[int, int],
+        cohort: np.ndarray,
+        uploads: Tensors,
+        start: Tensor,
+        unit: Tensor | None = None,
     ) -> Tensors:
-        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced.
+        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced: changes of the model,
+        controls, and batch-norm statistics where the attack has them; moments of optimisers and ξ
+        stay.
 
-        ``key`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
-        cohort started from.
+        ``when`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
+        cohort started from; changes of the model are sent divided by ``unit`` [m] (None: 1).
         """
+        if not self.forges(cohort):  # they may have been too late
+            return uploads
+        assert isinstance(self.attack, Forging)
+        touched = {Role.model, Role.control} | ({Role.buffers} if self.attack.buffers else set())
+        whole = self.attack.target == "model"
+        forged = dict(uploads)
+        for name, rows in uploads.items():
+            what = role(name, rows[0])
+            if what not in touched:
+                continue
+            if what is not Role.model:
+                # every upload has draws of its own
+                purpose = "attack" if what is Role.buffers else f"attack {name}"
+                forged[name] = self._replaced(purpose, when, cohort, rows)
+                continue
+            # it forges w_k, or w_k − w, and what travels is made of that
+            scale = torch.ones(1) if unit is None else unit.where(unit != 0, 1).to(rows)[:, None]
+            base = start.expand_as(rows) if whole else torch.zeros(1)
+            meant = self._replaced("attack", when, cohort, rows * scale + base)
+            bad = torch.from_numpy(np.isin(cohort, self.ids))[:, None]
+            forged[name] = torch.where(bad, (meant - base) / scale, rows)
+        return forged
+
+    def _replaced(
+        self, purpose: str, key: tuple[int, int], cohort: np.ndarray, rows: Tensor
+    ) -> Tensor:
+        """``rows`` [m, k] of ``cohort`` with those of its malicious clients forged."""
         assert isinstance(self.attack, Forging)
         bad = np.isin(cohort, self.ids)
         # the server's own row (FLTrust's reference) reaches no client, so colluders do not know it
-        if not bad.any():  # they were too late
-            return uploads
         honest = torch.from_numpy(~bad & (cohort < self.clients))
-        forged = dict(uploads)
-        for name, rows in uploads.items():
-            what = role(name, rows)
-            if what is Role.buffers and not self.attack.buffers:
-                continue
-            whole = what is Role.model and self.attack.target == "model"
-            # it forges w_k, and w_k − w travels: w is added before and taken off after
-            base = start.expand_as(rows)[bad] if whole else torch.zeros(())
-            # made anew for each upload, so that none of the draws depends on which others there are
-            draws = [torch_generator(self.seed, "attack", *key, int(k)) for k in cohort[bad]]
-            known = rows[honest] if self.attack.colludes else rows[:0]
-            forged[name] = rows.clone()
-            forged[name][bad] = self.attack.forge(rows[bad] + base, known, draws) - base
+        # made anew for each upload, so that none of the draws depends on which others there are
+        draws = [torch_generator(self.seed, purpose, *key, int(k)) for k in cohort[bad]]
+        known = rows[honest] if self.attack.colludes else rows[:0]
+        forged = rows.clone()
+        forged[torch.from_numpy(bad)] = self.attack.forge(rows[torch.from_numpy(bad)], known, draws)
         return forged

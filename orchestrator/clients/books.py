@@ -9,6 +9,7 @@ import numpy as np
 
 from algorithms.local import Tensors
 from algorithms.local_config import LocalConfig
+from algorithms.parts.compressors import Compressor
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.ledger import Ledger
 from orchestrator.clients.plane import abridged
@@ -32,6 +33,9 @@ class Terms:
     """What becomes of an update with NaN or infinity."""
     judge_local: bool
     """Whether local models are evaluated where the round is."""
+    uplink: Compressor
+    """What malicious clients compress their forgeries with, like the others their updates."""
+    seed: int
     minimum_cohort: int
     """The fewest clients that a session may end with, where slow ones are dropped."""
 
@@ -59,11 +63,18 @@ class Books:
     log: RoundLog = field(default_factory=RoundLog)
     opened: int = 0
     """Sessions opened in the round."""
+    asked: int = 0
+    """Questions asked in the round."""
 
     def begin_round(self, t: int, evaluated: bool) -> None:
         """Turn the page."""
         self.t, self.evaluated = t, evaluated
-        self.log, self.opened = RoundLog(), 0
+        self.log, self.opened, self.asked = RoundLog(), 0, 0
+
+    def question(self) -> tuple[int, int]:
+        """Round and number of a question that is asked now, which no other has."""
+        self.asked += 1
+        return self.t, self.asked - 1
 
 
 @dataclass

@@ -84,10 +84,30 @@ class Federation:
         own: Tensors | None = None,
     ) -> Iterator[Session]:
         """Open a training session (see :class:`algorithms.contract.Clients`)."""
-        within, own = self.books.opened, own or {}
         # averaged moments go with every broadcast, and are paid for
         message = {**received, **(self.store.optimizer if rule.transmitted else {})}
-        there = self.mailroom.post(cohort.ids, rule, message, known or {}, (self.books.t, within))
+        when = self.books.t, self.books.opened
+        there = self.mailroom.post(cohort.ids, rule, message, known or {}, when)
+        with self._session(cohort, rule, there, own or {}) as session:
+            yield session
+
+    @contextmanager
+    def judging(
+        self, ids: np.ndarray, rule: LocalRule, known: Tensors, own: Tensors
+    ) -> Iterator[Session]:
+        """Open a session in which clients ``ids`` only evaluate the models that ``rule`` begins
+        with: nothing is sent, booked or compressed. ``known`` and ``own`` are those of
+        :meth:`train`.
+        """
+        with self._session(Cohort.of(ids), rule, known, own) as session:
+            yield session
+
+    @contextmanager
+    def _session(
+        self, cohort: Cohort, rule: LocalRule, there: Tensors, own: Tensors
+    ) -> Iterator[Session]:
+        """A session of clients who have what is ``there``."""
+        within = self.books.opened
         begun = time.perf_counter()
         handle = self.plane.share(there)
         self.log.transfer_seconds += time.perf_counter() - begun
@@ -110,7 +130,10 @@ class Federation:
         known: bool = False,
     ) -> Tensor:
         """Training losses [len(ids)] at ``w``; books the model (unless known) and a float each."""
-        if not known:
+        if known:
+            # of a compressed broadcast clients have the replica
+            w = self.mailroom.replicas.get("w", w)
+        else:
             message = {"w": w, BUFFERS: buffers}
             leaving = travelling(message, LocalRule(), self.mailroom.buffers)
             self.ledger.sent(ids, weight(leaving))
@@ -125,7 +148,7 @@ class Federation:
                 f"round {self.books.t}: the loss of client {bad} is not finite; lower local.lr or "
                 "set local.clip"
             )
-        return means
+        return self.terms.adversary.answers(self.books.question(), ids, means[:, None])[:, 0]
 
     def _loss_rows(self, k: int, batch_size: int | None) -> np.ndarray:
         rows = self.data.train[k]

@@ -18,11 +18,13 @@ from torch import Tensor
 
 from algorithms.contract import Updates
 from algorithms.finite import finite_rows
-from algorithms.local import Tensors
+from algorithms.local import LocalRule, Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.books import Books, Store, Terms
 from orchestrator.errors import Diverged
-from orchestrator.training.messages import Collected, Role, role
+from orchestrator.training.memory import errors_of
+from orchestrator.training.messages import ERROR, Collected, Role, role
+from orchestrator.training.uplink import Uplink
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,49 @@ class Arrived:
         return {n: torch.cat(pieces) for n, pieces in self.vectors.items()}
 
 
-def forged(here: Arrived, terms: Terms, when: tuple[int, int], start: Tensor) -> Arrived:
-    """The malicious clients' rows replaced by what they send instead.
+def forged(
+    here: Arrived, terms: Terms, rule: LocalRule, when: tuple[int, int], start: Tensor
+) -> Arrived:
+    """The malicious clients' rows, which have come as they were before compression, replaced by
+    what they send instead, and compressed like the others'.
 
     ``when`` is (round, session within it); ``start`` [d] or [m, d] are the models that the cohort
     started from.
     """
-    if not here.vectors:
+    forgers = np.isin(here.ids, terms.adversary.forgers)
+    if not here.vectors or not forgers.any():
         return here
-    rows = terms.adversary.forge(when, here.ids, here.rows(), start)
+    unit = here.scalars[rule.unit] if rule.unit else None
+    rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit)
+    if rule.transmitted:
+        rows, here = _compressed(here, rows, forgers, terms, rule, when)
     # judged anew: a forged row may hold anything, whatever the client computed
     sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
-    forgers = np.isin(here.ids, terms.adversary.ids)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
     return replace(here, vectors=vectors, finite=np.where(forgers, sent.numpy(), here.finite))
+
+
+def _compressed(
+    here: Arrived,
+    rows: Tensors,
+    forgers: np.ndarray,
+    terms: Terms,
+    rule: LocalRule,
+    when: tuple[int, int],
+) -> tuple[Tensors, Arrived]:
+    """The rows of ``forgers`` (mask [m]) after their own end of the uplink, and what they remember
+    of it.
+    """
+    ids, bad = here.ids[forgers], torch.from_numpy(forgers)
+    errors = errors_of([here.states.get(int(k), {}) for k in ids], torch.device("cpu"))
+    uplink = Uplink(terms.uplink, terms.seed, when, ids, rule, errors)
+    messages = uplink.send({n: v[bad] for n, v in rows.items()})
+    states = dict(here.states)
+    for row, k in enumerate(ids.tolist()):
+        left_out = {ERROR + n: v[row].clone() for n, v in uplink.errors.items()}
+        states[k] = states.get(k, {}) | left_out
+    sent = {n: v.index_put((bad,), messages[n]) for n, v in rows.items()}
+    return sent, replace(here, states=states)
 
 
 def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:

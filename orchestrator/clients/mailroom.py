@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.clients.ledger import Ledger
-from orchestrator.training.messages import LOSSY, BufferPolicy, Role, role, travelling, weight
+from orchestrator.training.messages import LOSSY, BufferPolicy, leaving, role, travelling, weight
 
 
 @dataclass
@@ -44,10 +45,10 @@ class Mailroom:
 
         ``when`` is (round, session within it), of which every draw is a function.
         """
-        leaving = travelling(message, rule, self.buffers)
+        sent = travelling(message, rule, self.buffers)
         # what does not leave goes along all the same: a simulated client has it from here, unpaid
         arrived = dict(message)
-        for name, shared in leaving.items():
+        for name, shared in sent.items():
             self.ledger.sent(ids, self._weight(name, shared, ids))
             arrived[name] = self._received(name, message[name], rule, ids, when)
         # of a compressed vector clients know the replica, and not the server's own
@@ -65,17 +66,17 @@ class Mailroom:
         self, name: str, vector: Tensor, rule: LocalRule, ids: np.ndarray, when: tuple[int, int]
     ) -> Tensor:
         """What clients make of a vector, of which they do not get the rule's private entries."""
-        what = role(name, vector)
-        if isinstance(self.compressor, NoCompression) or what not in LOSSY:
+        if isinstance(self.compressor, NoCompression) or role(name, vector) not in LOSSY:
             return vector
-        private = rule.private if what is Role.model else 0
         before, after = self.replicas.get(name), vector.clone()
         # nobody has a replica before the first broadcast, which goes out whole
         if before is not None:
-            change = (vector - before)[private:]
+            mask = leaving(name, vector, rule)
+            leaves = torch.ones_like(vector, dtype=torch.bool) if mask is None else mask
+            change = (vector - before)[leaves]
             t, session = when
             # the first session of a round has no number in the key, as in those of mini-batches
             draw = torch_generator(self.seed, f"broadcast {name}", t, *[session] * bool(session))
-            after[private:] = before[private:] + self.compressor.compress(change[None], [draw])[0]
+            after[leaves] = before[leaves] + self.compressor.compress(change[None], [draw])[0]
         self.replicas[name], self.heard[name] = after, ids
         return after

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from algorithms.contract import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients import inbox
 from orchestrator.clients.books import Books, Store, Terms
 from orchestrator.clients.plane import Assignment, Plane, abridged
@@ -102,8 +103,10 @@ class Session:
     ) -> Tensor:
         rows = np.arange(len(self.cohort))
         wanted, blocks = (rows, self.present) if among is None else (among, self._with(among))
+        # a sum cannot be forged any more, so liars' blocks answer with their rows
+        lying = probe.transmitted and self.terms.adversary.lies(self.cohort.ids)
         for b in blocks:
-            mine = None if weights is None else weights[self.slices[b]]
+            mine = None if weights is None or lying else weights[self.slices[b]]
             self.waiting[b].append(Ask(probe, mine))
         answers = self._flush(keep=True, blocks=blocks)
         there = self._there()
@@ -115,14 +118,32 @@ class Session:
             )
         if probe.transmitted:
             # what one client sends has the shape of the sum, and of each row
-            one = answers[0] if weights is not None else answers[0][0]
+            one = answers[0] if weights is not None and not lying else answers[0][0]
             self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
+        if lying:
+            answers = self._forged_answers(answers, blocks, weights)
         if weights is not None:
             scale = 1.0 if there.all() else float(weights.sum() / weights[there].sum())
             return inbox.in_order(answers) * scale
         # blocks answer for all their clients; of these the wanted ones are picked
         answered = np.concatenate([rows[self.slices[b]] for b in blocks])
         return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]
+
+    def _forged_answers(
+        self, answers: list[Tensor], blocks: Sequence[int], weights: np.ndarray | None
+    ) -> list[Tensor]:
+        """The blocks' rows with the liars' replaced; their parts of the sum, if there are
+        ``weights``.
+        """
+        ids = np.concatenate([self.specs[b].ids for b in blocks])
+        told = self.terms.adversary.answers(self.books.question(), ids, torch.cat(answers))
+        pieces = told.split([len(rows) for rows in answers])
+        if weights is None:
+            return list(pieces)
+        return [
+            weighted_sum(rows, weights[self.slices[b]])
+            for rows, b in zip(pieces, blocks, strict=True)
+        ]
 
     def _with(self, among: np.ndarray) -> list[int]:
         """The blocks that have one of these places of the cohort."""
@@ -155,7 +176,7 @@ class Session:
         if forging:
             # one model for all, or one for each, of which some have gone with their clients
             start = opening.start if opening.start.dim() == 1 else opening.start[there]
-            here = inbox.forged(here, terms, (books.t, opening.within), start)
+            here = inbox.forged(here, terms, opening.rule, (books.t, opening.within), start)
         here = inbox.judged(here, terms, books)
         here = inbox.booked(here, terms, books, self.store)
         if weights is None:

@@ -88,6 +88,7 @@ class Experiment:
             seed=config.seed,
             threads=config.resources.threads,
             mislabelled=self.adversary.mislabelled,
+            forgers=self.adversary.forgers,
             uplink=config.compression.uplink,
             gradient_norms=config.evaluation.gradient_norms,
         )
@@ -103,6 +104,8 @@ class Experiment:
             adversary=self.adversary,
             non_finite=config.non_finite,
             judge_local=judge_local,
+            uplink=config.compression.uplink,
+            seed=config.seed,
             minimum_cohort=config.resources.minimum_cohort,
         )
         mailroom = Mailroom(ledger, config.compression.downlink, config.buffers, config.seed)

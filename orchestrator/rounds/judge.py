@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.algorithm import Algorithm
-from algorithms.contract import Cohort
 from algorithms.local import GivenModel
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
@@ -89,10 +88,10 @@ class Judge:
         rule = self.algorithm.personal_rule() if models is None else GivenModel()
         if rule is not None and self.evaluation.personal:
             known = {"w": self.algorithm.w, BUFFERS: self.algorithm.buffers}
-            everyone = Cohort.of(np.arange(self.data.clients))
+            everyone = np.arange(self.data.clients)
             own = {} if models is None else {"model": models}
-            with self.federation.train(everyone, rule, {}, known, own) as training:
-                training.evaluate()
+            with self.federation.judging(everyone, rule, known, own) as session:
+                session.evaluate()
         found = self.federation.log.personal
         if not found:
             return None

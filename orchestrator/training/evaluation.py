@@ -17,9 +17,11 @@ is computed in the same batch whether they are cut or not."""
 
 @torch.no_grad()
 def per_sample(
-    world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray
+    world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU."""
+    """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU; ``flip``:
+    by the labels that a label-flipping client gives them.
+    """
     # torch.cat wants at least one batch
     if not len(rows):
         return torch.zeros(0), torch.zeros(0, dtype=torch.bool)
@@ -27,11 +29,16 @@ def per_sample(
     net.module.eval()
     losses, hits = [], []
     for i in range(0, len(rows), BATCH):
-        x, y = world.batch(rows[i : i + BATCH])
+        x, y = _batch(world, rows[i : i + BATCH], flip)
         logits = net.module(x)
         losses.append(F.cross_entropy(logits, y, reduction="none"))
         hits.append(logits.argmax(1) == y)
     return torch.cat(losses).cpu(), torch.cat(hits).cpu()
+
+
+def _batch(world: World, rows: np.ndarray, flip: bool) -> tuple[Tensor, Tensor]:
+    x, y = world.batch(rows)
+    return x, world.flip(y) if flip else y
 
 
 def mean_loss(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> float:
@@ -39,13 +46,15 @@ def mean_loss(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarr
     return float(per_sample(world, net, w, buffers, rows)[0].double().mean())
 
 
-def summed_gradient(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> Tensor:
-    """∇ Σ_i ℓ_i(w) [d] over ``rows``, in evaluation mode."""
+def summed_gradient(
+    world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
+) -> Tensor:
+    """∇ Σ_i ℓ_i(w) [d] over ``rows``, in evaluation mode; ``flip`` as in :func:`per_sample`."""
     net.bind(w, buffers)
     net.module.eval()
     total, part = torch.zeros_like(w), torch.empty_like(w)
     for i in range(0, len(rows), BATCH):
-        x, y = world.batch(rows[i : i + BATCH])
+        x, y = _batch(world, rows[i : i + BATCH], flip)
         total += net.gradient(F.cross_entropy(net.module(x), y, reduction="sum"), part)
     return total
 

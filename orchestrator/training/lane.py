@@ -17,7 +17,7 @@ from orchestrator.training.batches import Batches, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
 from orchestrator.training.memory import Memory
-from orchestrator.training.messages import BUFFERS, OPTIMIZER, BlockSpec
+from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
 from orchestrator.training.world import World
 
@@ -42,9 +42,10 @@ class Lane:
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
-        self.memory = Memory.of([spec.states.get(int(k), fresh) for k in self.ids], self.device)
-        kept = self.memory.buffers
-        self.buffers = (received[BUFFERS].expand(len(ids), -1) if kept is None else kept).clone()
+        states = [spec.states.get(int(k), {}) for k in self.ids]
+        self.memory = Memory.of(states, fresh, self.device)
+        common = received[BUFFERS].expand(len(ids), -1)
+        self.buffers = self.memory.statistics.get(self.kept_statistics or "", common).clone()
         self.work = self._work(received, {k: v[torch.from_numpy(order)] for k, v in own.items()})
         self.views = engine.views(self.work.w, self.buffers)
         self.gradient = torch.empty_like(self.work.w)
@@ -52,8 +53,8 @@ class Lane:
         self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=self.device)
         self.optimizer_state = self._optimizer(received)
         self.uplink = Uplink(
-            world.uplink, world.seed, (self.t, self.session), self.ids, self.rule.private,
-            self.memory.errors,
+            world.uplink, world.seed, (self.t, self.session), self.ids, self.rule,
+            self.memory.errors, world.forgers,
         )  # fmt: skip
 
     def _plan(self, ids: np.ndarray) -> np.ndarray:
@@ -81,9 +82,24 @@ class Lane:
         if self.world.local.optimizer_state == "keep":
             zero = torch.zeros(spec.size, device=self.device)
             state |= {OPTIMIZER + k: v for k, v in self.world.local.optimizer.start(zero).items()}
-        if self.world.buffers != "aggregate" and received[BUFFERS].numel():
-            state[BUFFERS] = received[BUFFERS]
+        if self.kept_statistics:
+            common = self.world.buffers == "aggregate"
+            # where they are not sent, a client that joins late has none but the first model's
+            state[self.kept_statistics] = (
+                received[BUFFERS] if common else self.engine.net.initial_buffers
+            )
         return state
+
+    @property
+    def kept_statistics(self) -> str | None:
+        """Under which name the clients keep the batch-norm statistics of the model that they train;
+        None where they do not, or the network has none.
+        """
+        if not self.engine.net.buffer_spec.size:
+            return None
+        if self.rule.personal:
+            return PERSONAL
+        return None if self.world.buffers == "aggregate" else BUFFERS
 
     def _work(self, received: Tensors, own: Tensors) -> Work:
         """What the rule's hooks see, with the models where local training starts."""
@@ -150,7 +166,10 @@ class Lane:
         accuracy = torch.zeros(len(self.ids))
         for c in np.flatnonzero(starting):
             rows = self.world.data.holdings[self.ids[c]]
-            _, hit = per_sample(self.world, self.engine.net, self.work.w[c], self.buffers[c], rows)
+            flip = self._flips()[c]
+            _, hit = per_sample(
+                self.world, self.engine.net, self.work.w[c], self.buffers[c], rows, flip
+            )
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))
@@ -165,7 +184,7 @@ class Lane:
         x, y = self.world.batch(rows)
         if self.flipped is not None:
             # the clients of a label-flipping attack
-            y = torch.where(self.flipped[:active], self.world.data.samples.classes - 1 - y, y)
+            y = torch.where(self.flipped[:active], self.world.flip(y), y)
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -185,6 +204,10 @@ class Lane:
         local.optimizer.step(state, work.w, g, work.lr)
         self.rule.after_step(work)
         self.loss[:active] += losses
+
+    def _flips(self) -> list[bool]:
+        """Which clients look at their labels flipped."""
+        return [False] * len(self.ids) if self.flipped is None else self.flipped[:, 0].tolist()
 
     @contextmanager
     def _randomness(self, step: int) -> Iterator[None]:
@@ -250,16 +273,14 @@ class Lane:
         """Gradients [C, d] of the summed loss on all of each client's data, at its local model."""
         world, net = self.world, self.engine.net
         rows = [world.data.holdings[k] for k in self.ids]
-        each = zip(self.work.w, self.buffers, rows, strict=True)
-        return torch.stack([summed_gradient(world, net, w, b, mine) for w, b, mine in each])
+        each = zip(self.work.w, self.buffers, rows, self._flips(), strict=True)
+        return torch.stack([summed_gradient(world, net, w, b, mine, f) for w, b, mine, f in each])
 
     def states(self) -> dict[int, Tensors]:
         """What each client remembers after the round (see :class:`Memory`)."""
-        policy = self.world.buffers
         self.memory.rule, self.memory.errors = self.work.state, self.uplink.errors
-        self.memory.buffers = (
-            self.buffers if policy != "aggregate" and self.buffers.numel() else None
-        )
+        if self.kept_statistics:
+            self.memory.statistics = {self.kept_statistics: self.buffers}
         if self.world.local.optimizer_state == "keep":
             self.memory.optimizer = self.optimizer_state
         return {int(k): self.memory.of_client(c) for c, k in enumerate(self.ids)}

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from algorithms.local import Tensors
-from orchestrator.training.messages import BUFFERS, ERROR, OPTIMIZER
+from orchestrator.training.messages import BUFFERS, ERROR, OPTIMIZER, PERSONAL
 
 
 @dataclass
@@ -24,36 +23,43 @@ class Memory:
     """The algorithm's own, which its rule's hooks see as ``work.state``."""
     optimizer: Tensors
     """Moments of the local optimiser by their own names, where clients keep them."""
-    buffers: Tensor | None
-    """Batch-norm statistics [C, b], where they stay with the clients."""
+    statistics: Tensors
+    """Batch-norm statistics [C, b], where they stay with the clients, under the name that says of
+    which model they are."""
     errors: Tensors
     """Left out of earlier messages, by upload; 0 for a client that has sent none."""
+    others: list[Tensors]
+    """What each client remembers for other sessions than this one; untouched."""
 
     @classmethod
-    def of(cls, clients: list[Tensors], device: torch.device) -> Memory:
-        """The memories of the ``clients`` of a lane, in its order, on ``device``."""
-        rows = _stack([_without_errors(one) for one in clients], device)
+    def of(cls, clients: list[Tensors], fresh: Tensors, device: torch.device) -> Memory:
+        """The memories of the ``clients`` of a lane, in its order, on ``device``; where one has no
+        part of that name yet, it is as in ``fresh``, which has all that this session asks for.
+        """
+        rows = _stack(
+            [{**fresh, **{n: v for n, v in one.items() if n in fresh}} for one in clients], device
+        )
         optimizer = {n: rows.pop(n) for n in list(rows) if n.startswith(OPTIMIZER)}
+        statistics = {n: rows.pop(n) for n in (BUFFERS, PERSONAL) if n in rows}
         return cls(
-            buffers=rows.pop(BUFFERS, None),
             rule=rows,
             optimizer={n.removeprefix(OPTIMIZER): v for n, v in optimizer.items()},
-            errors=_errors(clients, device),
+            statistics=statistics,
+            errors=errors_of(clients, device),
+            others=[_others(one, fresh) for one in clients],
         )
 
     def of_client(self, row: int) -> Tensors:
         """The memory of the client in that row, as the server holds it."""
         kept = self.rule | {ERROR + n: v for n, v in self.errors.items()}
-        kept |= {OPTIMIZER + n: v for n, v in self.optimizer.items()}
-        if self.buffers is not None:
-            kept[BUFFERS] = self.buffers
+        kept |= {OPTIMIZER + n: v for n, v in self.optimizer.items()} | self.statistics
         # a view would keep all rows of the lane in memory as long as this one
-        return {name: rows[row].clone() for name, rows in kept.items()}
+        return self.others[row] | {name: rows[row].clone() for name, rows in kept.items()}
 
 
-def _without_errors(client: Tensors) -> Tensors:
-    """Compression's memory begins with a client's first message, so not all clients have one."""
-    return {n: v for n, v in client.items() if not n.startswith(ERROR)}
+def _others(client: Tensors, fresh: Tensors) -> Tensors:
+    """Compression's memory begins with a client's first message, so no session asks for it."""
+    return {n: v for n, v in client.items() if n not in fresh and not n.startswith(ERROR)}
 
 
 def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
@@ -61,7 +67,8 @@ def _stack(rows: list[Tensors], device: torch.device) -> Tensors:
     return {name: torch.stack([r[name].to(device) for r in rows]) for name in rows[0]}
 
 
-def _errors(clients: list[Tensors], device: torch.device) -> Tensors:
+def errors_of(clients: list[Tensors], device: torch.device) -> Tensors:
+    """What compression has left out of the messages of each client, by upload [C, ...]."""
     # of any client that has one: its shape is that of the others
     like = {n: v for one in clients for n, v in one.items() if n.startswith(ERROR)}
     return {

@@ -15,12 +15,15 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
+from algorithms.flat import outside
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.monitors import XI
 
 BUFFERS = "buffers"
 """Batch-norm statistics [b], in a broadcast, in an upload, and in the state of a client."""
+PERSONAL = "personal/buffers"
+"""Those of a client's own model, in its state, beside which it may keep the common model's."""
 OPTIMIZER, ERROR = "optimizer/", "error/"
 """Beginnings of names: moments of the local optimiser, and what compression has left out of the
 client's earlier messages."""
@@ -73,15 +76,23 @@ def vectors(rows: Tensors) -> Tensors:
     return {n: v for n, v in rows.items() if role(n, v[0]) is not Role.scalar}
 
 
+def leaving(name: str, one: Tensor, rule: LocalRule) -> Tensor | None:
+    """Mask of the entries of the part ``one`` [..., d] that leave the client; None: all do."""
+    if role(name, one) is not Role.model or not rule.private:
+        return None
+    return outside(rule.private, one.shape[-1])
+
+
 def travelling(message: Tensors, rule: LocalRule, buffers: BufferPolicy) -> Tensors:
     """The parts of one client's ``message`` that leave where they are: without the rule's private
     entries of the model, and without statistics that stay with the clients.
     """
-    return {
-        name: one[rule.private :] if role(name, one) is Role.model else one
-        for name, one in message.items()
-        if role(name, one) is not Role.buffers or buffers == "aggregate"
-    }
+    parts = {}
+    for name, one in message.items():
+        mask = leaving(name, one, rule)
+        if role(name, one) is not Role.buffers or buffers == "aggregate":
+            parts[name] = one if mask is None else one[mask]
+    return parts
 
 
 def weight(message: Tensors, compressor: Compressor | None = None) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from algorithms.draws import torch_generator
-from algorithms.local import Tensors
+from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
-from orchestrator.training.messages import LOSSY, Role, role
+from orchestrator.training.messages import LOSSY, leaving, role
 
 
 @dataclass
@@ -24,11 +24,13 @@ class Uplink:
     """(round, session within the round), of which every draw is a function."""
     ids: np.ndarray
     """The senders [C], in the order of the rows."""
-    private: int
-    """Entries at the beginning of the model that never leave, and so take no room."""
+    rule: LocalRule
+    """Whose private entries never leave, and so take no room."""
     errors: Tensors
     """What was left out of earlier messages, by upload [C, ...]; replaced by what is left out now,
     where the compressor feeds errors back."""
+    forgers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Clients whose messages will be replaced, and compressed after that: they pass as they are."""
 
     def send(self, uploads: Tensors) -> Tensors:
         """What the server makes of ``uploads`` [C, ...]."""
@@ -37,21 +39,28 @@ class Uplink:
         return {n: self._compressed(n, v) for n, v in uploads.items()}
 
     def _compressed(self, name: str, rows: Tensor) -> Tensor:
-        what = role(name, rows[0])
-        if what not in LOSSY:
+        if role(name, rows[0]) not in LOSSY:
             return rows
-        if what is not Role.model or not self.private:
+        mask = leaving(name, rows[0], self.rule)
+        if mask is None:
             return self._message(name, rows)
-        stays, shared = rows.tensor_split([self.private], dim=1)
-        return torch.cat([stays, self._message(name, shared)], 1)
+        sent = rows.clone()
+        sent[:, mask] = self._message(name, rows[:, mask])
+        return sent
 
     def _message(self, name: str, rows: Tensor) -> Tensor:
         draws = [
             torch_generator(self.seed, f"compress {name}", *self.when, int(k)) for k in self.ids
         ]
         # error feedback (Karimireddy et al. 2019): what was left out is added to the next message
-        wanted = rows + self.errors[name] if name in self.errors else rows
+        before = self.errors.get(name)
+        wanted = rows if before is None else rows + before
         sent = self.compressor.compress(wanted, draws)
         if self.compressor.feeds_back:
-            self.errors[name] = wanted - sent
-        return sent
+            left_out, old = wanted - sent, torch.zeros_like(rows) if before is None else before
+            self.errors[name] = torch.where(self._later(rows), old, left_out)
+        return torch.where(self._later(rows), rows, sent)
+
+    def _later(self, rows: Tensor) -> Tensor:
+        """Mask [C, 1] of the senders whose messages are compressed later."""
+        return torch.from_numpy(np.isin(self.ids, self.forgers)).to(rows.device)[:, None]

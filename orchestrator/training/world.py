@@ -39,6 +39,8 @@ class World:
     threads: int
     mislabelled: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     """Ids of the clients that train on flipped labels."""
+    forgers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Ids of the clients whose messages are replaced before they are compressed."""
     uplink: Compressor = field(default_factory=NoCompression)
     gradient_norms: bool = False
     """Whether to record the norm of the mini-batch gradients of each layer."""
@@ -74,6 +76,10 @@ class World:
             for v in (self.data.shift, self.data.scale)
         )
         return shift, scale
+
+    def flip(self, labels: Tensor) -> Tensor:
+        """What a label-flipping client makes of its labels: C − 1 − y."""
+        return self.data.samples.classes - 1 - labels
 
     def batch(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Inputs [*rows.shape, ...] ready for the network, and labels [*rows.shape]."""

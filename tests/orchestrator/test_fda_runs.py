@@ -179,7 +179,7 @@ def test_private_entries_take_no_room_in_a_compressed_message():
     e = Experiment(
         small(*resnet, "algorithm=fedbn", "cohort=1.0", "local.steps=1", top, "rounds=2")
     )
-    private = e.algorithm.rule().private
+    private = sum(s.stop - s.start for s in e.algorithm.rule().private)
     assert private > 0
     sent = []
     original = TopK.compress
@@ -305,9 +305,7 @@ def test_suggested_thresholds():
         theta = small(f"round_end={{name: fda, theta: {text}}}").round_end.theta
         assert threshold(theta, D) == record["theta"]
     for wrong in ("fast", "-1", "-1 d", "1.2.3d", ".nan"):
-        with pytest.raises(
-            UserError, match=r"round_end.theta: must be a finite number from 0 on, one with a d"
-        ):
+        with pytest.raises(UserError, match=r"round_end.theta: must be a finite number"):
             small(f"round_end={{name: fda, theta: {wrong}}}")
 
 
