@@ -61,7 +61,7 @@ class Features(Dataset):
         sha = hashlib.sha256(self.model_dump_json().encode())
         sha.update(str(samples.x.shape).encode())
         # all of them: features of other images than these would be no less plausible
-        sha.update(np.ascontiguousarray(samples.x))
+        sha.update(np.ascontiguousarray(samples.x).data)
         if self.weights:
             sha.update(existing(self.weights, KEY).read_bytes())
         return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
