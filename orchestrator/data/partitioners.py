@@ -327,8 +327,7 @@ class GlueDirichlet(Partitioner):
 class FromFile(Partitioner):
     """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test).
 
-    Clients may share training rows. Its test_idx, n_test and server_test_idx must have none of
-    them.
+    Clients may share training rows; test_idx, n_test and server_test_idx must have none of them.
     """
 
     name: str = "file"

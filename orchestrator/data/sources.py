@@ -122,11 +122,12 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not an .npz archive")
-        with np.load(path, allow_pickle=False) as z:
+        # np.load leaves a file that it has opened itself open if it is damaged
+        with path.open("rb") as f, np.load(f, allow_pickle=False) as z:
             there = {i.filename.removesuffix(".npy"): i.file_size for i in z.zip.infolist()}
             absent = [n for n in names if n not in there]
             if absent:
-                raise KeyError(f"it holds no {absent[0]}, but {', '.join(there) or 'nothing'}")
+                raise ValueError(f"it holds no {absent[0]}, but {', '.join(there) or 'nothing'}")
             # a small archive can hold an array without end
             need(sum(there[n] for n in names), path)
             return [z[n] for n in names]
