@@ -97,7 +97,7 @@ class Compositions(Family):
 
     name = "compositions"
     deadline = 60.0
-    quick = 5
+    quick = 4
     pictures: ClassVar[float] = 0.03
     """Part of the cases that make the report, too, which takes longer than all else."""
 
