@@ -67,7 +67,7 @@ def clumsy(sentence: str) -> str | None:
         return "the sentence is empty"
     if "Traceback" in sentence:
         return "the sentence is a traceback"
-    if "\n" in sentence or not all(c.isprintable() for c in sentence):
+    if "\n" in sentence or not all(c.isprintable() or c == "\t" for c in sentence):
         return "the sentence holds control characters"
     return f"the sentence is longer than {LONGEST}" if len(sentence) > LONGEST else None
 
