@@ -61,7 +61,7 @@ class Commands(Family):
 
     name = "commands"
     deadline = 30.0
-    quick = 40
+    quick = 10
 
     def draw(self, rng: Random) -> Pieces:
         path, parameters = rng.choice(_commands())

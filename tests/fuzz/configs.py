@@ -21,7 +21,7 @@ class Configs(Family):
 
     name = "configs"
     deadline = 5.0
-    quick = 150
+    quick = 60
 
     def draw(self, rng: Random) -> Pieces:
         density, odd = rng.choice((0.02, 0.05, 0.2)), rng.choice((0.0, 0.1, 0.4))
@@ -44,7 +44,7 @@ class Texts(Family):
 
     name = "texts"
     deadline = 5.0
-    quick = 100
+    quick = 30
 
     def draw(self, rng: Random) -> Pieces:
         keys = [*Config.model_fields, "local.lr", "data.clients", "name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -77,7 +78,7 @@ class DataFiles(Family):
 
     name = "datafiles"
     deadline = 20.0
-    quick = 40
+    quick = 25
 
     def draw(self, rng: Random) -> Pieces:
         name, layout = rng.choice(LAYOUTS)
@@ -205,29 +206,37 @@ def _arrays(name: str, layout: str, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _changed(array: np.ndarray, kind: str, how: Any) -> np.ndarray | None:
-    """The array, with something wrong; None: it is missing."""
-    if kind == "type":
-        values = array.astype(np.uint8) % 2 if how in ("<M8[D]",) else array
-        return values.astype("<i8").astype(how) if how == "<M8[D]" else values.astype(how)
-    if kind == "value" and array.size:
-        wide = array.astype(np.float64 if isinstance(how, float) else object)
-        wide.flat[0] = how
-        try:
-            return wide if isinstance(how, float) else wide.astype(np.int64)
-        except OverflowError:
-            return wide.astype(np.float64)
-    figures: dict[Any, Any] = {
+    """The array, with something wrong where it can be; None: it is missing."""
+    changes = {"type": _retyped, "value": _with_value, "figure": _refigured}
+    with contextlib.suppress(TypeError, ValueError, IndexError, OverflowError):
+        return changes[kind](array, how)
+    return array
+
+
+def _retyped(array: np.ndarray, how: str) -> np.ndarray:
+    return array.astype("<i8").astype(how) if how == "<M8[D]" else array.astype(how)
+
+
+def _with_value(array: np.ndarray, value: int | float) -> np.ndarray:
+    whole = isinstance(value, int) and abs(value) < 2**63
+    wide = array.astype(np.int64 if whole else np.float64)
+    wide.flat[0] = value
+    return wide
+
+
+def _refigured(array: np.ndarray, how: str) -> np.ndarray | None:
+    figures: dict[str, Any] = {
         "fewer": lambda: array[:-1],
         "more": lambda: np.concatenate([array, array[:1]]),
         "none": lambda: array[:0],
         "flat": array.ravel,
         "deeper": lambda: array[..., None],
         "narrow": lambda: array[..., :-1],
-        "scalar": lambda: array.ravel()[:1].sum(),
+        "scalar": lambda: array.ravel()[0],
         "missing": lambda: None,
         "empty axis": lambda: array.reshape(*array.shape, 1)[..., :0],
     }
-    found = figures.get(how, lambda: array)()
+    found = figures[how]()
     return None if found is None else np.asarray(found)
 
 

@@ -55,7 +55,7 @@ class Folders(Family):
 
     name = "folders"
     deadline = 40.0
-    quick = 12
+    quick = 4
 
     def draw(self, rng: Random) -> Pieces:
         kind = rng.choice(("stopped", "stopped", "finished"))

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from orchestrator.errors import UserError
+from orchestrator.terminal import errors
 from tests.fuzz.family import Family, Pieces, Wrong
 
 LONGEST = 1_000
@@ -42,7 +43,8 @@ def judged(family: Family, pieces: Pieces) -> Verdict:
             with _within(family.deadline), _inside(Path(folder)):
                 family.play(pieces, Path(folder))
         except UserError as error:
-            said = str(error).replace(folder, "FOLDER")
+            # as the terminal shows it
+            said = errors.plain(str(error)).replace(folder, "FOLDER")
             wrong = clumsy(said)
             return Verdict("failed", f"{family.name}: {wrong}", said[:2000]) if wrong else REFUSED
         except Wrong as error:
@@ -65,7 +67,7 @@ def clumsy(sentence: str) -> str | None:
         return "the sentence is empty"
     if "Traceback" in sentence:
         return "the sentence is a traceback"
-    if "\n" in sentence or not all(c.isprintable() for c in sentence):
+    if "\n" in sentence or not all(c.isprintable() or c == "\t" for c in sentence):
         return "the sentence holds control characters"
     return f"the sentence is longer than {LONGEST}" if len(sentence) > LONGEST else None
 
@@ -77,12 +79,13 @@ def _within(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, ring)
     # again and again: whatever catches the first, or is in a __del__, does not get away with it
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        # pytest's own limit goes on
+        signal.setitimer(signal.ITIMER_REAL, *others)
 
 
 @contextlib.contextmanager

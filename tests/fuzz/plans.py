@@ -44,7 +44,7 @@ class Plans(Family):
 
     name = "plans"
     deadline = 15.0
-    quick = 25
+    quick = 20
 
     def draw(self, rng: Random) -> Pieces:
         if rng.random() < 0.15:
