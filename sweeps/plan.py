@@ -16,7 +16,15 @@ from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
-from sweeps.spaces import Axis, Yaml, as_settings, cells, problem, require_no_seed
+from sweeps.spaces import (
+    Axis,
+    Yaml,
+    as_settings,
+    cells,
+    problem,
+    require_few,
+    require_no_seed,
+)
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
@@ -69,7 +77,7 @@ class Cell(Section):
 class Sweep(Section):
     """What ``fedorch sweep FILE`` reads; ``fedorch sweep PAPER/TABLE`` makes one from an entry."""
 
-    name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
+    name: str = Field("sweep", pattern=r"^[\w][\w.-]*$", max_length=50)
     base: str | dict[str, Yaml] = Field(
         default_factory=dict, description="a config, or a path beside the sweep"
     )
@@ -113,6 +121,7 @@ class Sweep(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:
         for require in (
+            self._require_few,
             self._require_distinct,
             self._require_settings,
             self._require_searchable,
@@ -121,6 +130,11 @@ class Sweep(Section):
         ):
             require()
         return self
+
+    def _require_few(self) -> None:
+        grid = 1 if self.searcher == "optuna" else len(cells(self.axes))
+        many = grid * max(1, len(self.cells)) * len(self.seeds) * self.samples
+        require_few(many, "with all cells, seeds and samples there are")
 
     def _require_distinct(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):

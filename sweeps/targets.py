@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from matplotlib.figure import Figure
-from pandas import DataFrame
 from rich.table import Table
 
 from orchestrator.errors import UserError
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
@@ -184,7 +183,7 @@ class PaperTarget(Target):
         self._show_table(folder, values, form, file)
         if self.one.entry.picture:
             figure, data = figures.draw(self.one, values, folder)
-            write_figure(figure, data, (file or folder / "figure.png").with_suffix(".png"))
+            write_picture(figure, (file or folder / "figure.png").with_suffix(".png"), data)
 
     def _show_table(
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
@@ -194,14 +193,10 @@ class PaperTarget(Target):
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
             written = text or tables.render(self.one, values, "markdown", also)
-            file.write_text(written, encoding="utf-8")
+            try:
+                file.write_text(written, encoding="utf-8")
+            except OSError as error:
+                raise UserError(f"--file {file}: cannot be written: {error.strerror}") from error
             console.print(f"wrote {file}", soft_wrap=True)
         elif text:
             console.print(text, soft_wrap=True)
-
-
-def write_figure(figure: Figure, data: DataFrame, plot: Path) -> None:
-    """The picture as ``plot``, and its data beside it."""
-    figure.savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", soft_wrap=True)

@@ -12,6 +12,7 @@ from orchestrator.analysis.names import told_apart
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
@@ -92,10 +93,9 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
     columns = _columns(runs, metric)
     labels = {c: c.removeprefix(metric) for c in columns}
     draw = plots.curves if len(labels) == 1 else plots.panels
-    draw(runs, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
+    figure = draw(runs, labels, metric.strip("/").replace("_", " "))
     tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
-    pd.concat(tables).to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
+    write_picture(figure, plot, pd.concat(tables))
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:

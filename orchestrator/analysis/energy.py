@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.config.energy import Energy
+from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
@@ -45,9 +49,7 @@ def show_best_steps(
         )
         console.print(f"τ = {steps}: {when}")
     if plot is not None:
-        plots.steps_map(grid).savefig(plot, dpi=130)
-        table.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}")
+        write_picture(plots.steps_map(grid), plot, table)
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:
@@ -84,10 +86,8 @@ def _energies(
     rows = []
     for snr in snrs:
         for bandwidth in bandwidths:
-            if bandwidth <= 0:
-                raise UserError(f"--bandwidth: must be positive, not {bandwidth:g}")
             # steps and bytes do not depend on the channel, so no run has to be repeated for it
-            channel = model.model_copy(update={"snr_db": snr, "bandwidth_hz": bandwidth})
+            channel = _channel(model, snr, bandwidth)
             for steps, at in reached.items():
                 if at is not None:
                     joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()
@@ -100,3 +100,11 @@ def _energies(
                         }
                     )
     return pd.DataFrame(rows)
+
+
+def _channel(model: Energy, snr: float, bandwidth: float) -> Energy:
+    raw = {**model.model_dump(), "snr_db": snr, "bandwidth_hz": bandwidth}
+    try:
+        return Energy.model_validate(raw)
+    except ValidationError as error:
+        raise UserError(sentence(error, raw, Energy, "--snr, --bandwidth")) from error

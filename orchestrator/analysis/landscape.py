@@ -19,6 +19,7 @@ from orchestrator.analysis.names import told_apart
 from orchestrator.analysis.sharpness import largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import bar, console
@@ -133,6 +134,4 @@ def show_landscape(
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
     data = pd.concat(tables)
     console.print(shown)
-    plots.landscape(data, dims).savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", soft_wrap=True)
+    write_picture(plots.landscape(data, dims), plot, data)

@@ -10,6 +10,7 @@ from rich.table import Table
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 
 
@@ -29,8 +30,7 @@ def show_data(config: Config, plot: Path | None) -> None:
         console.print(f"not shown: {', '.join(hidden)}")
     console.print(_summary(data, histogram))
     if plot is not None:
-        plots.label_map(histogram).savefig(plot, dpi=130)
-        console.print(f"wrote {plot}")
+        write_picture(plots.label_map(histogram), plot)
 
 
 def _summary(data: FederatedData, histogram: np.ndarray) -> str:
