@@ -173,7 +173,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
-    seen, told, life = done, 0, ""
+    seen, noted, life = done, 0, ""
     asked: list[Any] = []
     with (
         RoundProgress(rounds, done) as progress,
@@ -186,12 +186,12 @@ def _follow(server: Any, rounds: int, done: int) -> None:
             seen += len(news.records)
             if news.life != life:
                 # a new process of the server's has notes of its own
-                life, told = news.life, 0
+                life, noted = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
-            for note in news.notes[told:]:
+            for note in news.notes[noted:]:
                 told("note", note)
-            told = len(news.notes)
+            noted = len(news.notes)
             if news.ended:
                 return
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -26,13 +26,13 @@ PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 class Commands(TyperGroup):
     """The commands, whose mistakes in use are sentences like all others."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for place, word in enumerate(args, start=1):
             _require_text(f"argument {place}", word)
         with _sentences():
             return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: Any) -> object:
         with _sentences():
             return super().invoke(ctx)
 
