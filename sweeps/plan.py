@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -29,6 +29,10 @@ from sweeps.spaces import (
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
     from ray.tune.search.sample import Domain
+
+
+Setting = Annotated[str, Field(max_length=100_000)]
+"""``key=value``, where the value may be a list with a number for each client."""
 
 
 class Scheduler(Section):
@@ -71,7 +75,7 @@ class Cell(Section):
     """Settings that belong together, under a name."""
 
     label: str
-    settings: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
 
 class Sweep(Section):
@@ -81,11 +85,11 @@ class Sweep(Section):
     base: str | dict[str, Yaml] = Field(
         default_factory=dict, description="a config, or a path beside the sweep"
     )
-    set: tuple[str, ...] = Field((), description="key=value for every trial")
+    set: tuple[Setting, ...] = Field((), description="key=value for every trial")
     cells: tuple[Cell, ...] = Field(
         (), description="named groups of settings, crossed with the axes"
     )
-    also: tuple[str, ...] = Field(
+    also: tuple[Setting, ...] = Field(
         (), description="what --set has changed: wins over all but the axes"
     )
     axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")

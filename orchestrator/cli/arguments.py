@@ -115,7 +115,7 @@ def _called(param: typer.CallbackParam) -> str:
 
 def _require_path(called: str, text: str) -> None:
     if not text or UNWRITABLE.search(text):
-        raise UserError(f"{called} {text!r}: is not a path, which has no control characters")
+        raise UserError(f"{called} {text!r}: is not a path; name one without control characters")
     # storage has its own rules
     if is_remote(text):
         return
