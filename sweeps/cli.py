@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import app as cli
+from orchestrator.cli.arguments import path, within, written
 from orchestrator.errors import UserError
 
 
@@ -35,7 +36,9 @@ def sweep(
     target: Annotated[
         str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")
     ] = "",
-    folder: Annotated[str | None, typer.Argument(help="status: folder of the sweep")] = None,
+    folder: Annotated[
+        str | None, typer.Argument(callback=path, help="status: folder of the sweep")
+    ] = None,
     show: Annotated[
         bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
     ] = False,
@@ -44,21 +47,23 @@ def sweep(
     settings: cli.SetOption = None,
     out: Annotated[
         str | None,
-        typer.Option(help="folder (or s3://...) for the results (default: runs/sweeps/NAME)"),
+        typer.Option(
+            callback=path,
+            help="folder (or s3://...) for the results (default: runs/sweeps/NAME)",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the sweep in that folder")
     ] = False,
     at_once: Annotated[
-        int | None, typer.Option(min=1, help="most trials that run at the same time")
+        int | None,
+        typer.Option(callback=within(1, 10_000), help="most trials that run at the same time"),
     ] = None,
     address: Annotated[
         str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
     ] = "local",
-    num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
-    num_gpus: Annotated[
-        float | None, typer.Option(help="(logical) GPUs of a local cluster")
-    ] = None,
+    num_cpus: cli.CpusOption = None,
+    num_gpus: cli.GpusOption = None,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
     # imported here: they take seconds, which other commands need not wait for
@@ -91,10 +96,11 @@ def table(
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
     out: Annotated[
-        str | None, typer.Option(help="folder of the sweep (default: runs/sweeps/NAME)")
+        str | None,
+        typer.Option(callback=path, help="folder of the sweep (default: runs/sweeps/NAME)"),
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="how to write it")] = Form.terminal,
-    file: Annotated[Path | None, typer.Option(help="write to this file")] = None,
+    file: Annotated[Path | None, typer.Option(callback=written, help="write to this file")] = None,
 ) -> None:
     """Measured numbers beside the published ones, and which of the paper's claims hold; also while
     the sweep runs.

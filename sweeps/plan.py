@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,11 +16,23 @@ from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
-from sweeps.spaces import Axis, Yaml, as_settings, cells, problem, require_no_seed
+from sweeps.spaces import (
+    Axis,
+    Yaml,
+    as_settings,
+    cells,
+    problem,
+    require_few,
+    require_no_seed,
+)
 
 if TYPE_CHECKING:
     from ray.tune.schedulers import TrialScheduler
     from ray.tune.search.sample import Domain
+
+
+Setting = Annotated[str, Field(max_length=100_000)]
+"""``key=value``, where the value may be a list with a number for each client."""
 
 
 class Scheduler(Section):
@@ -63,21 +75,21 @@ class Cell(Section):
     """Settings that belong together, under a name."""
 
     label: str
-    settings: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
 
 class Sweep(Section):
     """What ``fedorch sweep FILE`` reads; ``fedorch sweep PAPER/TABLE`` makes one from an entry."""
 
-    name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
+    name: str = Field("sweep", pattern=r"^[\w][\w.-]*$", max_length=50)
     base: str | dict[str, Yaml] = Field(
         default_factory=dict, description="a config, or a path beside the sweep"
     )
-    set: tuple[str, ...] = Field((), description="key=value for every trial")
+    set: tuple[Setting, ...] = Field((), description="key=value for every trial")
     cells: tuple[Cell, ...] = Field(
         (), description="named groups of settings, crossed with the axes"
     )
-    also: tuple[str, ...] = Field(
+    also: tuple[Setting, ...] = Field(
         (), description="what --set has changed: wins over all but the axes"
     )
     axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")
@@ -113,6 +125,7 @@ class Sweep(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:
         for require in (
+            self._require_few,
             self._require_distinct,
             self._require_settings,
             self._require_searchable,
@@ -121,6 +134,11 @@ class Sweep(Section):
         ):
             require()
         return self
+
+    def _require_few(self) -> None:
+        grid = 1 if self.searcher == "optuna" else len(cells(self.axes))
+        many = grid * max(1, len(self.cells)) * len(self.seeds) * self.samples
+        require_few(many, "with all cells, seeds and samples there are")
 
     def _require_distinct(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):

@@ -18,6 +18,8 @@ Yaml = object
 """A value as YAML has it: a scalar, a list or a mapping. Sweeps pass it on to configs, which
 validate it."""
 KINDS = ("grid", "choice", "uniform", "loguniform")
+MOST = 10_000
+"""Trials of a sweep: some ten times those of the largest that a paper has."""
 SEEDS = "the seeds of a sweep are its seeds: [0, 1, 2]"
 """Why ``seed`` is neither an axis nor a setting."""
 
@@ -71,11 +73,13 @@ class Axis(Section):
 
 def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
     """Every combination of the grid axes, in order, without those that a ``when`` leaves out; path
-    -> value.
+    -> value. Raises ValueError, before they are built, if there are more than ``MOST``.
     """
     found: list[dict[str, Yaml]] = [{}]
     for path, axis in axes.items():
         if axis.grid is not None:
+            many = sum(len(axis.grid) if fits(axis, cell) else 1 for cell in found)
+            require_few(many, f"axes: up to {path} there are")
             # a cell that the condition leaves out goes on once, without the axis
             found = [
                 {**cell, path: value} if fits(axis, cell) else cell
@@ -83,6 +87,15 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
                 if fits(axis, cell) or value == axis.grid[0]
             ]
     return found
+
+
+def require_few(trials: int, where: str) -> None:
+    """Raise ValueError if there are more ``trials`` than a sweep may have."""
+    if trials > MOST:
+        raise ValueError(
+            f"{where} {trials:,} trials, and a sweep has at most {MOST:,}; give fewer values, or "
+            "draw them at random"
+        )
 
 
 def problem(axes: Mapping[str, Axis]) -> str | None:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from matplotlib.figure import Figure
-from pandas import DataFrame
 from rich.table import Table
 
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
-from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
@@ -186,7 +184,7 @@ class PaperTarget(Target):
         self._show_table(folder, values, form, file)
         if self.one.entry.picture:
             figure, data = figures.draw(self.one, values, folder)
-            write_figure(figure, data, (file or folder / "figure.png").with_suffix(".png"))
+            write_picture(figure, (file or folder / "figure.png").with_suffix(".png"), data)
 
     def _show_table(
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
@@ -200,8 +198,3 @@ class PaperTarget(Target):
             console.print(f"wrote {file}", soft_wrap=True)
         elif text:
             console.print(text, soft_wrap=True)
-
-
-def write_figure(figure: Figure, data: DataFrame, plot: Path) -> None:
-    """The picture as ``plot``, and its data beside it."""
-    console.print(plots.save(figure, plot, data), soft_wrap=True)

@@ -82,7 +82,7 @@ class Sinkhorn(Barycenter):
     """
 
     name: str = "sinkhorn"
-    bins: int = option(128, "bins of the grid", "B", ge=2, le=4096)
+    bins: int = option(128, "bins of the grid", "B", ge=2, le=1024)
     reg: float = option(1e-3, "entropic regularisation", "ε", gt=0)
     iterations: int = option(1000, "largest number of Sinkhorn iterations", ge=1, le=100_000)
 

@@ -14,6 +14,7 @@ from orchestrator.analysis.names import told_apart
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
@@ -31,7 +32,6 @@ def show_comparison(
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
     """
-    plots.check(plot)
     failed = [f.place for f in folders if f.ending()["status"] == "failed"]
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
@@ -107,7 +107,7 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
     draw = plots.curves if len(labels) == 1 else plots.panels
     figure = draw(runs, labels, metric.strip("/").replace("_", " "))
     tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
-    console.print(plots.save(figure, plot, pd.concat(tables)))
+    write_picture(figure, plot, pd.concat(tables))
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:

@@ -9,8 +9,10 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from orchestrator.config.energy import Energy
+from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
@@ -26,7 +28,6 @@ def show_best_steps(
 
     Raises UserError if no run reaches the target or the runs do not say their local steps.
     """
-    plots.check(plot)
     reached = _reached(folders, target)
     table = _energies(folders, reached, snrs, bandwidths)
     # Figure 4: of each channel the τ that costs least
@@ -48,7 +49,7 @@ def show_best_steps(
         )
         console.print(f"τ = {steps}: {when}")
     if plot is not None:
-        console.print(plots.save(plots.steps_map(grid), plot, table))
+        write_picture(plots.steps_map(grid), plot, table)
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:
@@ -74,19 +75,6 @@ def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame 
     return found
 
 
-def _over(model: Energy, snr: float, bandwidth: float) -> Energy:
-    """The model over another channel; raises UserError for one that cannot be."""
-    # steps and bytes do not depend on the channel, so no run has to be repeated for it
-    channel = {"snr_db": snr, "bandwidth_hz": bandwidth}
-    try:
-        return Energy.model_validate(model.model_dump() | channel)
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = "--snr" if first["loc"][0] == "snr_db" else "--bandwidth"
-        problem = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"{option}: {problem}, not {first['input']:g}") from error
-
-
 def _energies(
     folders: list[RunFolder],
     reached: dict[int, pd.DataFrame | None],
@@ -98,7 +86,8 @@ def _energies(
     rows = []
     for snr in snrs:
         for bandwidth in bandwidths:
-            channel = _over(model, snr, bandwidth)
+            # steps and bytes do not depend on the channel, so no run has to be repeated for it
+            channel = _channel(model, snr, bandwidth)
             for steps, at in reached.items():
                 if at is not None:
                     joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()
@@ -111,3 +100,11 @@ def _energies(
                         }
                     )
     return pd.DataFrame(rows)
+
+
+def _channel(model: Energy, snr: float, bandwidth: float) -> Energy:
+    raw = {**model.model_dump(), "snr_db": snr, "bandwidth_hz": bandwidth}
+    try:
+        return Energy.model_validate(raw)
+    except ValidationError as error:
+        raise UserError(sentence(error, raw, Energy, "--snr, --bandwidth")) from error

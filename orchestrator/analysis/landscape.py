@@ -19,6 +19,7 @@ from orchestrator.analysis.names import told_apart
 from orchestrator.analysis.sharpness import largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import bar, console
@@ -121,7 +122,6 @@ def show_landscape(
             "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
             "positive"
         )
-    plots.check(plot)
     places, tables = grid(dims, points, radius), []
     shown = Table(
         "run",
@@ -138,4 +138,4 @@ def show_landscape(
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
     data = pd.concat(tables)
     console.print(shown)
-    console.print(plots.save(plots.landscape(data, dims), plot, data), soft_wrap=True)
+    write_picture(plots.landscape(data, dims), plot, data)

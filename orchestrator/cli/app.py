@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from algorithms.section import WHOLE
+from orchestrator.cli.arguments import Commands, numbers, path, picture, within
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
 from orchestrator.cluster.waiting import leaving
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from orchestrator.training.world import World
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Federated-learning experiments on Ray.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
 app.add_typer(data_app, name="data")
@@ -43,10 +48,23 @@ class Split(StrEnum):
 
 
 ConfigArgument = Annotated[
-    Path | None, typer.Argument(help="YAML config; without one, the quick start")
+    Path | None,
+    typer.Argument(callback=path, help="YAML config; without one, the quick start"),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")
+]
+
+CpusOption = Annotated[
+    int | None, typer.Option(callback=within(0, 10_000), help="CPUs of a local cluster")
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(callback=within(0, 10_000), help="(logical) GPUs of a local cluster"),
+]
+RunsArgument = Annotated[
+    list[str],
+    typer.Argument(callback=path, help="folders (or s3://...) of finished runs"),
 ]
 
 
@@ -71,18 +89,19 @@ def run(
     settings: SetOption = None,
     out: Annotated[
         str | None,
-        typer.Option(help="folder (or s3://...) for the results (default: runs/NAME-TIME)"),
+        typer.Option(
+            callback=path, help="folder (or s3://...) for the results (default: runs/NAME-TIME)"
+        ),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="continue the run in this folder (or s3://...)")
+        str | None,
+        typer.Option(callback=path, help="continue the run in this folder (or s3://...)"),
     ] = None,
     address: Annotated[
         str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
     ] = "local",
-    num_cpus: Annotated[int | None, typer.Option(help="CPUs of a local cluster")] = None,
-    num_gpus: Annotated[
-        float | None, typer.Option(help="(logical) GPUs of a local cluster")
-    ] = None,
+    num_cpus: CpusOption = None,
+    num_gpus: GpusOption = None,
     detach: Annotated[
         bool, typer.Option(help="return at once; the server actor goes on, on the cluster")
     ] = False,
@@ -254,7 +273,8 @@ def data_show(
     config: ConfigArgument = None,
     settings: SetOption = None,
     plot: Annotated[
-        Path | None, typer.Option(help="also write the client x label map to this PNG")
+        Path | None,
+        typer.Option(callback=picture, help="also write the client x label map to this PNG"),
     ] = None,
 ) -> None:
     """Print and plot which client holds how many rows of each label."""
@@ -265,8 +285,11 @@ def data_show(
 
 @app.command()
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
-    plot: Annotated[Path | None, typer.Option(help="write the overlaid curves to this PNG")] = None,
+    runs: RunsArgument,
+    plot: Annotated[
+        Path | None,
+        typer.Option(callback=picture, help="write the overlaid curves to this PNG"),
+    ] = None,
     metric: Annotated[
         str, typer.Option(help="column of rounds.parquet; all that begin with it, if it ends in /")
     ] = ("test_accuracy"),
@@ -288,13 +311,20 @@ def compare(
 def energy(
     runs: Annotated[
         list[str],
-        typer.Argument(help="folders (or s3://...) of finished runs that differ in local.steps"),
+        typer.Argument(
+            callback=path, help="folders (or s3://...) of finished runs that differ in local.steps"
+        ),
     ],
-    target: Annotated[float, typer.Option(help="worst client accuracy to be reached")] = 0.8,
+    target: Annotated[
+        float, typer.Option(callback=within(0, 1), help="worst client accuracy to be reached")
+    ] = 0.8,
     snr: Annotated[str, typer.Option(help="signal-to-noise ratios in dB")] = "0,5,10,15,20",
     bandwidth: Annotated[str, typer.Option(help="bandwidths in Hz")] = "1e5,2e5,5e5,1e6,2e6",
     plot: Annotated[
-        Path | None, typer.Option(help="write the map to this PNG, and its data beside it as CSV")
+        Path | None,
+        typer.Option(
+            callback=picture, help="write the map to this PNG, and its data beside it as CSV"
+        ),
     ] = None,
 ) -> None:
     """The number of local steps that reaches a target at the lowest energy, by channel (DRDM,
@@ -303,20 +333,29 @@ def energy(
     from orchestrator.analysis.energy import show_best_steps
 
     show_best_steps(
-        [RunFolder.viewed(r) for r in runs], target, _numbers(snr), _numbers(bandwidth), plot
+        [RunFolder.viewed(r) for r in runs],
+        target,
+        numbers(snr, "--snr"),
+        numbers(bandwidth, "--bandwidth"),
+        plot,
     )
 
 
 @app.command()
 def wallclock(
-    runs: Annotated[list[str], typer.Argument(help="folders (or s3://...) of finished runs")],
+    runs: RunsArgument,
     step_ms: Annotated[
-        float, typer.Option(help="milliseconds of a local step on the hardware in mind")
+        float,
+        typer.Option(
+            callback=within(0, 1e9), help="milliseconds of a local step on the hardware in mind"
+        ),
     ],
     link: Annotated[
         str, typer.Option(help="shared (one channel) or hypercube (interconnect)")
     ] = "shared",
-    gbps: Annotated[float, typer.Option(help="bandwidth in Gbit/s")] = 0.5,
+    gbps: Annotated[
+        float, typer.Option(callback=within(1e-9, 1e9), help="bandwidth in Gbit/s")
+    ] = 0.5,
     metric: Annotated[
         str, typer.Option(help="metric that is to reach the target")
     ] = "test_accuracy",
@@ -337,20 +376,31 @@ def wallclock(
 @app.command()
 def landscape(
     runs: Annotated[
-        list[str], typer.Argument(help="folders (or s3://...) of finished runs of the same model")
+        list[str],
+        typer.Argument(
+            callback=path, help="folders (or s3://...) of finished runs of the same model"
+        ),
     ],
-    dims: Annotated[int, typer.Option(help="1: curves, 2: contours")] = 1,
-    points: Annotated[int, typer.Option(help="points a direction")] = 21,
+    dims: Annotated[int, typer.Option(callback=within(1, 2), help="1: curves, 2: contours")] = 1,
+    points: Annotated[int, typer.Option(callback=within(2, 1000), help="points a direction")] = 21,
     radius: Annotated[
-        float, typer.Option(help="how far to go, in lengths of the model's filters")
+        float,
+        typer.Option(
+            callback=within(1e-9, 1e9), help="how far to go, in lengths of the model's filters"
+        ),
     ] = 1.0,
     on: Annotated[Split, typer.Option(help="rows that the loss is taken over")] = Split.train,
-    rows: Annotated[int, typer.Option(help="at most so many of them")] = 2000,
-    rho: Annotated[float, typer.Option(help="radius of the SAM-style sharpness")] = 0.05,
-    seed: Annotated[int, typer.Option(help="of the directions")] = 0,
-    plot: Annotated[Path, typer.Option(help="PNG to write; its data goes beside it as CSV")] = Path(
-        "landscape.png"
-    ),
+    rows: Annotated[
+        int, typer.Option(callback=within(1, WHOLE), help="at most so many of them")
+    ] = 2000,
+    rho: Annotated[
+        float, typer.Option(callback=within(1e-9, 1e9), help="radius of the SAM-style sharpness")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(callback=within(0, WHOLE), help="of the directions")] = 0,
+    plot: Annotated[
+        Path,
+        typer.Option(callback=picture, help="PNG to write; its data goes beside it as CSV"),
+    ] = Path("landscape.png"),
 ) -> None:
     """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
     from orchestrator.analysis.landscape import show_landscape
@@ -369,29 +419,36 @@ def landscape(
     )
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError as error:
-        raise UserError(f"{text!r} is not a list of numbers separated by commas") from error
-
-
 @agent_app.command("pretrain")
 def agent_pretrain(
     out: Annotated[
         Path,
-        typer.Argument(help="folder for the policy; start from it with algorithm.agent.policy"),
+        typer.Argument(
+            callback=path,
+            help="folder for the policy; start from it with algorithm.agent.policy",
+        ),
     ],
     agent: Annotated[
         str, typer.Option(help="ddpg or td3, with options in YAML")
     ] = "{name: td3, preset: robust}",
-    slots: Annotated[int, typer.Option(help="clients that get a weight, K")] = 10,
-    participants: Annotated[int, typer.Option(help="clients that K are selected from")] = 10,
+    slots: Annotated[
+        int, typer.Option(callback=within(1, 1000), help="clients that get a weight, K")
+    ] = 10,
+    participants: Annotated[
+        int, typer.Option(callback=within(1, 1000), help="clients that K are selected from")
+    ] = 10,
     attackers: Annotated[
-        int, typer.Option(help="largest number of malicious clients in an episode")
+        int,
+        typer.Option(
+            callback=within(0, 1000), help="largest number of malicious clients in an episode"
+        ),
     ] = 3,
-    rounds: Annotated[int, typer.Option(help="simulated rounds")] = 2000,
-    seed: Annotated[int, typer.Option(help="of the agent and the simulation")] = 0,
+    rounds: Annotated[
+        int, typer.Option(callback=within(1, 10_000_000), help="simulated rounds")
+    ] = 2000,
+    seed: Annotated[
+        int, typer.Option(callback=within(0, WHOLE), help="of the agent and the simulation")
+    ] = 0,
 ) -> None:
     """Train an agent in a simulated federation with RLlib's own loop."""
     from orchestrator.cli.pretraining import pretrain_agent
@@ -428,7 +485,9 @@ def top(
 @app.command()
 def dashboard(
     address: ClusterOption = "auto",
-    grafana: Annotated[Path | None, typer.Option(help="folder for the Grafana dashboard")] = None,
+    grafana: Annotated[
+        Path | None, typer.Option(callback=path, help="folder for the Grafana dashboard")
+    ] = None,
 ) -> None:
     """Where to look at a cluster's runs in a browser, and at what."""
     from orchestrator.cluster.connection import connected
@@ -472,7 +531,10 @@ def logs(
 def stop(
     name: Annotated[
         str,
-        typer.Argument(help="id of a job, or folder (or s3://...) of a run started with --detach"),
+        typer.Argument(
+            callback=path,
+            help="id of a job, or folder (or s3://...) of a run started with --detach",
+        ),
     ],
     address: Annotated[
         str | None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -135,14 +136,18 @@ def _plain(value: Any) -> Any:
 
 
 def _type(annotation: Any) -> str:
+    """In words, without the bounds that pydantic's types carry."""
+    inner, kind = get_args(annotation), get_origin(annotation)
+    if kind is Annotated:
+        return _type(inner[0])
+    if kind in (Union, UnionType):
+        return " | ".join(map(_type, inner))
+    if kind in (tuple, dict):
+        words = ["..." if one is ... else _type(one) for one in inner]
+        return f"{kind.__name__}[{', '.join(words)}]"
     if isinstance(annotation, type):
-        return annotation.__name__.lower()
-    return (
-        str(annotation)
-        .replace("typing.", "")
-        .replace("Literal", "one of ")
-        .replace("NoneType", "none")
-    )
+        return annotation.__name__.lower().replace("nonetype", "none")
+    return str(annotation).replace("typing.", "").replace("Literal", "one of ")
 
 
 def _default(field: FieldInfo) -> str:

@@ -10,12 +10,12 @@ from rich.table import Table
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
 from orchestrator.results import plots
+from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 
 
 def show_data(config: Config, plot: Path | None) -> None:
     """The client x label histogram, in numbers and (if asked for) as a picture."""
-    plots.check(plot)
     data = FederatedData.build(config.data, config.seed)
     histogram = data.histogram()
     shown = min(data.samples.classes, 20)
@@ -30,7 +30,7 @@ def show_data(config: Config, plot: Path | None) -> None:
         console.print(f"not shown: {', '.join(hidden)}")
     console.print(_summary(data, histogram))
     if plot is not None:
-        console.print(plots.save(plots.label_map(histogram), plot))
+        write_picture(plots.label_map(histogram), plot)
 
 
 def _summary(data: FederatedData, histogram: np.ndarray) -> str:

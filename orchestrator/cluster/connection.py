@@ -9,10 +9,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.text import Text
 
 from orchestrator.cluster.reach import exposure, loopback_only, require_cluster
+from orchestrator.config.parsing import parse_file
 from orchestrator.errors import UserError
 from orchestrator.terminal import errors
 
@@ -101,13 +101,13 @@ def _scalable(path: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = parse_file(path)
         kinds = [
             (n.get("resources", {}), int(n.get("max_workers", 0)))
             for n in config["available_node_types"].values()
         ]
         most = int(config.get("max_workers", 0))
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"{path} is not an autoscaler's config: {' '.join(str(error).split())}"
         ) from error

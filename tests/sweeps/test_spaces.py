@@ -155,3 +155,16 @@ def test_a_base_beside_the_sweep(tmp_path):
     (tmp_path / "s.yaml").write_text("base: base.yaml\naxes: {cohort: [2, 3]}")
     configs = list(read_sweep(tmp_path / "s.yaml").configs())
     assert [(c.rounds, c.local.lr, c.cohort) for c in configs] == [(5, 0.3, 2), (5, 0.3, 3)]
+
+
+def test_a_plan_is_counted_before_it_is_built():
+    """A grid of 10⁹ cells took all memory before anything was said."""
+    values = [i / 1000 for i in range(1, 1001)]
+    for plan in (
+        {"axes": {"local.lr": values, "local.clip": values, "algorithm.mu": values}},
+        {"axes": {"local.lr": {"uniform": [0.1, 0.2]}}, "samples": 10**9},
+        {"axes": {"local.lr": values}, "seeds": list(range(11))},
+    ):
+        with pytest.raises(ValidationError, match="a sweep has at most 10,000"):
+            Sweep.model_validate(plan)
+    assert len(Sweep.model_validate({"axes": {"local.lr": values}}).planned()) == 1000

@@ -1,0 +1,87 @@
+"""What is printed comes from outside: it is text, and nothing else."""
+
+import io
+
+import pytest
+from rich.table import Table
+
+from orchestrator import terminal
+from orchestrator.cli.run_shown import RoundProgress, show_result
+from orchestrator.results.pictures import write_picture
+from orchestrator.results.plots import curves
+from sweeps import tables
+from tests.sweeps.plans import REDUCED
+
+HOSTILE = "[/red] [bold]b[/] :smile: \x1b[31mred\x07 \udcff"
+SHOWN = "[/red] [bold]b[/] :smile: \\x1b[31mred\\x07 \\udcff"
+
+
+class Utf8(io.TextIOWrapper):
+    """What stdout is: it cannot take what is no text."""
+
+    def getvalue(self):
+        self.flush()
+        return self.buffer.getvalue().decode()
+
+
+@pytest.fixture
+def printed(monkeypatch):
+    file = Utf8(io.BytesIO(), encoding="utf-8")
+    for console in (terminal.console, terminal.errors):
+        monkeypatch.setattr(console, "_file", file)
+        monkeypatch.setattr(console, "_width", 200)
+    return file
+
+
+def test_no_text_is_markup(printed):
+    """``--out ".../[/red]"`` ended a finished run with rich's markup error; control characters
+    went to the terminal, and bytes that are no text were a traceback."""
+    table = Table(HOSTILE, title=HOSTILE)
+    table.add_row(HOSTILE)
+    for thing in (HOSTILE, table, terminal.headed(HOSTILE, "bold", HOSTILE)):
+        terminal.console.print(thing)
+    terminal.told("note", HOSTILE)
+    assert printed.getvalue().count(SHOWN) == 7
+    assert "\x1b[31m" not in printed.getvalue()
+
+
+def test_nor_is_that_of_a_bar(printed, monkeypatch):
+    """Labels of trials and names of runs stand in it; only a terminal has one."""
+    monkeypatch.setattr(terminal.console, "_force_terminal", True)
+    with terminal.bar() as shown:
+        shown.add_task(HOSTILE, total=1, note=HOSTILE)
+    assert printed.getvalue().count(SHOWN) >= 2
+    with RoundProgress(3, 0) as progress:
+        progress.show({"round": 1, "seconds": 0.1})
+
+
+def test_a_run_in_a_folder_with_marks(printed):
+    result = {
+        "name": HOSTILE, "status": "finished", "rounds": 1, "metrics": {}, "bytes_up": 1,
+        "bytes_down": 1, "seconds": 1.0, "weights_sha256": "0" * 64,
+    }  # fmt: skip
+    show_result(result, HOSTILE)
+    assert f"results: {SHOWN}" in printed.getvalue()
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_tables_hold_no_tags(form):
+    """What --set has changed stands below a table, and went into a page as it was."""
+    text = tables.render(REDUCED, {}, form, ["name=<script>alert(1)</script>"])
+    assert "&lt;script" in text
+    assert "<script" not in text
+    assert "</script" not in text
+
+
+def test_names_with_dollars_are_drawn(tmp_path, finished_rounds):
+    """``$x$`` is a formula to matplotlib, and half of one an error."""
+    figure = curves({"a$^": finished_rounds}, {"test_accuracy": "$\\frac$"}, "$")
+    write_picture(figure, tmp_path / "c.png")
+    assert (tmp_path / "c.png").stat().st_size > 1000
+
+
+@pytest.fixture
+def finished_rounds():
+    import pandas as pd
+
+    return pd.DataFrame({"round": [1, 2], "test_accuracy": [0.1, 0.2]})
