@@ -26,7 +26,7 @@ from orchestrator.results.storage import Mirror
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
-    monkeypatch.setenv("FEDORCH_TIMEOUT", "0.5")
+    monkeypatch.setenv("FEDORCH_TIMEOUT", "0.2")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def refused(address):
 def test_nobody_is_there(scheme, silent, other):
     """Ray alone tries for 30 s to minutes in each of these."""
     assert "nobody listens" in refused(f"{scheme}{nobody()}")
-    assert "no answer within 0.5 s" in refused(f"{scheme}{silent}")
+    assert "no answer within 0.2 s" in refused(f"{scheme}{silent}")
     assert "is no Ray cluster" in refused(f"{scheme}{other}")
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_address(address):
 
 
 def test_no_dashboard(silent):
-    for address, said in ((nobody(), "onnect"), (silent, "no answer within 0.5 s")):
+    for address, said in ((nobody(), "onnect"), (silent, "no answer within 0.2 s")):
         with pytest.raises(UserError, match=said):
             list(jobs.logs(f"http://{address}", "x", follow=False))
 
@@ -110,7 +110,7 @@ def test_what_was_raised_is_raised_here():
 
 def test_a_signal_is_heard_while_waiting():
     main = threading.main_thread().ident
-    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         within(20, lambda: time.sleep(3))
