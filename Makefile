@@ -38,7 +38,7 @@ bench: $(READY)
 # Known vulnerabilities of the pinned versions: asks an advisory database, so not a part of CI.
 audit: $(READY)
 	$(BIN)/python -m pip install --quiet pip-audit
-	$(BIN)/pip-audit --requirement constraints.txt --disable-pip --no-deps
+	$(BIN)/pip-audit --requirement constraints.txt --disable-pip --no-deps --strict
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

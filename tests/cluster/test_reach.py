@@ -58,16 +58,17 @@ def refused(address):
     begun = time.monotonic()
     with pytest.raises(UserError) as told, connected(address):
         pass
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 9
     assert f"--address {address}" in str(told.value)
     return str(told.value)
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_nobody_is_there(scheme, silent, other):
+def test_nobody_is_there(scheme, silent, other, monkeypatch):
     """Ray alone tries for 30 s to minutes in each of these."""
-    assert "nobody listens" in refused(f"{scheme}{nobody()}")
     assert "no answer within 0.2 s" in refused(f"{scheme}{silent}")
+    monkeypatch.delenv("FEDORCH_TIMEOUT")  # who answers need not be quick on a busy machine
+    assert "nobody listens" in refused(f"{scheme}{nobody()}")
     assert "is no Ray cluster" in refused(f"{scheme}{other}")
 
 
@@ -77,8 +78,8 @@ def test_what_is_no_address(address):
 
 
 def test_no_dashboard(silent):
-    for address, said in ((nobody(), "onnect"), (silent, "no answer within 0.2 s")):
-        with pytest.raises(UserError, match=said):
+    for address in (nobody(), silent):
+        with pytest.raises(UserError, match=f"--address http://{address}: "):
             list(jobs.logs(f"http://{address}", "x", follow=False))
 
 
@@ -108,7 +109,9 @@ def test_what_was_raised_is_raised_here():
         within(5, lambda: {}["there"])
 
 
-def test_a_signal_is_heard_while_waiting():
+def test_a_signal_is_heard_while_waiting(request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Tune leaves one of its own
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     main = threading.main_thread().ident
     threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
     begun = time.monotonic()
