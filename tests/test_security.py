@@ -60,6 +60,12 @@ def test_no_code_is_read_from_files():
             assert loader in SAFE_LOADERS, f"{where}: yaml.load with {loader}"
 
 
+def test_ray_is_started_in_one_place():
+    """Which keeps it on loopback."""
+    places = {where.partition(":")[0] for where, name, _ in calls() if name == "ray.init"}
+    assert places == {"orchestrator/cluster/connection.py"}
+
+
 def test_what_could_hide_them_is_not_imported():
     """So that the names above are the only ones."""
     for path, tree in TREES.items():
