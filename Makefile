@@ -7,7 +7,7 @@ READY := $(VENV)/.fedorch-ready
 # One worker for the Ray session, one for clusters (which mostly wait), one for all other tests.
 SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: run test test-long test-all test-slow lint format bench audit clean
+.PHONY: run test test-long test-all test-slow fuzz lint format bench audit clean
 
 run: $(READY)
 	$(BIN)/fedorch run
@@ -22,6 +22,9 @@ test-all: test test-long
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow --timeout 3600
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --minutes 120 --seed 0
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

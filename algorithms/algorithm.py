@@ -93,9 +93,11 @@ class Algorithm:
         self.notes: dict[str, float] = {}
         """What the aggregator has to say about the last aggregate, for the record."""
         aggregator = setting.parts.aggregator
-        if aggregator.needs_reference and not setting.heldout:
+        # rows that make no whole batch, where local.drop_last is set, are as good as none
+        if aggregator.needs_reference and not setting.parts.local.planned(setting.heldout):
             raise ValueError(
-                f"{aggregator.name} needs rows held out at the server; set data.heldout.per_class"
+                f"{aggregator.name} needs a batch of rows held out at the server; set "
+                "data.heldout.per_class"
             )
         aggregator.check(setting.spec)
         self.start()

@@ -32,7 +32,6 @@ from algorithms.drfa import DRFA
 from algorithms.feddyn import DynamicRegularizer
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
-from algorithms.setting import Composition
 
 
 class DRDM(DRFA):
@@ -49,18 +48,13 @@ class DRDM(DRFA):
             "uniform", "λ at the start: 1/N, or n_i/n", "λ⁰"
         )
         radius: float | None = option(
-            None, "project local models onto the L2 ball of this radius", "W"
+            None, "project local models onto the L2 ball of this radius", "W", gt=0
         )
         control: Literal["published", "lambda_weighted"] = option(
             "published",
             "control variate: (1/N) Σ g_i as published, or fedorch's extension Σ λ_i g_i",
             "c",
         )
-
-        def refuses(self, parts: Composition) -> str | None:
-            if self.radius is not None and self.radius <= 0:
-                return f"algorithm.radius must be positive, not {self.radius}"
-            return super().refuses(parts)
 
     options: Options
     server_state = (*DRFA.server_state, "control", "gradients")

@@ -45,14 +45,15 @@ def _threshold(value: float | str) -> float | str:
         factor = _number(value)
     except ValueError:
         factor = -1.0
-    if not factor >= 0:  # so written that NaN is refused, too
+    if not 0 <= factor < np.inf:  # so written that NaN is refused, too
         raise ValueError(
-            f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
+            f"must be a finite number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
         )
     return value if value in SUGGESTED or str(value).endswith("d") else factor
 
 
-Theta = Annotated[float | str, AfterValidator(_threshold)]
+Theta = Annotated[Annotated[float, Field(le=1e300)] | str, AfterValidator(_threshold)]
+"""Not bounded as other numbers are: it is only compared, and a large one means never."""
 Positive = Annotated[int, Field(ge=1)]
 AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 

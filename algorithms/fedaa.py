@@ -29,7 +29,7 @@ from torch import Tensor
 from algorithms.contract import Clients, Cohort, Influence, Updates
 from algorithms.draws import generator
 from algorithms.fedavg import FedAvg
-from algorithms.part import chosen_from, option
+from algorithms.part import Pattern, chosen_from, option
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.selection import Selected, columns, layers, nearest
 from algorithms.parts.weighers import Situation, UniformWeights, Weigher
@@ -64,7 +64,7 @@ class FedAA(FedAvg):
             1.0, "part of the trained clients that enters the selection (published code)", "C",
             gt=0, le=1,
         )  # fmt: skip
-        layers: str = option(
+        layers: Pattern = option(
             "all", "layers compared: all, last_hidden, or a regular expression over tensor names"
         )
         accuracy_in_state: bool = option(

@@ -73,6 +73,11 @@ class FedNova(FedAvg):
                     "fednova normalises momentum or a proximal term, not both; set algorithm.mu or "
                     "the momentum to 0"
                 )
+            if parts.aggregator.needs_rows:
+                return (
+                    "fednova sums updates by weights of its own; leave aggregator at weighted_mean "
+                    "or mean"
+                )
             if parts.server_optimizer.name != "sgd":
                 return "fednova has its own server step; leave server_optimizer at sgd"
             return None
@@ -83,10 +88,7 @@ class FedNova(FedAvg):
         return Normalised(_momentum(self.setting.parts.local.optimizer), self.options.mu)
 
     def apply(self, updates: Updates) -> None:
-        if updates.weights is None:
-            raise TypeError(
-                "fednova sums weighted updates and takes no aggregator that needs the rows"
-            )
+        assert updates.weights is not None  # refuses() has seen to it
         effective = float(updates.weights @ updates.scalars["weight"].to(updates.weights))
         # Eq. 5 with its minus in ``delta``: the server optimiser adds what it is given
         step = effective * updates.mean("delta")

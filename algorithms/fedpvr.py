@@ -9,7 +9,7 @@ local training is plain SGD, as SCAFFOLD's.
 from __future__ import annotations
 
 from algorithms.flat import slices
-from algorithms.part import option
+from algorithms.part import Layers, option
 from algorithms.scaffold import Scaffold
 
 
@@ -20,7 +20,7 @@ class FedPvr(Scaffold):
         """SCAFFOLD in the last layers, FedAvg below."""
 
         name: str = "fedpvr"
-        layers: int | str = option(
+        layers: Layers = option(
             1, "corrected layers: the last so many, or a regular expression over tensor names"
         )
 

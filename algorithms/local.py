@@ -28,8 +28,8 @@ class Work:
     received: Tensors
     """What the server sent, the same for every client (``w`` [d] and what the algorithm adds)."""
     state: Tensors
-    """The clients' own tensors [C, ...], kept between rounds; hooks change them by replacing
-    entries."""
+    """The clients' own tensors [C, ...], kept between rounds; ``upload`` changes them by replacing
+    entries, hooks that are given the ``first`` rows only by writing in place."""
     w: Tensor
     """Current local models [C, d]."""
     start: Tensor

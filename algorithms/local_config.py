@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.part import chosen_from
 from algorithms.parts.optimizers import Optimizer, Sgd
+from algorithms.section import Section
 
 
-class LocalConfig(BaseModel):
+class LocalConfig(Section):
     """A client's local work."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int | None = Field(
         None, ge=1, description="mini-batch steps a round τ (either this or epochs)"

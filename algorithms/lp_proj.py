@@ -86,7 +86,7 @@ class LpProj(Algorithm):
 
         name: str = "lp_proj"
         p: Literal[1, 2] = option(2, "norm of the penalty: lp-proj-1 or lp-proj-2", "p")
-        dimension: int = option(10, "dimension of the shared space", "d'", ge=1)
+        dimension: int = option(10, "dimension of the shared space", "d'", ge=1, le=10_000)
         strength: float = option(15.0, "weight of the penalty", "λ", ge=0)
         mixing: float = option(
             1.0, "how much of the cohort's aggregate the server takes", "β", gt=0, le=1

@@ -1,6 +1,6 @@
 """Parts: small immutable objects that a config names, validates and composes.
 
-A part is a frozen pydantic model with behaviour. Its fields are its options; its ``name`` is how a
+A part is a section (section.py) with behaviour. Its fields are its options; its ``name`` is how a
 config refers to it. Every family of parts (samplers, aggregators, partitioners, models ...) has an
 abstract base class, and its members are simply the subclasses that give ``name`` a default.
 """
@@ -8,19 +8,22 @@ abstract base class, and its members are simply the subclasses that give ``name`
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from algorithms.section import Section
 
 P = TypeVar("P", bound="Part")
 
 
-class Part(BaseModel):
+class Part(Section):
     """Base of everything that is chosen by name in a config."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(validate_default=True)
 
     name: str
 
@@ -48,6 +51,23 @@ def option(default: Any, description: str, symbol: str = "", **constraints: Any)
     )
 
 
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    # re leaves some numbers of repetitions to C, and nested groups to Python's stack
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_compiled)]
+"""A regular expression over names of tensors."""
+Layers = Annotated[int, Field(ge=1)] | Pattern
+"""The last so many layers of a model, or those whose tensors' names match."""
+Width = Annotated[int, Field(ge=1, le=65_536)]
+"""Of a layer of a network."""
+
+
 def variants(base: type[P]) -> dict[str, type[P]]:
     """All named parts of the family ``base``, sorted by name."""
 
@@ -66,7 +86,8 @@ def variants(base: type[P]) -> dict[str, type[P]]:
 
 def nearest(name: str, names: list[str]) -> str:
     """A hint after an unknown name: the closest valid one, and the valid names."""
-    close = difflib.get_close_matches(name, names, 1, 0.5)
+    # a long one is close to none, and takes a time that grows with the square of its length
+    close = difflib.get_close_matches(name[:100], names, 1, 0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}valid: {', '.join(names)}"
 
@@ -89,7 +110,7 @@ def chosen_from(base: type[P]) -> BeforeValidator:
                 "no_name", "needs a name; valid: {names}", {"names": ", ".join(members)}
             )
         if not isinstance(name, str) or name not in members:
-            context = {"name": repr(name), "hint": nearest(str(name), list(members))}
+            context = {"name": repr(name)[:100], "hint": nearest(str(name), list(members))}
             raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)
         return members[name].model_validate(dict(value))
 

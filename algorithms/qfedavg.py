@@ -39,11 +39,10 @@ class QFedAvg(FedAvg):
             None,
             "estimate of the losses' Lipschitz constant; unset: 1/local.lr of the first round",
             "L",
+            gt=0,
         )
 
         def refuses(self, parts: Composition) -> str | None:
-            if self.lipschitz is not None and self.lipschitz <= 0:
-                return f"algorithm.lipschitz must be positive, not {self.lipschitz}"
             return steps_by_itself(self.name, parts)
 
     options: Options

@@ -90,11 +90,12 @@ class ScaffPD(Algorithm):
             return steps_by_itself(self.name, parts)
 
     options: Options
-    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses")
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses", "heard")
 
     def start(self) -> None:
         n = self.setting.clients
-        self.dual, self.losses = np.full(n, 1 / n), np.full(n, np.nan)
+        self.dual, self.losses = np.full(n, 1 / n), np.zeros(n)
+        self.heard = np.zeros(n, bool)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, options = self.draw(t), self.options
@@ -127,10 +128,10 @@ class ScaffPD(Algorithm):
         rho, theta, sigma = self.options.rho, self.options.theta, self.options.dual_lr
         n = self.setting.clients
         # in its first round a client has no L_i^{r−1}, and nothing is extrapolated
-        before = np.where(np.isnan(self.losses[ids]), losses, self.losses[ids])
-        slope = np.where(np.isnan(self.losses), losses.mean(), self.losses)
+        before = np.where(self.heard[ids], self.losses[ids], losses)
+        slope = np.where(self.heard, self.losses, losses.mean())
         slope[ids] = (1 + theta) * losses - theta * before
-        # a copy, because ``state`` gave out the array itself
-        self.losses = self.losses.copy()
-        self.losses[ids] = losses
+        # copies, because ``state`` gave out the arrays themselves
+        self.losses, self.heard = self.losses.copy(), self.heard.copy()
+        self.losses[ids], self.heard[ids] = losses, True
         self.dual = project((self.dual + sigma * slope + sigma * rho) / (1 + sigma * rho * n))

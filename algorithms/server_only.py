@@ -31,9 +31,10 @@ class ServerOnly(Algorithm):
             return fixed_work(self.name, parts) or steps_by_itself(self.name, parts)
 
     def start(self) -> None:
-        if not self.setting.heldout:
+        if not self.setting.parts.local.planned(self.setting.heldout):
             raise ValueError(
-                "server_only trains on rows held out at the server; set data.heldout.per_class"
+                "server_only trains on batches of rows held out at the server; set "
+                "data.heldout.per_class"
             )
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:

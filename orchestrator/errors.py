@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from orchestrator.credentials import discreet, has_credentials
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+LONGEST = 1000
+"""Most characters of a message."""
 
 
 class UserError(Exception):
@@ -13,11 +19,21 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(discreet(sentence))
+        # names from outside may hold what moves the cursor, or ends the line
+        shown = CONTROL.sub(lambda found: repr(found[0])[1:-1], sentence)
+        super().__init__(discreet(shown))
+
+    def __str__(self) -> str:
+        """The sentence; its middle is left out where it repeats more than anyone would read."""
+        text = super().__str__()
+        left = LONGEST - 5
+        return text if len(text) <= LONGEST else f"{text[: left - 300]} ... {text[-300:]}"
 
 
 class Diverged(UserError):
-    """A client's update holds NaN or infinity and the policy is to fail."""
+    """An update, a loss or what the server made of them is NaN or infinite, and the run's policy is
+    to fail, or there is nothing to go on with.
+    """
 
 
 def refuse_credentials(address: str, where: str) -> None:

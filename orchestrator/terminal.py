@@ -1,11 +1,48 @@
-"""The terminal: where everything is printed, and the metrics that a person looks at first."""
+"""The terminal: where everything is printed, and the metrics that a person looks at first.
+
+What is printed comes from configs, folders and files of other people: no text is read as markup,
+and no control character or byte that is none gets through. Styles are given to ``Text``.
+"""
 
 from __future__ import annotations
 
-from rich.console import Console
+import re
+from typing import Any
 
-console = Console()
-errors = Console(stderr=True)
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+)
+from rich.text import Text
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
+"""All but tabs and ends of lines."""
+
+
+class Terminal(Console):
+    """A console for texts that are nothing but texts."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What rich makes of every string, also one in a table."""
+        options |= {"markup": False, "emoji": False, "highlight": False, "highlighter": None}
+        return super().render_str(self.plain(text), **options)
+
+    def plain(self, text: str) -> str:
+        """``text`` with escapes for control characters, and for what the terminal cannot show."""
+        shown = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
+
+
+console = Terminal()
+errors = Terminal(stderr=True)
 
 HEADLINES = {  # metric -> what a person calls it, in this order
     "test_accuracy": "test accuracy",
@@ -19,3 +56,32 @@ HEADLINES = {  # metric -> what a person calls it, in this order
     "personal_accuracy_worst": "personal accuracy, worst",
     "train_loss": "local training loss",
 }
+
+
+def headed(head: str, style: str, text: str) -> Text:
+    """``head`` in ``style``, and ``text`` behind it."""
+    return Text.assemble((console.plain(head), style), console.plain(text))
+
+
+def told(kind: str, text: object, style: str = "yellow") -> None:
+    """Tell on stderr what the results do not say: ``note: ...``, its kind in ``style``."""
+    errors.print(headed(f"{kind}:", style, f" {text}"), soft_wrap=True)
+
+
+class Words(TextColumn):
+    """A text of a progress bar, which is no markup either."""
+
+    def render(self, task: Task) -> Text:
+        return Text(console.plain(self.text_format.format(task=task)))
+
+
+def bar(*further: ProgressColumn) -> Progress:
+    """A progress bar that shows its task's description and field ``note``; only on a terminal."""
+    columns = (
+        Words("{task.description}"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        Words("{task.fields[note]}"),
+        *further,
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from pydantic import model_validator
 
-from algorithms.part import option
+from algorithms.part import Width, option
 from algorithms.parts.weighers import Agent, Weigher
 from rl.options import DdpgOptions, Td3Options
 
@@ -78,13 +78,16 @@ class Ddpg(Learned):
     gamma: float = option(0.99, "discount factor", "γ", ge=0, le=1)
     soft_rate: float = option(1e-3, "target networks move by this part", "ε", gt=0, le=1)
     soft_period: int = option(1, "updates between two moves of the target networks", ge=1)
-    hidden: tuple[int, ...] = option(
-        (256, 256), "widths of the hidden layers (the paper compares 64, 128, 256)"
+    hidden: tuple[Width, ...] = option(
+        (256, 256),
+        "widths of the hidden layers (the paper compares 64, 128, 256)",
+        min_length=1,
+        max_length=8,
     )
-    batch: int = option(16, "transitions an update learns from", ge=1)
-    buffer: int = option(100_000, "transitions kept", ge=1)
+    batch: int = option(16, "transitions an update learns from", ge=1, le=100_000)
+    buffer: int = option(100_000, "transitions kept", ge=1, le=10_000_000)
     learning_starts: int = option(1, "rounds before the first update", ge=1)
-    updates: int = option(1, "updates a round", ge=1)
+    updates: int = option(1, "updates a round", ge=1, le=10_000)
     logit_bound: float | None = option(None, "softmax sees b·tanh(u/b); unset: u", "b", gt=0)
     logit_penalty: float = option(0.0, "weight of mean u² in the actor's loss", ge=0)
 
@@ -176,14 +179,16 @@ class Ppo(Learned):
     preset: Literal["robust", "paper"] = option(
         "robust", "ours, or the learning rate and discount of FedAA's text"
     )
-    collect: int = option(32, "rounds of experience an update", "k", ge=2)
-    epochs: int = option(10, "passes over them", ge=1)
+    collect: int = option(32, "rounds of experience an update", "k", ge=2, le=100_000)
+    epochs: int = option(10, "passes over them", ge=1, le=10_000)
     lr: float = option(1e-3, "learning rate", gt=0)
     gamma: float = option(0.9, "discount factor", "γ", ge=0, le=1)
     gae_lambda: float = option(0.9, "generalised advantage estimation", "λ", ge=0, le=1)
     clip: float = option(0.2, "clipping of the probability ratio", gt=0)
     entropy: float = option(0.0, "weight of the entropy bonus", ge=0)
-    hidden: tuple[int, ...] = option((256, 256), "widths of the hidden layers")
+    hidden: tuple[Width, ...] = option(
+        (256, 256), "widths of the hidden layers", min_length=1, max_length=8
+    )
     temperature: float = option(2.0, "weights are softmax(temperature · logits)", gt=0)
     one_step: bool = option(
         False, "every round an episode of its own (contextual bandit) instead of one long episode"

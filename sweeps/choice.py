@@ -7,10 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.config.reading import apply
+from orchestrator.files import read_json
+from orchestrator.results.manifest import verify
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import join
 from sweeps.spaces import Yaml
@@ -79,16 +82,16 @@ class Choice:
 
     def write(self, folder: RunFolder) -> None:
         """Leave it in the trial's folder, for those who read the results."""
-        folder.write_text(FILE, json.dumps(self.as_trial(), default=str))
+        folder.write_json(FILE, self.as_trial())
 
     @classmethod
     def read(cls, folder: Path) -> Choice:
-        """What ``write`` has left there."""
-        return cls.of(json.loads((folder / FILE).read_text()))
+        """What ``write`` has left there; raises UserError if it is damaged."""
+        return cls.of(read_json(verify(folder, FILE), dict[str, Any]))
 
     def leave_failed(self, folder: RunFolder, problem: str) -> None:
         """Say in the trial's folder why it has no results."""
         folder.make()
         self.write(folder)
-        folder.write_text("result.json", json.dumps({"status": "failed", "error": problem}))
+        folder.leave_failure({"error": problem})
         folder.publish()

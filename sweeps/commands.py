@@ -57,7 +57,7 @@ def show_status(folder: Path) -> None:
     stage = "tuning" if place.name == TUNING else "trials"
     driven = is_driven(place)
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
-    console.print(head, highlight=False, soft_wrap=True)
+    console.print(head, soft_wrap=True)
     was = "was in " if driven is False else ""
     for trial, rounds in status.running.items():
-        console.print(f"  {trial}: {was}round {rounds}", highlight=False)
+        console.print(f"  {trial}: {was}round {rounds}")

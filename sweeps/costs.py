@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from orchestrator.data.sources import cache
+from orchestrator.errors import UserError
+from orchestrator.files import read_json, write_json
 from sweeps.reproduction import Reproduction
 from sweeps.results import stored
 
@@ -17,10 +18,9 @@ def _file() -> Path:
 def known() -> dict[str, float]:
     """``entry budget`` -> seconds a round of one trial."""
     try:
-        found: dict[str, float] = json.loads(_file().read_text())
-    except (OSError, ValueError):
+        return read_json(_file(), dict[str, float])
+    except UserError:  # measured anew
         return {}
-    return found
 
 
 def key(one: Reproduction) -> str:
@@ -36,4 +36,4 @@ def note(one: Reproduction, folder: Path) -> None:
     if rounds:
         _file().parent.mkdir(parents=True, exist_ok=True)
         seconds = sum(float(t["seconds"].sum()) for t in tables)
-        _file().write_text(json.dumps({**known(), key(one): seconds / rounds}, indent=2))
+        write_json(_file(), {**known(), key(one): seconds / rounds})

@@ -64,4 +64,6 @@ def local_copy(place: str) -> Path:
 
 def _read(name: str) -> bool:
     """Whether tables and figures are made from that file, or a logger goes on writing it."""
-    return name.endswith((".json", ".parquet", ".yaml", ".db")) and TUNE not in name.split("/")
+    return name.endswith(
+        (".json", ".parquet", ".yaml", ".sha256", ".db")
+    ) and TUNE not in name.split("/")

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from algorithms.section import Section
 from orchestrator.config import Config
 from orchestrator.config.reading import read_whole
 from orchestrator.config.sentences import sentence
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from ray.tune.search.sample import Domain
 
 
-class Scheduler(BaseModel):
+class Scheduler(Section):
     """Who ends trials early."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Literal["fifo", "asha", "median", "pbt"] = "fifo"
     grace: int = Field(1, ge=1, description="asha, median: rounds that every trial gets")
@@ -60,19 +59,15 @@ class Scheduler(BaseModel):
         return schedulers.FIFOScheduler()
 
 
-class Cell(BaseModel):
+class Cell(Section):
     """Settings that belong together, under a name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: str
     settings: tuple[str, ...] = ()
 
 
-class Sweep(BaseModel):
+class Sweep(Section):
     """What ``fedorch sweep FILE`` reads; ``fedorch sweep PAPER/TABLE`` makes one from an entry."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field("sweep", pattern=r"^[\w][\w.-]*$")
     base: str | dict[str, Yaml] = Field(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ import pandas as pd
 from pandas.api.typing import SeriesGroupBy
 
 from orchestrator.errors import UserError
+from orchestrator.files import read_json
+from orchestrator.results.manifest import NAME as SEALED
 from orchestrator.results.run_folder import RunFolder
 from sweeps.choice import Choice
 from sweeps.entry import Column
@@ -50,14 +51,15 @@ def plan_of(folder: Path) -> Sweep:
     file = folder / "sweep.json"
     if not file.is_file():
         raise no_sweep(folder)
-    return Sweep.model_validate(json.loads(file.read_text()))
+    return read_json(file, Sweep)
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     """The sweep of a folder, and its trials that have ended; raises UserError if it is not a
     sweep's folder.
     """
-    found = [_result(path.parent) for path in sorted((folder / "trials").glob("*/result.json"))]
+    # the manifest is what a trial that ends writes last
+    found = [_result(path.parent) for path in sorted((folder / "trials").glob(f"*/{SEALED}"))]
     return plan_of(folder), found
 
 
@@ -67,11 +69,10 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
 
 
 def _result(path: Path) -> Result:
-    choice, ended = Choice.read(path), json.loads((path / "result.json").read_text())
-    planned, error = choice.planned, ended.get("error", "")
-    return Result(
-        planned.label, planned.seed, ended["status"], error, choice.drawn, RunFolder(path)
-    )
+    folder, choice = RunFolder(path), Choice.read(path)
+    planned, ended = choice.planned, folder.ending()
+    error = ended.get("error", "")
+    return Result(planned.label, planned.seed, ended["status"], error, choice.drawn, folder)
 
 
 def table(folder: Path) -> pd.DataFrame:

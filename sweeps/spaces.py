@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from algorithms.section import Section
 
 if TYPE_CHECKING:
     from ray.tune.search.sample import Domain
@@ -20,10 +22,8 @@ SEEDS = "the seeds of a sweep are its seeds: [0, 1, 2]"
 """Why ``seed`` is neither an axis nor a setting."""
 
 
-class Axis(BaseModel):
+class Axis(Section):
     """The values of one key. A bare list in YAML is a grid."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     grid: tuple[Yaml, ...] | None = Field(None, min_length=1, description="every value is tried")
     choice: tuple[Yaml, ...] | None = Field(

@@ -5,8 +5,10 @@ HTML or LaTeX.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -131,16 +133,16 @@ def render(one: Reproduction, values: Values, form: Format, also: Sequence[str] 
 def _terminal(written: Written) -> str:
     for part in _pieces(written.table, console.width):
         console.print(_drawn(part, written.head))
-    console.print("; ".join(written.notes), highlight=False)
+    console.print("; ".join(written.notes))
     for line in written.said:
-        console.print(f"  {line}", highlight=False)
+        console.print(f"  {line}")
     return ""
 
 
 def _html(written: Written) -> str:
-    listed = "".join(f"<li>{line}</li>" for line in written.said)
-    table, notes = written.table.to_html(border=0), "; ".join(written.notes)
-    return f"<h3>{written.head}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n"
+    listed = "".join(f"<li>{escape(line)}</li>" for line in written.said)
+    table, notes = written.table.to_html(border=0), escape("; ".join(written.notes))
+    return f"<h3>{escape(written.head)}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n"
 
 
 def _latex(written: Written) -> str:
@@ -151,6 +153,7 @@ def _latex(written: Written) -> str:
 
 
 def _markdown(written: Written) -> str:
+    """Markdown lets HTML through: a tag is shown as it is written."""
     table = written.table
     text = [
         f"**{written.head}** — {'; '.join(written.notes)}.",
@@ -159,7 +162,8 @@ def _markdown(written: Written) -> str:
         _line(["---"] * (table.shape[1] + 1)),
         *(_line([str(row), *cells]) for row, cells in table.iterrows()),
     ]
-    return "\n".join([*text, "", *[f"- {line}" for line in written.said], ""])
+    whole = "\n".join([*text, "", *[f"- {line}" for line in written.said], ""])
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", whole)
 
 
 FORMS: dict[Format, Callable[[Written], str]] = {

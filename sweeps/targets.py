@@ -15,6 +15,8 @@ from pandas import DataFrame
 from rich.table import Table
 
 from orchestrator.errors import UserError
+from orchestrator.files import write_text
+from orchestrator.results import plots
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 from sweeps import costs, figures, tables
@@ -170,7 +172,7 @@ class PaperTarget(Target):
             home.send()
         tuned = Tuned.read(home.path)
         for row, best in tuned.rows.items():
-            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}", highlight=False)
+            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}")
         return tuned
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
@@ -194,14 +196,12 @@ class PaperTarget(Target):
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
             written = text or tables.render(self.one, values, "markdown", also)
-            file.write_text(written, encoding="utf-8")
-            console.print(f"wrote {file}", highlight=False, soft_wrap=True)
+            write_text(file, written)
+            console.print(f"wrote {file}", soft_wrap=True)
         elif text:
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, soft_wrap=True)
 
 
 def write_figure(figure: Figure, data: DataFrame, plot: Path) -> None:
     """The picture as ``plot``, and its data beside it."""
-    figure.savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+    console.print(plots.save(figure, plot, data), soft_wrap=True)

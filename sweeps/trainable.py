@@ -23,6 +23,7 @@ from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results import checkpoint
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.terminal import console
 from orchestrator.training.world import World
 from sweeps.choice import Choice
 from sweeps.data import Shelf
@@ -119,6 +120,8 @@ class Trial(tune.Trainable):
             self.latest |= record
             if self.exporter is not None:
                 self.exporter.tell(record)
+            for note in experiment.federation.plane.events() + experiment.alarm.news():
+                console.print(f"note: {note}")  # to the log of the trial's process
             done += 1
             if done == self.facts.report_every:
                 return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.files import read_json, write_json
 from sweeps.entry import Settings, Tuning
 from sweeps.spaces import as_settings
 
@@ -78,10 +77,10 @@ class Tuned:
 
     def write(self, folder: Path) -> None:
         """Leave them in ``folder``/tuned.json."""
-        RunFolder(folder).write_text(FILE, json.dumps(self.rows, indent=2))
+        write_json(folder / FILE, dict(self.rows))
 
     @classmethod
     def read(cls, folder: Path) -> Tuned:
-        """What ``write`` has left there."""
-        rows: dict[str, list[str]] = json.loads((folder / FILE).read_text())
+        """What ``write`` has left there; raises UserError if it is damaged."""
+        rows = read_json(folder / FILE, dict[str, list[str]])
         return cls({row: tuple(settings) for row, settings in rows.items()})

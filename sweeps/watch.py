@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from ray import tune
 from ray.tune.experiment import Trial
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from orchestrator.terminal import console
+from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
 from sweeps.status import FILE, Status
@@ -39,15 +38,8 @@ class Watcher(tune.Callback):
 
     def _prepare(self) -> None:
         self.sent = -math.inf
-        self.bar = Progress(
-            TextColumn("trials"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.task = self.bar.add_task("", total=self.total, note="")
+        self.bar = bar()
+        self.task = self.bar.add_task("trials", total=self.total, note="")
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its callbacks; a bar on a terminal stays here, and of a folder only its
@@ -95,7 +87,7 @@ class Watcher(tune.Callback):
         self._compare(result.get(self.metric, math.nan), label)
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
-            console.print(f"failed: {label}: {result['problem']}", highlight=False)
+            console.print(f"failed: {label}: {result['problem']}")
         self._tell()
 
     def _compare(self, value: float, label: str) -> None:
@@ -157,4 +149,4 @@ class Watcher(tune.Callback):
             self.home.send()
         self.bar.update(self.task, completed=len(self.ended), note=str(status))
         if line and not console.is_terminal:
-            console.print(f"trial {len(self.ended)}/{self.total}: {status}", highlight=False)
+            console.print(f"trial {len(self.ended)}/{self.total}: {status}")

@@ -13,7 +13,6 @@ from tests.sets import COLLECTED, set_of
 torch.set_num_threads(1)
 # any will do for the storage of the tests; Ray's processes take them from here
 os.environ.update(AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
-hypothesis.settings.register_profile("quick", max_examples=15)
 hypothesis.settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")

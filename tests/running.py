@@ -6,7 +6,10 @@ from pathlib import Path
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.config import Config
 from orchestrator.results.checkpoint import load_latest, save
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, drive, held
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
 from orchestrator.rounds.server import ray_plane
 from orchestrator.training.world import World
 
@@ -23,6 +26,23 @@ def finish(config: Config, plane: Where = InProcess) -> Experiment:
     finally:
         experiment.close()
     return experiment
+
+
+def run_into(
+    folder: RunFolder,
+    config: Config | None = None,
+    resuming: bool = False,
+    stop_at: int | None = None,
+    on_round: Callable[[Record], None] = lambda record: None,
+) -> tuple[Experiment, list[str]]:
+    """As ``fedorch run --in-process`` does it; without a ``config`` with what is in the folder.
+    Returns the run, and what the user is told as it begins.
+    """
+    with held(folder, resuming):
+        experiment = Experiment(config or folder.config())
+        notes = begin(experiment, folder, resuming).notes
+        drive(experiment, folder, on_round, lambda: experiment.t == stop_at)
+    return experiment, notes
 
 
 def on_ray(config: Config) -> Experiment:

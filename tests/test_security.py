@@ -9,13 +9,13 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from orchestrator.cli.faults import report
 from orchestrator.cluster import jobs
 from orchestrator.config import load
 from orchestrator.credentials import discreet, has_credentials
 from orchestrator.errors import Diverged, UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import Mirror
-from orchestrator.rounds.drive import leave_failure
 from sweeps import runner
 from sweeps.cli import main
 from sweeps.home import Home, local_copy
@@ -140,7 +140,7 @@ def test_no_sentence_repeats_them(address, tmp_path, capsys, monkeypatch):
     assert SECRET not in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert SECRET not in str(Diverged(f"see {address} or {Path(address)}"))
-    leave_failure(RunFolder(tmp_path), {"name": "x"}, error)
+    RunFolder(tmp_path).leave_failure({"error": str(error)})
     assert SECRET not in (tmp_path / "result.json").read_text()
     assert json.loads((tmp_path / "result.json").read_text())["error"]
     for words in (["run", "--in-process", "--out"], ["run"], ["compare"], ["top", "--address"]):
@@ -150,6 +150,15 @@ def test_no_sentence_repeats_them(address, tmp_path, capsys, monkeypatch):
         assert end.value.code == 2
         said = capsys.readouterr()
         assert SECRET not in said.out + said.err
+
+
+def test_no_kept_traceback_holds_them(tmp_path, monkeypatch):
+    """It is kept to be sent to others."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    said = report(RuntimeError(f"{LEAKS[0]} signed with {SECRET}"))
+    (kept,) = tmp_path.rglob("*.txt")
+    assert SECRET not in said + kept.read_text()
 
 
 def test_no_secret_of_the_environment_is_said(monkeypatch, tmp_path):

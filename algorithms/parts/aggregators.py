@@ -62,6 +62,11 @@ class Aggregator(Part):
         ``samples`` [m] are the sizes n_k, ``counts`` [m] how often each client was drawn.
         """
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether no weighted sum of the updates is enough."""
+        return self.weights(np.ones(1), np.ones(1)) is None
+
     @abstractmethod
     def combine(self, rows: Rows) -> Combined:
         """The aggregate of ``rows``; only called when ``weights`` is None."""

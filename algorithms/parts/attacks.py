@@ -95,9 +95,10 @@ class SameValue(Forging):
     tau: float = option(100.0, "standard deviation of m", "τ", gt=0)
 
     def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
+        # not full_like, which refuses what float32 can only hold as infinity
         return torch.stack(
             [
-                torch.full_like(row, _normal(g, self.tau))
+                torch.zeros_like(row) + _normal(g, self.tau)
                 for row, g in zip(honest, draws, strict=True)
             ]
         )

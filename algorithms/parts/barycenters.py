@@ -20,7 +20,7 @@ from pydantic import SerializeAsAny
 from torch import Tensor
 
 from algorithms.flat import ParamSpec, Segment
-from algorithms.part import Part, chosen_from, option
+from algorithms.part import Layers, Part, chosen_from, option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows, weighted_sum
 
 
@@ -82,9 +82,9 @@ class Sinkhorn(Barycenter):
     """
 
     name: str = "sinkhorn"
-    bins: int = option(128, "bins of the grid", "B", ge=2)
+    bins: int = option(128, "bins of the grid", "B", ge=2, le=4096)
     reg: float = option(1e-3, "entropic regularisation", "ε", gt=0)
-    iterations: int = option(1000, "largest number of Sinkhorn iterations", ge=1)
+    iterations: int = option(1000, "largest number of Sinkhorn iterations", ge=1, le=100_000)
 
     def tensor(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         from ot.bregman import barycenter  # slow to import, in every actor
@@ -118,7 +118,7 @@ class ClassRows(Barycenter):
     """
 
     name: str = "class_rows"
-    iterations: int = option(100, "largest number of updates of the support", ge=1)
+    iterations: int = option(100, "largest number of updates of the support", ge=1, le=100_000)
 
     def check(self, segments: tuple[Segment, ...]) -> None:
         for layer, group in itertools.groupby(segments, key=lambda e: e.layer):
@@ -182,7 +182,7 @@ class Iterated(_Reweighted):
 
     name: str = "iterated"
     eps: float = option(1e-4, "scale of the W₁ distances", "ε", gt=0)
-    iterations: int = option(150, "iterations", ge=1)
+    iterations: int = option(150, "iterations", ge=1, le=100_000)
 
     def shares(self, scaled: np.ndarray, weights: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore"):  # log 0 = −∞, a share of 0
@@ -199,7 +199,7 @@ class Authors(_Reweighted):
 
     name: str = "authors"
     eps: float = option(1e-5, "scale of the W₁ distances", "ε", gt=0)
-    iterations: int = option(1000, "iterations", ge=1)
+    iterations: int = option(1000, "iterations", ge=1, le=100_000)
 
     def shares(self, scaled: np.ndarray, weights: np.ndarray) -> np.ndarray:
         shares = weights * np.exp(-scaled)
@@ -213,9 +213,7 @@ class BarycentricMean(Aggregator):
     method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(
         Exact(), "which barycenter"
     )
-    layers: int | str = option(
-        2, "the last so many layers, or a regular expression over tensor names"
-    )
+    layers: Layers = option(2, "the last so many layers, or a regular expression over tensor names")
     by_samples: bool = option(False, "weigh clients by n_k/n, not equally", "λ")
 
     def weights(self, samples: np.ndarray, counts: np.ndarray) -> None:

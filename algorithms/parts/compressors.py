@@ -119,7 +119,7 @@ class Quantized(_Lossy):
     """
 
     name: str = "qsgd"
-    levels: int = option(255, "levels s above zero", "s", ge=1)
+    levels: int = option(255, "levels s above zero", "s", ge=1, le=1_000_000)
     bucket: int | None = option(512, "entries that share a norm; null: the whole vector", ge=1)
     error_feedback: bool = option(False, "add what was left out to the next message")
 

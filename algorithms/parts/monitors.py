@@ -140,8 +140,8 @@ class AmsSketch(Monitor):
     """
 
     name: str = "sketch"
-    rows: int = option(5, "rows; the median over them is taken", "l", ge=1)
-    columns: int = option(250, "buckets a row", "m", ge=1)
+    rows: int = option(5, "rows; the median over them is taken", "l", ge=1, le=100)
+    columns: int = option(250, "buckets a row", "m", ge=1, le=1_000_000)
     epsilon: float | None = option(None, "slack; unset: 1/√m", "ε", ge=0)
 
     def probe(self, size: int, seed: int) -> Probe:

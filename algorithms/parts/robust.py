@@ -7,12 +7,13 @@ counted among them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from algorithms.finite import all_finite, finite_rows
 from algorithms.part import option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows
 from algorithms.parts.distances import norms, pairwise
@@ -25,11 +26,9 @@ class Robust(Aggregator):
         return None
 
     def combine(self, rows: Rows) -> Combined:
-        finite = rows.updates.isfinite().all(1)
+        finite = finite_rows(rows.updates)
         if not finite.any():
-            return Combined(
-                torch.zeros_like(rows.updates[0]), torch.zeros(len(finite), dtype=torch.float64)
-            )
+            return of_nobody(rows.updates)
         kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
         combined = self.judge(kept, int((~finite).sum()))
         return Combined(
@@ -87,6 +86,12 @@ def average(rows: Tensor, weights: Tensor) -> Combined:
     """Σ_k p_k x_k, for weights [m] of any sum; a row of weight 0 does not count."""
     used = weights != 0
     return Combined(weights[used].to(rows) @ rows[used], weights)
+
+
+def of_nobody(rows: Tensor) -> Combined:
+    """No change [d], in which none of ``rows`` [m, d] has a part."""
+    nothing = torch.zeros(len(rows), dtype=torch.float64)
+    return Combined(rows.new_zeros(rows.shape[1]), nothing, nothing)
 
 
 def chosen(rows: Tensor, ids: Tensor) -> Combined:
@@ -184,7 +189,9 @@ class GeometricMedian(Robust):
     """
 
     name: str = "geometric_median"
-    iterations: int = option(50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1)
+    iterations: int = option(
+        50, "Weiszfeld steps at most; RFA's own choice is 3", "R", ge=1, le=100_000
+    )
     smoothing: float = option(1e-6, "least distance in the weights 1/max(ν, ‖x_k − z‖)", "ν", gt=0)
     tolerance: float = option(
         1e-7, "stop when no weight changes by more than this part of it", ge=0
@@ -231,7 +238,7 @@ class FLTrust(Robust):
     al. 2021).
 
     The server's update g_0 is the same local work done on its held-out rows (``data.heldout``).
-    With no update pointing its way the model stays where it is.
+    With no update pointing its way, or a g_0 that is not finite, the model stays where it is.
     """
 
     name: str = "fltrust"
@@ -241,6 +248,8 @@ class FLTrust(Robust):
         if rows.reference is None:
             raise TypeError("fltrust needs the server's own update")
         x, root = rows.updates, rows.reference
+        if not all_finite(root):
+            return of_nobody(x)
         length = norms(x).clamp_min(1e-30)
         reference = norms(root[None])[0].clamp_min(1e-30)
         cosine = (x.double() @ root.double()) / (length * reference)
@@ -275,11 +284,10 @@ class CenteredClipping(Robust):
 
     name: str = "centered_clipping"
     radius: float = option(10.0, "clipping radius", "τ", gt=0)
-    iterations: int = option(1, "clipping steps a round", "l", ge=1)
-    start: str = option(
+    iterations: int = option(1, "clipping steps a round", "l", ge=1, le=100_000)
+    start: Literal["previous", "zero"] = option(
         "previous",
         "previous: from the last aggregate (the paper); zero: from no change",
-        pattern="^(previous|zero)$",
     )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:

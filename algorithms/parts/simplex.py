@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from algorithms.finite import NotFinite
+
 
 def project(v: np.ndarray) -> np.ndarray:
     """The point of {x ≥ 0, Σ x = 1} nearest to ``v`` [N] in the Euclidean norm (Held et al. 1974;
     Duchi et al. 2008).
 
-    Raises ValueError if ``v`` is not finite.
+    Raises NotFinite if ``v`` is not.
     """
     v = np.asarray(v, np.float64)
     if not np.isfinite(v).all():
-        raise ValueError("cannot project a vector with NaN or infinite entries onto the simplex")
+        raise NotFinite(
+            "the dual variable λ is NaN or infinite after its step; lower its step size "
+            "(algorithm.gamma or algorithm.dual_lr) or local.lr"
+        )
     v = v - v.max()  # the projection is invariant, and huge entries would swallow the 1
     u = np.sort(v)[::-1]
     # θ is the one number with Σ max(v − θ, 0) = 1: tried for each count of positive entries, the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -29,10 +31,11 @@ def show_comparison(
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
     """
-    results = [f.result() for f in folders]
-    failed = [f.place for f, r in zip(folders, results, strict=True) if r["status"] == "failed"]
+    plots.check(plot)
+    failed = [f.place for f in folders if f.ending()["status"] == "failed"]
     if failed:
         raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+    results = [f.result() for f in folders]
     names = told_apart(folders, [r["name"] for r in results])
     rounds = [f.rounds() for f in folders]
     table = Table("metric", *names)
@@ -46,16 +49,21 @@ def show_comparison(
 
 
 def _metrics(results: list[Result]) -> list[Line]:
-    """The headlines that any of the runs reports."""
+    """The headlines that any of the runs reports, and which of the runs diverged."""
+    marks = ["yes" if r.get("diverged") else "" for r in results]
     return [
-        (label, [_four_digits(r["metrics"].get(key)) for r in results])
+        (label, [_four_digits(r["metrics"], key) for r in results])
         for key, label in HEADLINES.items()
         if any(key in r["metrics"] for r in results)
-    ]
+    ] + ([("diverged", marks)] if any(marks) else [])
 
 
-def _four_digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+def _four_digits(metrics: Mapping[str, float | None], key: str) -> str:
+    """A metric; "" where it was not reported, "nan" where it is no number (null in JSON)."""
+    if key not in metrics:
+        return ""
+    value = metrics[key]
+    return f"{math.nan if value is None else value:.4f}"
 
 
 def _efforts(results: list[Result]) -> list[Line]:
@@ -71,12 +79,17 @@ def _efforts(results: list[Result]) -> list[Line]:
 
 def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     """Seconds on both sides."""
-    each = [r["seconds_train"].sum() / r["cohort"].sum() for r in rounds]
     server = [r["seconds_aggregate"].mean() for r in rounds]
     return [
-        ("seconds of training a client and round", [f"{s:.3f}" for s in each]),
+        ("seconds of training a client and round", [_of_a_client(r) for r in rounds]),
         ("seconds at the server a round", [f"{s:.3f}" for s in server]),
     ]
+
+
+def _of_a_client(rounds: pd.DataFrame) -> str:
+    """Seconds that a client trained in a round; "" where none took part (server_only)."""
+    took_part = rounds["cohort"].sum()
+    return f"{rounds['seconds_train'].sum() / took_part:.3f}" if took_part else ""
 
 
 def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:
@@ -92,10 +105,9 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
     columns = _columns(runs, metric)
     labels = {c: c.removeprefix(metric) for c in columns}
     draw = plots.curves if len(labels) == 1 else plots.panels
-    draw(runs, labels, metric.strip("/").replace("_", " ")).savefig(plot, dpi=130)
+    figure = draw(runs, labels, metric.strip("/").replace("_", " "))
     tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
-    pd.concat(tables).to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+    console.print(plots.save(figure, plot, pd.concat(tables)))
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:

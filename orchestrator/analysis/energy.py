@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
@@ -24,6 +26,7 @@ def show_best_steps(
 
     Raises UserError if no run reaches the target or the runs do not say their local steps.
     """
+    plots.check(plot)
     reached = _reached(folders, target)
     table = _energies(folders, reached, snrs, bandwidths)
     # Figure 4: of each channel the τ that costs least
@@ -43,11 +46,9 @@ def show_best_steps(
             if at is not None
             else "does not reach it"
         )
-        console.print(f"τ = {steps}: {when}", highlight=False)
+        console.print(f"τ = {steps}: {when}")
     if plot is not None:
-        plots.steps_map(grid).savefig(plot, dpi=130)
-        table.to_csv(plot.with_suffix(".csv"), index=False)
-        console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False)
+        console.print(plots.save(plots.steps_map(grid), plot, table))
 
 
 def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:
@@ -73,6 +74,19 @@ def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame 
     return found
 
 
+def _over(model: Energy, snr: float, bandwidth: float) -> Energy:
+    """The model over another channel; raises UserError for one that cannot be."""
+    # steps and bytes do not depend on the channel, so no run has to be repeated for it
+    channel = {"snr_db": snr, "bandwidth_hz": bandwidth}
+    try:
+        return Energy.model_validate(model.model_dump() | channel)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--snr" if first["loc"][0] == "snr_db" else "--bandwidth"
+        problem = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{option}: {problem}, not {first['input']:g}") from error
+
+
 def _energies(
     folders: list[RunFolder],
     reached: dict[int, pd.DataFrame | None],
@@ -84,10 +98,7 @@ def _energies(
     rows = []
     for snr in snrs:
         for bandwidth in bandwidths:
-            if bandwidth <= 0:
-                raise UserError(f"--bandwidth: must be positive, not {bandwidth:g}")
-            # steps and bytes do not depend on the channel, so no run has to be repeated for it
-            channel = model.model_copy(update={"snr_db": snr, "bandwidth_hz": bandwidth})
+            channel = _over(model, snr, bandwidth)
             for steps, at in reached.items():
                 if at is not None:
                     joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,9 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import torch
-from rich.progress import track
 from rich.table import Table
-from safetensors.torch import load_file
 from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
@@ -22,7 +21,7 @@ from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.terminal import console
+from orchestrator.terminal import bar, console
 from orchestrator.training.evaluation import mean_loss, per_sample
 from orchestrator.training.world import World
 
@@ -40,12 +39,12 @@ class Trained:
     @classmethod
     def of(cls, name: str, folder: RunFolder, on: Literal["train", "test"], rows: int) -> Trained:
         """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
-        file = folder.path / "model.safetensors"
-        if not file.is_file():
-            raise UserError(f"{folder.path} holds no model.safetensors; has the run ended?")
+        tensors = folder.model()
         experiment = Experiment(folder.config())
         net, data = experiment.net, experiment.data
-        tensors = load_file(file)
+        if _shapes(tensors) != _shapes({**net.params, **net.buffers}):
+            name = experiment.config.model.name
+            raise UserError(f"{folder.place}: its model.safetensors is not the model {name}")
         pool = np.unique(data.train.rows) if on == "train" else data.test_rows
         if not len(pool):
             raise UserError(f"{folder.path}: the run has no {on} rows to evaluate on")
@@ -54,6 +53,10 @@ class Trained:
         chosen = np.sort(pool[order[:rows]])
         w, buffers = net.spec.flatten(tensors), net.buffer_spec.flatten(tensors)
         return cls(name, experiment.world, w, buffers, chosen)
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def directions(spec: ParamSpec, w: Tensor, count: int, seed: int) -> Tensor:
@@ -95,13 +98,15 @@ def surface(model: Trained, places: np.ndarray, seed: int) -> pd.DataFrame:
     net = model.world.net()
     axes = directions(net.spec, model.w, places.shape[1], seed)
     rows = []
-    for place in track(places, model.name, console=console, disable=not console.is_terminal):
-        w = model.w + torch.from_numpy(place).float() @ axes
-        loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
-        found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
-        rows.append(
-            {"run": model.name, **{f"x{j}": float(v) for j, v in enumerate(place)}, **found}
-        )
+    with bar() as shown:
+        task = shown.add_task(model.name, total=len(places), note="")
+        for place in places:
+            w = model.w + torch.from_numpy(place).float() @ axes
+            loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
+            found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
+            at = {f"x{j}": float(v) for j, v in enumerate(place)}
+            rows.append({"run": model.name, **at, **found})
+            shown.advance(task)
     return pd.DataFrame(rows)
 
 
@@ -116,6 +121,7 @@ def show_landscape(
             "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
             "positive"
         )
+    plots.check(plot)
     places, tables = grid(dims, points, radius), []
     shown = Table(
         "run",
@@ -132,6 +138,4 @@ def show_landscape(
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
     data = pd.concat(tables)
     console.print(shown)
-    plots.landscape(data, dims).savefig(plot, dpi=130)
-    data.to_csv(plot.with_suffix(".csv"), index=False)
-    console.print(f"wrote {plot} and {plot.with_suffix('.csv')}", highlight=False, soft_wrap=True)
+    console.print(plots.save(plots.landscape(data, dims), plot, data), soft_wrap=True)

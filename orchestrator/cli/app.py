@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from orchestrator.cli.run_shown import RoundProgress, show_plan, show_result
+from orchestrator.cli.faults import report
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors
+from orchestrator.terminal import console, errors, told
+
+if TYPE_CHECKING:
+    from orchestrator.training.world import World
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Federated-learning experiments on Ray."
@@ -49,12 +52,17 @@ SetOption = Annotated[
 
 @leaving()
 def main() -> None:
-    """Entry point: one sentence and exit code 2 for everything that the user can mend."""
+    """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
+    fault of ours one sentence, which says where its traceback is, and exit code 1.
+    """
     try:
         app()
     except UserError as error:
-        errors.print(f"[red]fedorch:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        told("fedorch", error, "red")
         sys.exit(2)
+    except Exception as error:
+        told("fedorch", report(error), "red")
+        sys.exit(1)
 
 
 @app.command()
@@ -83,18 +91,21 @@ def run(
     ] = False,
 ) -> None:
     """Run an experiment."""
-    folder, chosen = _folder(config, settings or [], out, resume)
-    result: Result | None
     if detach and (in_process or address == "local"):
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
         )
-    if in_process:
-        result = _run_here(chosen, folder, resume is not None)
-    else:
-        result = _run_on_ray(
-            chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
-        )
+    folder, chosen = _folder(config, settings or [], out, resume)
+    result: Result | None
+    try:
+        if in_process:
+            result = _run_here(chosen, folder, resume is not None)
+        else:
+            result = _run_on_ray(
+                chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
+            )
+    finally:
+        folder.forget_empty()  # of a run that could not begin
     if result is not None:
         show_result(result, folder.place)
 
@@ -111,23 +122,34 @@ def _folder(
         folder = RunFolder.existing(resume)
         return folder, folder.config()
     chosen = load(config, settings)
-    return RunFolder.new(out or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"), chosen
+    return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 
 
 def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     # imported here, as in all commands: the others need not wait for what only this one needs
     from orchestrator.clients.plane import InProcess
-    from orchestrator.rounds.drive import begin, drive
+    from orchestrator.rounds.drive import begin, drive, held
     from orchestrator.rounds.experiment import Experiment
+    from orchestrator.rounds.metrics import Record
 
-    experiment = Experiment(config, lambda world: InProcess(world, config.resources.gpus_per_actor))
-    show_plan(begin(experiment, folder, resuming))
+    def plane(world: World) -> InProcess:
+        return InProcess(world, config.resources.gpus_per_actor)
+
     interrupts: list[int] = []
-    with (
-        RoundProgress(config.rounds, experiment.t) as progress,
-        _on_interrupt(lambda: interrupts.append(1)),
-    ):
-        return drive(experiment, folder, progress.show, lambda: bool(interrupts))
+
+    with held(folder, resuming):
+        experiment = Experiment(config, plane)
+        show_plan(begin(experiment, folder, resuming))
+        with (
+            RoundProgress(config.rounds, experiment.t) as progress,
+            _on_interrupt(lambda: interrupts.append(1)),
+        ):
+
+            def tell(record: Record) -> None:
+                progress.show(record)
+                show_notes(experiment.alarm.news())
+
+            return drive(experiment, folder, tell, lambda: bool(interrupts))
 
 
 def _run_on_ray(
@@ -147,9 +169,7 @@ def _run_on_ray(
         prepared = answer_of(server.prepared.remote())
         show_plan(prepared)
         if detach:
-            console.print(
-                f"detached; results will be in {folder.place}", highlight=False, soft_wrap=True
-            )
+            console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
             return None
         _follow(server, config.rounds, prepared.done)
         return answer_of(server.outcome.remote())
@@ -159,7 +179,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
-    seen, told, life = done, 0, ""
+    seen, shown, life = done, 0, ""
     asked: list[Any] = []
     with (
         RoundProgress(rounds, done) as progress,
@@ -172,12 +192,11 @@ def _follow(server: Any, rounds: int, done: int) -> None:
             seen += len(news.records)
             if news.life != life:
                 # a new process of the server's has notes of its own
-                life, told = news.life, 0
+                life, shown = news.life, 0
                 if asked:  # the process that was told so has died
                     server.stop.remote()
-            for note in news.notes[told:]:
-                errors.print(f"[yellow]note:[/] {note}", highlight=False)
-            told = len(news.notes)
+            show_notes(news.notes[shown:])
+            shown = len(news.notes)
             if news.ended:
                 return
 
@@ -433,9 +452,7 @@ def submit(
     from orchestrator.cluster import jobs
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
-    console.print(
-        f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`", highlight=False
-    )
+    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
 
 
 @app.command()
@@ -448,7 +465,7 @@ def logs(
     from orchestrator.cluster import jobs
 
     for text in jobs.logs(address, name, follow):
-        console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        console.print(text, end="", soft_wrap=True)
 
 
 @app.command()
@@ -471,11 +488,11 @@ def stop(
         with connected(address or "auto"):
             halt(folder.place)
         status = RunFolder.viewed(name).result()["status"]
-        console.print(f"{folder.place}: {status}", highlight=False, soft_wrap=True)
+        console.print(f"{folder.place}: {status}", soft_wrap=True)
         return
     from orchestrator.cluster import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}", highlight=False)
+    console.print(f"{name}: {jobs.stop(address, name).lower()}")
 
 
 @app.command()

@@ -28,7 +28,7 @@ from orchestrator.data import Dataset
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
-from orchestrator.terminal import console
+from orchestrator.terminal import console, headed
 
 KINDS: dict[str, tuple[str, type[Part]]] = {
     "algorithms": ("algorithm", AlgorithmOptions),
@@ -95,7 +95,7 @@ def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, ty
 
 def _show_options(title: str, cls: type[BaseModel]) -> None:
     meaning = " ".join((cls.__doc__ or "").split())
-    console.print(f"[bold]{title}[/] — {meaning}", highlight=False)
+    console.print(headed(title, "bold", f" — {meaning}"))
     table = Table("option", "type", "default", "symbol", "meaning")
     for key, field in cls.model_fields.items():
         # the name of a part chooses it, and is no option
@@ -107,7 +107,7 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
         for text, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
             if values:
                 shown = ", ".join(f"{k}={_plain(v)}" for k, v in values.items())
-                console.print(f"{text}: {shown}", highlight=False)
+                console.print(f"{text}: {shown}")
 
 
 def _described(field: FieldInfo, section: str) -> tuple[str, str, str, str]:

@@ -13,7 +13,7 @@ from orchestrator.data.samples import Request
 from orchestrator.data.sources import folders
 from orchestrator.errors import UserError
 from orchestrator.results.provenance import git_commit, versions
-from orchestrator.terminal import console
+from orchestrator.terminal import console, headed
 
 LOCAL_FILES = {
     "mnist": ("MNIST", "mnist.npz"),
@@ -48,7 +48,7 @@ def examine(address: str) -> bool:
             table.add_row(name, check())
         except UserError as error:
             healthy = False
-            table.add_row(name, f"[red]{error}[/]")
+            table.add_row(name, headed(str(error), "red", ""))
     console.print(table)
     return healthy
 

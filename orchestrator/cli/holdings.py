@@ -15,6 +15,7 @@ from orchestrator.terminal import console
 
 def show_data(config: Config, plot: Path | None) -> None:
     """The client x label histogram, in numbers and (if asked for) as a picture."""
+    plots.check(plot)
     data = FederatedData.build(config.data, config.seed)
     histogram = data.histogram()
     shown = min(data.samples.classes, 20)
@@ -27,10 +28,9 @@ def show_data(config: Config, plot: Path | None) -> None:
     hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)
     if hidden:
         console.print(f"not shown: {', '.join(hidden)}")
-    console.print(_summary(data, histogram), highlight=False)
+    console.print(_summary(data, histogram))
     if plot is not None:
-        plots.label_map(histogram).savefig(plot, dpi=130)
-        console.print(f"wrote {plot}", highlight=False)
+        console.print(plots.save(plots.label_map(histogram), plot))
 
 
 def _summary(data: FederatedData, histogram: np.ndarray) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from algorithms.part import chosen_from
 from algorithms.parts.weighers import Weigher
 from orchestrator.cluster.connection import connected
+from orchestrator.config.parsing import parse
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
 from rl.weighers import Ddpg
@@ -34,7 +34,7 @@ def pretrain_agent(
         from rl.pretrain import pretrain
 
         def tell(done: int, value: float) -> None:
-            console.print(f"round {done}/{rounds}: return {value:.2f}", highlight=False)
+            console.print(f"round {done}/{rounds}: return {value:.2f}")
 
         try:
             scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
@@ -43,16 +43,13 @@ def pretrain_agent(
     console.print(
         f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
         f"{scores.uniform:.2f} with uniform weights; wrote {out}",
-        highlight=False,
         soft_wrap=True,
     )
 
 
 def _weigher(agent: str) -> Ddpg:
     try:
-        weigher = READ.validate_python(yaml.safe_load(agent))
-    except yaml.YAMLError as error:
-        raise UserError(f"--agent {agent!r} is not YAML") from error
+        weigher = READ.validate_python(parse(agent, f"--agent {agent!r}"))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

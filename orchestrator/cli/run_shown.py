@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from collections.abc import Iterable
+
+from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from orchestrator.results.result import Result
 from orchestrator.rounds.drive import Prepared
 from orchestrator.rounds.metrics import Record
-from orchestrator.terminal import HEADLINES, console, errors
+from orchestrator.terminal import HEADLINES, bar, console, headed, told
 
 
 class RoundProgress:
@@ -16,16 +18,8 @@ class RoundProgress:
 
     def __init__(self, total: int, done: int) -> None:
         self.total = total
-        columns = (
-            TextColumn("round"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        self.bar = Progress(
-            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-        )
-        self.task = self.bar.add_task("", total=total, completed=done, note="")
+        self.bar = bar(TimeRemainingColumn())
+        self.task = self.bar.add_task("round", total=total, completed=done, note="")
 
     def __enter__(self) -> RoundProgress:
         self.bar.start()
@@ -62,28 +56,30 @@ def show_plan(about: Prepared) -> None:
     """Print what is about to run."""
     c = about.config
     low, high = about.samples
-    console.print(
-        f"[bold]{c.name}[/]: {c.algorithm.name} on {c.data.dataset.name}, {c.model.name} "
+    what = (
+        f": {c.algorithm.name} on {c.data.dataset.name}, {c.model.name} "
         f"({about.parameters:,} parameters), {c.data.clients} clients "
         f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, "
-        f"aggregator {c.aggregator.name}, {c.rounds} rounds, seed {c.seed}",
-        highlight=False,
+        f"aggregator {c.aggregator.name}, {c.rounds} rounds, seed {c.seed}"
     )
+    console.print(headed(c.name, "bold", what))
     console.print(
-        f"{about.actors} client actor(s), {c.local.execution} training in blocks of "
-        f"{c.local.block}",
-        highlight=False,
+        f"{about.actors} client actor(s), {c.local.execution} training in blocks of {c.local.block}"
     )
-    for note in about.notes:
-        errors.print(f"[yellow]note:[/] {note}", highlight=False)
+    show_notes(about.notes)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print what the user should know, a line each."""
+    for note in notes:
+        told("note", note)
 
 
 def show_result(result: Result, place: str) -> None:
     """Print the final table."""
-    table = Table(
-        title=f"{result['name']}: {result['status']} after {result['rounds']} rounds",
-        title_justify="left",
-    )
+    title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    title += ", diverged" if result.get("diverged") else ""
+    table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
     for key, label in HEADLINES.items():
@@ -95,4 +91,4 @@ def show_result(result: Result, place: str) -> None:
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("weights sha256", result["weights_sha256"][:16])
     console.print(table)
-    console.print(f"results: {place}  (open {place}/report.html)", highlight=False, soft_wrap=True)
+    console.print(f"results: {place}  (open {place}/report.html)", soft_wrap=True)

@@ -54,6 +54,8 @@ class Adversary:
         assert isinstance(self.attack, Forging)
         bad = np.isin(cohort, self.ids)
         # the server's own row (FLTrust's reference) reaches no client, so colluders do not know it
+        if not bad.any():  # they were too late
+            return uploads
         honest = torch.from_numpy(~bad & (cohort < self.clients))
         forged = dict(uploads)
         for name, rows in uploads.items():

@@ -11,6 +11,7 @@ from algorithms.local import Tensors
 from algorithms.local_config import LocalConfig
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.ledger import Ledger
+from orchestrator.clients.plane import abridged
 from orchestrator.clients.round_log import RoundLog
 
 NonFinite = Literal["fail", "drop", "keep"]
@@ -38,6 +39,13 @@ class Terms:
     def server(self) -> int:
         """The id under which the server itself trains."""
         return len(self.samples) - 1
+
+    def named(self, ids: np.ndarray) -> str:
+        """Some of a cohort, for people."""
+        clients = ids[ids != self.server]
+        who = [f"client {abridged(clients)}"] if len(clients) else []
+        who += ["the server itself"] if self.server in ids else []
+        return " and ".join(who)
 
 
 @dataclass

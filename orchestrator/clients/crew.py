@@ -24,7 +24,7 @@ from ray.exceptions import (
 )
 
 from orchestrator.clients.actor import Process
-from orchestrator.clients.dispatch import ATTEMPTS, Lost, Reference
+from orchestrator.clients.dispatch import ATTEMPTS, Failed, Lost, Reference
 from orchestrator.errors import UserError
 from orchestrator.training.host import Key
 
@@ -41,6 +41,8 @@ class Member:
     """How many actors had this number before."""
     process: Process | None = None
     """The process that it works in; None while it starts, or if it could not be started."""
+    failures: int = 0
+    """How many of its starts in a row have failed before."""
 
 
 class Crew:
@@ -54,8 +56,6 @@ class Crew:
         """Reference to an actor's first sign of life -> its number."""
         for number in range(size):
             self._expect(number)
-        self.failed_boots = 0
-        """Starts in a row that failed."""
         self.homes: dict[Key, int] = {}
         """Blocks that an actor keeps -> its number."""
         self.replaced = 0
@@ -96,7 +96,7 @@ class Crew:
                 raise Lost from error
             if isinstance(error.cause, UserError):
                 raise error.cause from error
-            raise
+            raise Failed(error) from error
         except GONE as error:
             raise Lost from error
 
@@ -115,23 +115,21 @@ class Crew:
         """Take an actor into service that has started, or try another; one that will not start is
         left out where others work.
 
-        Raises UserError if none works, or this one is ``needed``.
+        Raises UserError if none works or starts, or this one is ``needed``.
         """
         number = self.booting.pop(ref)
         try:
             here: Any = ray.get(ref)
             self.members[number].process = here
-            self.failed_boots = 0
         except RayError as error:
-            self.failed_boots += 1
-            if self.failed_boots < ATTEMPTS:
+            failures = self.members[number].failures + 1
+            if failures < ATTEMPTS:
                 self.replace(number, "died as it started")
+                self.members[number].failures = failures
                 return
             reason = f"client actor {number} cannot be started: {_last_line(error)}"
-            if needed or not self.working():
+            if needed or not (self.working() or self.booting):
                 raise UserError(reason) from error
-            # the next number that is lost has tries of its own
-            self.failed_boots = 0
             self.happened.append(f"{reason}; the run goes on without it")
 
     def await_all(self, patience: float) -> None:

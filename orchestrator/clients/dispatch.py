@@ -6,6 +6,7 @@ lateness, death and restart can be tried without them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,6 +23,10 @@ Reference = Any
 
 class Lost(Exception):
     """The worker was gone before it answered."""
+
+
+class Failed(Exception):
+    """What was called has raised an error of its own."""
 
 
 class Workers(Protocol):
@@ -44,7 +49,9 @@ class Workers(Protocol):
         """
 
     def take(self, call: Reference) -> Any:
-        """What a call that is done has answered; raises :class:`Lost`, or what the call raised."""
+        """What a call that is done has answered; raises :class:`Lost`, UserError if the call did,
+        and :class:`Failed` for any other error of its own.
+        """
 
     def replace(self, number: int, why: str) -> None:
         """Start another worker in the place of one that died or is to be ended."""
@@ -75,7 +82,8 @@ class InFlight:
     errand: int
     worker: int
     life: int
-    begun: float
+    deadline: float
+    """When it is overdue, on the workers' clock."""
 
 
 class Dispatch:
@@ -87,18 +95,19 @@ class Dispatch:
         errands: Sequence[Errand],
         limit: float | None = None,
         boot_timeout: float | None = None,
+        on_repeat: Callable[[], None] = lambda: None,
     ) -> None:
         """``limit``: seconds after which a call is overdue and its worker is ended (None: never).
 
-        ``boot_timeout``: seconds to wait for a worker when there is none.
+        ``boot_timeout``: seconds to wait for a worker when there is none. ``on_repeat`` is called
+        whenever a call is to be made again because its worker was lost or too slow.
         """
         self.workers, self.errands = workers, errands
         self.limit, self.boot_timeout = limit, boot_timeout
         self.queue = sorted(range(len(errands)), key=lambda i: (-errands[i].cost, i))
         self.running: dict[Reference, InFlight] = {}
         self.results: dict[int, Any] = {}
-        self.repeated = 0
-        """Calls made again because their worker was lost or too slow."""
+        self.on_repeat = on_repeat
 
     def run(self) -> list[Any]:
         """Run all errands; results in their order.
@@ -143,21 +152,21 @@ class Dispatch:
         self.queue.remove(errand)
         ref = self.errands[errand].call(worker)
         life, now = self.workers.life(worker), self.workers.now()
-        self.running[ref] = InFlight(errand, worker, life, now)
+        self.running[ref] = InFlight(errand, worker, life, now + (self.limit or math.inf))
         return True
 
     def _patience(self) -> float | None:
         """Seconds until the first running call is overdue; None: never."""
         if self.limit is None:
             return None
-        oldest = min(call.begun for call in self.running.values())
-        return max(0.0, oldest + self.limit - self.workers.now())
+        first = min(call.deadline for call in self.running.values())
+        return max(0.0, first - self.workers.now())
 
     def _end_overdue(self) -> None:
         """End the workers whose call takes too long; the work is done elsewhere, or given up."""
         assert self.limit is not None
         now = self.workers.now()
-        for ref in [r for r, call in self.running.items() if now - call.begun >= self.limit]:
+        for ref in [r for r, call in self.running.items() if call.deadline <= now]:
             call = self.running.pop(ref)
             errand = self.errands[call.errand]
             why = f"did not answer within {self.limit:g} s while {errand.what}"
@@ -174,17 +183,14 @@ class Dispatch:
             self.results[call.errand] = self.workers.take(ref)
         except Lost:
             self._again(call, f"died while {what}")
-        # a sentence for the user already
-        except UserError:
-            raise
-        except Exception as error:
+        except Failed as error:
             raise RuntimeError(f"{what} failed: {error}") from error
 
     def _again(self, call: InFlight, why: str) -> None:
         """The worker was lost under the call: have it replaced (once), queue the errand again."""
         errand = self.errands[call.errand]
         errand.attempts += 1
-        self.repeated += 1
+        self.on_repeat()
         if errand.attempts >= ATTEMPTS:
             raise UserError(
                 f"client actor {call.worker} {why}, {ATTEMPTS} times; see its log in Ray's "

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from algorithms.contract import Updates
+from algorithms.finite import finite_rows
 from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.books import Books, Store, Terms
-from orchestrator.clients.plane import abridged
 from orchestrator.errors import Diverged
 from orchestrator.training.messages import Collected, Role, role
 
@@ -40,7 +40,7 @@ class Arrived:
     diagnostics: dict[str, np.ndarray]
     """train_loss, update_norm, steps -> [m]."""
     finite: np.ndarray
-    """Whether all that a client sent is finite [m]."""
+    """Whether all that a client sent, and now remembers, is finite [m]."""
     counts: np.ndarray
     """Whether a client's update counts [m]."""
     states: dict[int, Tensors]
@@ -82,25 +82,34 @@ def forged(here: Arrived, terms: Terms, when: tuple[int, int], start: Tensor) ->
         return here
     rows = terms.adversary.forge(when, here.ids, here.rows(), start)
     # judged anew: a forged row may hold anything, whatever the client computed
-    finite = torch.stack([v.flatten(1).isfinite().all(1) for v in rows.values()]).all(0)
+    sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
+    forgers = np.isin(here.ids, terms.adversary.ids)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
-    return replace(here, vectors=vectors, finite=finite.numpy())
+    return replace(here, vectors=vectors, finite=np.where(forgers, sent.numpy(), here.finite))
 
 
 def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
     """Updates that are not finite left out, where the policy says so; noted in the round's log.
 
-    Raises Diverged where the policy is to fail, or nobody's update is finite.
+    Raises Diverged where the policy is to fail, or where nobody's update is finite, or the server's
+    own, which the others are held against, is not.
     """
-    bad = here.ids[~here.finite].tolist()
-    if not bad or terms.non_finite == "keep":
+    bad = here.ids[~here.finite]
+    if not len(bad):
         return here
-    if terms.non_finite == "fail" or len(bad) == len(here.ids):
+    books.log.not_finite += bad.tolist()
+    if terms.non_finite == "keep":
+        return here
+    clients = here.finite[here.ids != terms.server]
+    if terms.non_finite == "fail" or terms.server in bad or not clients.any():
+        # dropping helps where somebody else is left
+        spare = terms.server not in bad and clients.any()
+        ways = ", set local.clip, or set non_finite to drop" if spare else ", or set local.clip"
         raise Diverged(
-            f"round {books.t}: the update of client {abridged(bad)} holds NaN "
-            "or infinity; lower local.lr, set local.clip, or set non_finite to drop"
+            f"round {books.t}: the update of {terms.named(bad)} holds NaN or infinity; lower "
+            f"local.lr or the options of algorithm that scale its steps{ways}"
         )
-    books.log.dropped += bad
+    books.log.dropped += bad.tolist()
     return replace(here, counts=here.finite)
 
 

@@ -93,11 +93,10 @@ class RayPool(Plane):
 
     def _dispatch(self, errands: list[Errand]) -> list[Any]:
         limits = self.resources.client_timeout, self.resources.boot_timeout
-        dispatch = Dispatch(self.crew, errands, *limits)
-        try:
-            return dispatch.run()
-        finally:
-            self.repeated += dispatch.repeated
+        return Dispatch(self.crew, errands, *limits, self._count_repeat).run()
+
+    def _count_repeat(self) -> None:
+        self.repeated += 1
 
     def _errand(self, one: Assignment) -> Errand:
         crew, drop = self.crew, self.resources.on_timeout == "drop"

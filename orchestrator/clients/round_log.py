@@ -14,8 +14,10 @@ class RoundLog:
     cohort: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
     """train_loss (a mean over all local steps), update_norm (of the last session), steps of each
-    client."""
+    client, and gradient_norm/LAYER where it is asked for."""
     dropped: list[int] = field(default_factory=list)
+    not_finite: list[int] = field(default_factory=list)
+    """Whose updates held NaN or infinity, whether they were dropped for it or kept."""
     personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     """client -> correct, summed loss, rows of its local model on its own test data."""
     question_bytes: int = 0

@@ -153,7 +153,9 @@ class Session:
         there = self._there()
         here = inbox.Arrived.of(self.cohort.ids[there], blocks)
         if forging:
-            here = inbox.forged(here, terms, (books.t, opening.within), opening.start)
+            # one model for all, or one for each, of which some have gone with their clients
+            start = opening.start if opening.start.dim() == 1 else opening.start[there]
+            here = inbox.forged(here, terms, (books.t, opening.within), start)
         here = inbox.judged(here, terms, books)
         here = inbox.booked(here, terms, books, self.store)
         if weights is None:
@@ -221,9 +223,18 @@ class Session:
         self.present = [b for b in self.present if b not in lost]
         self.books.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
         there, least = self._there(), self.terms.minimum_cohort
-        if there.sum() < least:
+        remote = self.cohort.ids != self.terms.server
+        if not there[~remote].all():
             raise UserError(
-                f"round {self.books.t}: {there.sum()} clients are left without "
+                f"round {self.books.t}: the server's own training took too long, and nobody else "
+                "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
+            )
+        left = int((there & remote).sum())
+        if not self.opening.rule.transmitted:
+            return  # models are judged, none is trained
+        if left < least:
+            raise UserError(
+                f"round {self.books.t}: {left} clients are left without "
                 f"{abridged(self.cohort.ids[~there])}, who took too long; "
                 f"resources.minimum_cohort is {least}"
             )

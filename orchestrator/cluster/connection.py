@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.text import Text
 
 from orchestrator.cluster.reach import exposure, loopback_only, require_cluster
 from orchestrator.errors import UserError
-from orchestrator.terminal import errors
+from orchestrator.terminal import told
 
 BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
@@ -68,7 +67,7 @@ def _tell_exposure() -> None:
     addresses = {str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]}
     note = exposure(addresses, os.environ.get("RAY_AUTH_MODE", "token") == "token")
     if note is not None:
-        errors.print(Text(f"note: {note}"), soft_wrap=True)
+        told("note", note)
 
 
 def room() -> dict[str, float]:

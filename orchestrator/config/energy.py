@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
+
+from algorithms.section import Section
+
+Amount = Annotated[float, Field(ge=0, le=1e9)]
+"""Of joules or watts; steps and transmissions may be free."""
+Hertz = Annotated[float, Field(ge=1e-3, le=1e15)]
+Decibels = Annotated[float, Field(ge=-100, le=100)]
+"""Below, 1 + SNR is 1 in float64, and nothing is ever received."""
 
 
-class Energy(BaseModel):
+class Energy(Section):
     """DRDM's energy model (Eq. 18): E = Σ_k (steps_k E^p_k + 8 bytes_k P_k / R_k), R = B log2(1 +
     SNR) (Shannon).
 
@@ -15,29 +25,18 @@ class Energy(BaseModel):
     each.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    step_joules: float | tuple[float, ...] = Field(
+    step_joules: Amount | tuple[Amount, ...] = Field(
         0.002, description="E^p, processing energy of one local step, in J"
     )
-    transmit_watts: float | tuple[float, ...] = Field(
+    transmit_watts: Amount | tuple[Amount, ...] = Field(
         0.1, description="transmit power P of a client, in W"
     )
-    bandwidth_hz: float | tuple[float, ...] = Field(
+    bandwidth_hz: Hertz | tuple[Hertz, ...] = Field(
         1e6, description="bandwidth B of a client's uplink, in Hz"
     )
-    snr_db: float | tuple[float, ...] = Field(
+    snr_db: Decibels | tuple[Decibels, ...] = Field(
         10.0, description="signal-to-noise ratio at the receiver, in dB"
     )
-
-    @model_validator(mode="after")
-    def _positive(self) -> Energy:
-        for key in ("step_joules", "transmit_watts", "bandwidth_hz"):
-            least = float(np.min(getattr(self, key)))
-            # free steps or transmissions make sense; a bandwidth of 0 would divide by 0
-            if not (least > 0 or (least == 0 and key != "bandwidth_hz")):
-                raise ValueError(f"{key} must be positive, not {least}")
-        return self
 
     def check(self, clients: int) -> str | None:
         """Which list is not of length ``clients``, in one sentence; None if all fit."""
@@ -49,7 +48,9 @@ class Energy(BaseModel):
 
     def rate(self) -> np.ndarray:
         """Shannon rate of the uplink in bit/s."""
-        return np.asarray(self.bandwidth_hz) * np.log2(1 + 10 ** (np.asarray(self.snr_db) / 10))
+        # log1p, because 1 + SNR would be 1 on a channel that is nearly all noise, and the rate 0
+        bits = np.log1p(10 ** (np.asarray(self.snr_db) / 10)) / np.log(2)
+        return np.asarray(self.bandwidth_hz) * bits
 
     def joules(self, steps: np.ndarray, bytes_up: np.ndarray) -> np.ndarray:
         """Joules [N] that each client spends on ``steps`` [N] and on sending ``bytes_up`` [N]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import pandas as pd
@@ -23,9 +24,12 @@ class Goal:
         words = str(text).strip()
         falling = words.startswith("<=")
         try:
-            return cls(float(words.removeprefix("<=")), falling)
-        except ValueError as error:
-            raise ValueError(f'{text!r} is not a number, nor like "<= 0.1"') from error
+            limit = float(words.removeprefix("<="))
+        except ValueError:
+            limit = math.nan
+        if not math.isfinite(limit):
+            raise ValueError(f'{text!r} is not a finite number, nor like "<= 0.1"')
+        return cls(limit, falling)
 
     def __str__(self) -> str:
         return f"{'<= ' if self.falling else ''}{self.limit:g}"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from orchestrator.config.defaults import with_defaults
+from orchestrator.config.parsing import LEVELS, parse, parse_file
 from orchestrator.config.paths import put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import sentence
@@ -26,7 +26,10 @@ def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
 
 def build(raw: Mapping[str, Any]) -> Config:
     """Validate a raw config, with all defaults where it is silent; raises UserError."""
-    filled = with_defaults(raw)
+    try:
+        filled = with_defaults(raw)
+    except RecursionError as error:
+        raise UserError("config: there are too many mappings within one another") from error
     try:
         return Config.model_validate(filled)
     except ValidationError as error:
@@ -38,10 +41,9 @@ def apply(raw: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UserError(f"--set {setting!r}: write key=value, for example local.lr=0.1")
-    try:
-        put(raw, key.strip(), yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise UserError(f"--set {setting!r}: the value is not YAML") from error
+    if key.count(".") >= LEVELS:
+        raise UserError(f"--set {setting!r}: the key has more than {LEVELS} levels")
+    put(raw, key.strip(), parse(text, f"--set {setting!r}: the value"))
 
 
 def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
@@ -60,29 +62,9 @@ def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
 
 
 def _mapping(path: Path, what: str) -> dict[str, Any]:
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    raw = parse_file(path)
     if not isinstance(raw, dict | None):
         raise UserError(
             f"{path}: a {what} is a mapping of keys to values, not {type(raw).__name__}"
         )
     return raw or {}
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice, where YAML's own loader silently takes the last."""
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            # YAML allows several merges in one mapping
-            if name in seen and name != "<<":
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {name!r} is there twice", problem_mark=key.start_mark
-                )
-            seen.add(name)
-        return node

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import numpy as np
 import yaml
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SerializeAsAny,
     model_validator,
@@ -27,18 +24,13 @@ from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
+from algorithms.section import Section
 from algorithms.setting import Composition
 from orchestrator.config.energy import Energy
 from orchestrator.config.goal import Goal
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
-
-
-class Section(BaseModel):
-    """A group of settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class CompressionConfig(Section):
@@ -89,7 +81,7 @@ class ResourcesConfig(Section):
     """
 
     actors: int | None = Field(
-        None, ge=1, description="client actors; unset: as many as the cluster allows"
+        None, ge=1, le=100_000, description="client actors; unset: as many as the cluster allows"
     )
     clients_per_actor: int | None = Field(
         None,
@@ -97,23 +89,28 @@ class ResourcesConfig(Section):
         description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per "
         "client",
     )
-    cpus_per_actor: float = Field(1.0, ge=0, description="CPUs that each client actor is pinned to")
+    cpus_per_actor: float = Field(
+        1.0, ge=0, le=10_000, description="CPUs that each client actor is pinned to"
+    )
     gpus_per_actor: float = Field(
-        0.0, ge=0, description="GPUs (a fraction below 1) that each client actor is pinned to"
+        0.0,
+        ge=0,
+        le=1000,
+        description="GPUs (a fraction below 1) that each client actor is pinned to",
     )
     threads: int = Field(
-        1, ge=1, description="torch threads of a trainer (part of the result's bits)"
+        1, ge=1, le=256, description="torch threads of a trainer (part of the result's bits)"
     )
     strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
         "PACK", description="Ray's placement of the client actors over nodes"
     )
     boot_timeout: float = Field(
-        300.0, gt=0, allow_inf_nan=False, description="seconds to wait for actors before giving up"
+        300.0, gt=0, le=1e6, description="seconds to wait for actors before giving up"
     )
     client_timeout: float | None = Field(
         None,
         gt=0,
-        allow_inf_nan=False,
+        le=1e6,
         description="seconds that a block of clients may take before its actor is ended; unset: no "
         "limit",
     )
@@ -149,12 +146,14 @@ class Config(Section):
     name: str = Field(
         "quickstart",
         pattern=r"^[\w][\w.-]*$",
+        max_length=50,
         description="name of the run (letters, digits, . _ -)",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
     rounds: int = Field(40, ge=1, description="communication rounds T")
     stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
         default_factory=dict,
+        max_length=100,
         description="end before the last round when one of these metrics is at least its value (or "
         '"<= 0.1": at most)',
     )
@@ -182,7 +181,9 @@ class Config(Section):
         "or kept by the clients while the server's stay as initialised",
     )
     non_finite: Literal["fail", "drop", "keep"] = Field(
-        "fail", description="what to do with a NaN or infinite update"
+        "fail",
+        description="what to do with a NaN or infinite update: end the run (as when the server's "
+        "step makes its model so), leave the update out, or count it",
     )
     energy: Energy = Energy()
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -239,8 +240,7 @@ class Config(Section):
 
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
-        # weights of None say that rows are needed; the numbers asked with do not matter
-        rows = self.algorithm.needs_rows or self.aggregator.weights(np.ones(1), np.ones(1)) is None
+        rows = self.algorithm.needs_rows or self.aggregator.needs_rows
         if self.local.optimizer_state != "average" or not rows:
             return None
         return (

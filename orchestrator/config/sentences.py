@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from algorithms.part import Part, nearest, variants
 from orchestrator.config.schema import Config
+
+KIND = re.compile(r"(constrained-)?(int|float|str)$|(tuple|dict|list|function-\w+)\[")
+"""What pydantic calls a kind of value, in the place of a problem."""
 
 
 def sentence(
@@ -18,9 +23,8 @@ def sentence(
     what: str = "config",
 ) -> str:
     """The first problem of a config (or another ``model``) in a sentence: key, problem, value."""
-    first = error.errors()[0]
-    # a key may hold control characters, which would be printed
-    where = ".".join(str(p) if str(p).isprintable() else repr(p) for p in first["loc"])
+    first = _telling(error.errors(include_url=False))
+    where = ".".join(map(_readable, _place(first)))
     # pydantic's prefix to what our own validators say
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
@@ -31,12 +35,35 @@ def sentence(
         return f"{what}: {where}: {message}"
     if not where or first["type"] in ("unknown_name", "no_name"):
         return f"{what}: {where + ': ' if where else ''}{message}"
+    # as it is written, and not in forty digits
+    message = re.sub(r"\d{20,}", lambda digits: f"{float(digits[0]):g}", message)
     message = message.replace("Input should be", "must be")
     return f"{what}: {where}: {message} (got {_short(first['input'])})"
 
 
+def _telling(problems: list[ErrorDetails]) -> ErrorDetails:
+    """The first problem; of a value that may be of several kinds, that with the kind it is."""
+    place = _place(problems[0])
+    beside = [p for p in problems if _place(p)[: len(place)] == place]
+    return min(beside, key=lambda p: 2 * p["type"].endswith("_type") + ("parsing" in p["type"]))
+
+
+def _place(problem: ErrorDetails) -> list[int | str]:
+    """The keys that lead to a problem, without the kinds that pydantic puts among them."""
+    return [key for key in problem["loc"] if not KIND.match(str(key))]
+
+
+def _readable(key: int | str) -> str:
+    """A key, which may hold control characters or be longer than a sentence."""
+    text = str(key)
+    return text if text.isprintable() and len(text) <= 80 else _short(key)
+
+
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        text = "an integer of thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,37 +12,47 @@ import numpy as np
 
 from algorithms.draws import generator
 from algorithms.part import option
-from orchestrator.data.samples import Dataset, Request, Samples, join
-from orchestrator.data.sources import find, found_or_downloaded, missing, read_idx, read_npz
+from orchestrator.data.room import memory
+from orchestrator.data.samples import Dataset, Pictures, Request, Samples, Split, counts, join
+from orchestrator.data.sources import (
+    find,
+    found_or_downloaded,
+    missing,
+    read_idx,
+    read_npz,
+    reading,
+)
 from orchestrator.errors import UserError
 
-Split = tuple[np.ndarray, np.ndarray]
 NPZ = ("x_train", "y_train", "x_test", "y_test")
 
 
-def from_npz(path: Path) -> tuple[Split, Split]:
-    """Both splits from ``NAME.npz`` with x_train, y_train, x_test, y_test."""
+def from_npz(path: Path, pictures: Pictures) -> tuple[Split, Split]:
+    """Both splits from ``NAME.npz`` with x_train, y_train, x_test, y_test.
+
+    Raises UserError if they are not such ``pictures``.
+    """
     a, b, c, d = read_npz(path, *NPZ)
-    return (a, b), (c, d)
+    return (
+        pictures.split(a, b, f"{path}, x_train and y_train"),
+        pictures.split(c, d, f"{path}, x_test and y_test"),
+    )
 
 
 class _IdxDataset(Dataset):
     """Grey 28x28 images in torchvision's layout ``FOLDER/raw/*-ubyte[.gz]``."""
 
-    layout: ClassVar[tuple[str, str, str, int]]
-    """Torchvision's class and folder, file stem of the training split, of the test split, number of
-    classes."""
+    layout: ClassVar[tuple[str, str, str]]
+    """Torchvision's class and folder, file stem of the training split, of the test split."""
+    pictures: ClassVar[Pictures] = Pictures(28, 1, 10)
     moments: ClassVar[tuple[float, float]]
     """Mean and standard deviation of the training pixels in [0, 1]."""
 
-    def load(self, request: Request) -> Samples:
-        folder, train, test, classes = self.layout
+    def read(self, request: Request) -> Samples:
         packed = find(f"{self.name}.npz")
-        splits = (
-            from_npz(packed) if packed else (self._split(folder, train), self._split(folder, test))
-        )
+        train, test = from_npz(packed, self.pictures) if packed else self._splits()
         mean, std = self.moments
-        return join(*splits, classes, (mean,), (std,))
+        return join(train, test, self.pictures.classes, (mean,), (std,))
 
     def fetch(self, root: Path) -> None:
         """Download by torchvision to ``root``."""
@@ -49,21 +60,26 @@ class _IdxDataset(Dataset):
 
         getattr(torchvision.datasets, self.layout[0])(root, download=True)
 
-    def _split(self, folder: str, stem: str) -> Split:
-        return self._part(folder, f"{stem}-images-idx3-ubyte"), self._part(
-            folder, f"{stem}-labels-idx1-ubyte"
-        )
+    def _splits(self) -> tuple[Split, Split]:
+        folder, train, test = self.layout
+        return self._split(folder, train), self._split(folder, test)
 
-    def _part(self, folder: str, stem: str) -> np.ndarray:
+    def _split(self, folder: str, stem: str) -> Split:
+        images = self._part(folder, f"{stem}-images-idx3-ubyte")
+        x = read_idx(images)
+        labels = self._part(folder, f"{stem}-labels-idx1-ubyte")
+        return self.pictures.split(x, read_idx(labels), f"{images} and {labels.name}")
+
+    def _part(self, folder: str, stem: str) -> Path:
         files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]
-        return read_idx(found_or_downloaded(self.name, files, self.fetch))
+        return found_or_downloaded(self.name, files, self.fetch)
 
 
 class Mnist(_IdxDataset):
     """MNIST handwritten digits: 60,000 train, 10,000 test."""
 
     name: str = "mnist"
-    layout = ("MNIST", "train", "t10k", 10)
+    layout = ("MNIST", "train", "t10k")
     moments = (0.1307, 0.3081)
 
 
@@ -71,7 +87,7 @@ class FashionMnist(_IdxDataset):
     """Fashion-MNIST articles of clothing: 60,000 train, 10,000 test."""
 
     name: str = "fashion_mnist"
-    layout = ("FashionMNIST", "train", "t10k", 10)
+    layout = ("FashionMNIST", "train", "t10k")
     moments = (0.2860, 0.3530)
 
 
@@ -79,7 +95,7 @@ class Kmnist(_IdxDataset):
     """KMNIST cursive Japanese characters: 60,000 train, 10,000 test."""
 
     name: str = "kmnist"
-    layout = ("KMNIST", "train", "t10k", 10)
+    layout = ("KMNIST", "train", "t10k")
     moments = (0.1918, 0.3483)
 
 
@@ -87,7 +103,8 @@ class Emnist(_IdxDataset):
     """EMNIST byclass: 62 classes, 697,932 train, 116,323 test (images are turned upright)."""
 
     name: str = "emnist"
-    layout = ("EMNIST", "emnist-byclass-train", "emnist-byclass-test", 62)
+    layout = ("EMNIST", "emnist-byclass-train", "emnist-byclass-test")
+    pictures = Pictures(28, 1, 62)
     moments = (0.1736, 0.3317)
 
     def fetch(self, root: Path) -> None:
@@ -106,7 +123,7 @@ class FashionMnist10k(Dataset):
 
     name: str = "fashion_mnist_10k"
 
-    def load(self, request: Request) -> Samples:
+    def read(self, request: Request) -> Samples:
         return _embedded()
 
 
@@ -127,47 +144,57 @@ def _embedded() -> Samples:
 class _ColourDataset(Dataset):
     """Colour images: ``NAME.npz``, or torchvision's files."""
 
-    def load(self, request: Request) -> Samples:
+    pictures: ClassVar[Pictures]
+
+    def read(self, request: Request) -> Samples:
         packed = find(f"{self.name}.npz")
-        train, test = from_npz(packed) if packed else self._torchvision()
-        classes = int(max(train[1].max(), test[1].max())) + 1
-        return join(train, test, classes, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+        train, test = from_npz(packed, self.pictures) if packed else self._torchvision()
+        means, deviations = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+        return join(train, test, self.pictures.classes, means, deviations)
 
     def _torchvision(self) -> tuple[Split, Split]:
         import torchvision
 
         cls: Callable[..., Any] = getattr(torchvision.datasets, self.name.upper())
         base = "cifar-10-batches-py" if self.name == "cifar10" else "cifar-100-python"
-        root = found_or_downloaded(
+        folder = found_or_downloaded(
             self.name, [base, f"{self.name}.npz"], lambda r: cls(r, download=True)
-        ).parent
-        parts = [cls(root, train=t) for t in (True, False)]
-        return (parts[0].data, np.array(parts[0].targets)), (
-            parts[1].data,
-            np.array(parts[1].targets),
         )
+        # torchvision compares its pickles with their known digests before it opens them
+        train, test = (self._half(folder, cls, t) for t in (True, False))
+        return train, test
+
+    def _half(self, folder: Path, cls: Callable[..., Any], train: bool) -> Split:
+        try:
+            half = cls(folder.parent, train=train)
+        except (OSError, RuntimeError) as error:
+            raise UserError(f"cannot read {folder}: {error}") from error
+        return self.pictures.split(half.data, np.array(half.targets), folder)
 
 
 class Cifar10(_ColourDataset):
     """CIFAR-10: 50,000 train, 10,000 test, 3x32x32."""
 
     name: str = "cifar10"
+    pictures = Pictures(32, 3, 10)
 
 
 class Cifar100(_ColourDataset):
     """CIFAR-100, fine labels: 50,000 train, 10,000 test, 3x32x32."""
 
     name: str = "cifar100"
+    pictures = Pictures(32, 3, 100)
 
 
 class TinyImageNet(Dataset):
     """Tiny-ImageNet: 200 classes, 100,000 train, 10,000 validation images used as test, 3x64x64."""
 
     name: str = "tiny_imagenet"
+    pictures: ClassVar[Pictures] = Pictures(64, 3, 200)
 
-    def load(self, request: Request) -> Samples:
+    def read(self, request: Request) -> Samples:
         packed = find("tiny_imagenet.npz")
-        train, test = from_npz(packed) if packed else self._folder()
+        train, test = from_npz(packed, self.pictures) if packed else self._folder()
         return join(train, test, 200, (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
 
     def _folder(self) -> tuple[Split, Split]:
@@ -176,28 +203,42 @@ class TinyImageNet(Dataset):
         if root is None:
             raise missing(self.name, ["tiny_imagenet.npz", *layouts], "torchvision offers none")
         try:
-            wnids = sorted((root / "wnids.txt").read_text().split())
-            label = {w: i for i, w in enumerate(wnids)}
-            train = [
-                (p, label[w])
-                for w in wnids
-                for p in sorted((root / "train" / w / "images").iterdir())
-            ]
-            lines = [
-                e.split("\t")
-                for e in (root / "val" / "val_annotations.txt").read_text().splitlines()
-            ]
-            test = [(root / "val" / "images" / e[0], label[e[1]]) for e in lines]
-        except (OSError, KeyError, IndexError) as error:
+            train, test = _listed(root)
+        except (OSError, KeyError, IndexError, ValueError) as error:
             raise UserError(f"cannot read {root}: {error}") from error
-        return _images(train), _images(test)
+        return self._images(root, train), self._images(root, test)
+
+    def _images(self, root: Path, files: Sequence[tuple[Path, int]]) -> Split:
+        x = np.zeros((len(files), 64, 64, 3), np.uint8)
+        for row, (path, _) in zip(x, files, strict=True):
+            _picture(path, row)
+        return self.pictures.split(x, np.array([label for _, label in files]), root)
 
 
-def _images(files: Sequence[tuple[Path, int]]) -> Split:
+Files = list[tuple[Path, int]]
+"""Image files and their labels."""
+
+
+def _listed(root: Path) -> tuple[Files, Files]:
+    """Training and test files of Tiny-ImageNet's folder ``root``."""
+    wnids = sorted((root / "wnids.txt").read_text().split())
+    label = {w: i for i, w in enumerate(wnids)}
+    train = [
+        (p, label[w]) for w in wnids for p in sorted((root / "train" / w / "images").iterdir())
+    ]
+    lines = (root / "val" / "val_annotations.txt").read_text().splitlines()
+    entries = [line.split("\t") for line in lines]
+    return train, [(root / "val" / "images" / e[0], label[e[1]]) for e in entries]
+
+
+def _picture(path: Path, pixels: np.ndarray) -> None:
+    """Read the image ``path`` into ``pixels`` [H, W, 3]; UserError if it is none of these."""
     from PIL import Image
 
-    x = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
-    return x, np.array([label for _, label in files])
+    with reading(path), Image.open(path) as image:
+        if image.size != pixels.shape[:2]:
+            raise ValueError(f"it has {image.size[0]} x {image.size[1]} pixels")
+        pixels[:] = np.asarray(image.convert("RGB"))
 
 
 class Femnist(Dataset):
@@ -205,7 +246,7 @@ class Femnist(Dataset):
 
     name: str = "femnist"
 
-    def load(self, request: Request) -> Samples:
+    def read(self, request: Request) -> Samples:
         path = find("femnist.npz")
         if path is None:
             raise missing(
@@ -213,11 +254,15 @@ class Femnist(Dataset):
                 ["femnist.npz"],
                 "there is no library download of FEMNIST with its writers",
             )
-        train, test = from_npz(path)
-        n_train, n_test = read_npz(path, "n_train", "n_test")
-        owner = np.concatenate([np.repeat(np.arange(len(n)), n) for n in (n_train, n_test)])
-        samples = join(train, test, 62, (0.9638,), (0.1597,))
-        return Samples(samples.x, samples.y, samples.train, 62, samples.mean, samples.std, owner)
+        splits = from_npz(path, Pictures(28, 1, 62))
+        names = ("n_train", "n_test")
+        each = zip(read_npz(path, *names), splits, names, strict=True)
+        sizes = [counts(n, len(labels), f"{path}, {name}") for n, (_, labels), name in each]
+        if len(sizes[0]) != len(sizes[1]):
+            raise UserError(f"{path}: n_train and n_test are of different numbers of writers")
+        owner = np.concatenate([np.repeat(np.arange(len(n)), n) for n in sizes])
+        samples = join(*splits, 62, (0.9638,), (0.1597,))
+        return replace(samples, owner=owner)
 
 
 class Synthetic(Dataset):
@@ -231,13 +276,14 @@ class Synthetic(Dataset):
 
     name: str = "synthetic"
     generated: ClassVar[bool] = True
-    alpha: float = option(1.0, "spread of the clients' models", "α", ge=0)
-    beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0)
+    alpha: float = option(1.0, "spread of the clients' models", "α", ge=0, le=1e6)
+    beta: float = option(1.0, "spread of the clients' inputs", "β", ge=0, le=1e6)
     test_fraction: float = option(
         0.1, "part of each client's samples kept for its test", gt=0, lt=1
     )
 
-    def load(self, request: Request) -> Samples:
+    def read(self, request: Request) -> Samples:
+        self._fits(request.clients)
         parts = [self._client(request, k) for k in range(request.clients)]
         rows = [
             (x[s], y[s], np.full(len(y[s]), k))
@@ -248,6 +294,16 @@ class Synthetic(Dataset):
         ]
         x, y, owner = (np.concatenate([r[i] for r in rows]) for i in range(3))
         return Samples(x, y, sum(cut for _, _, cut in parts), 10, owner=owner)
+
+    def _fits(self, clients: int) -> None:
+        """Raise UserError for so many clients that their rows have no room."""
+        # int(lognormal(4, 2)) + 50 rows on average, twice in memory while they are put together
+        most = int(memory() / (2 * 453 * 60 * 4))
+        if clients > most:
+            raise UserError(
+                f"data.clients: rows of {clients} clients of synthetic are more than this "
+                f"machine's memory has room for (about {most} clients)"
+            )
 
     def _client(self, request: Request, k: int) -> tuple[np.ndarray, np.ndarray, int]:
         rng = generator(request.seed, "synthetic", k)

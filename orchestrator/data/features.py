@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from algorithms.part import chosen_from, option
 from orchestrator.data.datasets import FashionMnist
 from orchestrator.data.samples import Dataset, Request, Samples
-from orchestrator.data.sources import cache
+from orchestrator.data.sources import cache, reading
 from orchestrator.errors import UserError
 from orchestrator.models.pretrained import existing, pretrained
 
@@ -43,24 +45,23 @@ class Features(Dataset):
     weights: str | None = option(
         None, "file with the backbone's state dict; unset: torchvision's download"
     )
-    side: int = option(224, "images are resized to this many pixels a side", ge=16)
+    side: int = option(224, "images are resized to this many pixels a side", ge=16, le=1024)
 
-    def load(self, request: Request) -> Samples:
+    def read(self, request: Request) -> Samples:
         samples = self.base.load(request)
         if samples.x.ndim != 4:
             raise UserError(f"data.dataset.base: {self.base.name} holds no images")
         stored = self._stored(samples)
-        x = np.load(stored, mmap_mode="r") if stored.exists() else self._compute(samples, stored)
+        x = _read(stored, samples) if stored.exists() else self._compute(samples, stored)
         return Samples(
             np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner
         )
 
     def _stored(self, samples: Samples) -> Path:
         sha = hashlib.sha256(self.model_dump_json().encode())
-        sha.update(
-            # some rows are enough to tell data sets apart, and all would take long
-            str(samples.x.shape).encode() + samples.x[:64].tobytes() + samples.x[-64:].tobytes()
-        )
+        sha.update(str(samples.x.shape).encode())
+        # all of them: features of other images than these would be no less plausible
+        sha.update(np.ascontiguousarray(samples.x).data)
         if self.weights:
             sha.update(existing(self.weights, KEY).read_bytes())
         return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
@@ -84,12 +85,33 @@ class Features(Dataset):
             )
             pieces.append(network((x - mean) / std).flatten(1).numpy())
         features = np.concatenate(pieces).astype(np.float32)
+        _write(stored, features)
+        return features
+
+
+def _read(stored: Path, samples: Samples) -> np.ndarray:
+    """Features of ``samples`` from the cache; raises UserError if the file holds anything else."""
+    with reading(stored):
+        x: np.ndarray = np.load(stored, mmap_mode="r", allow_pickle=False)
+    if x.dtype != np.float32 or x.ndim != 2 or len(x) != len(samples.x):
+        raise UserError(
+            f"{stored} holds {x.dtype} of shape {x.shape}, and not a row of features for each of "
+            f"{len(samples.x)} images; remove it to have them computed again"
+        )
+    return x
+
+
+def _write(stored: Path, features: np.ndarray) -> None:
+    # another process may compute the same at this moment; np.save adds .npy to any other ending
+    partial = stored.with_suffix(f".{os.getpid()}.partial.npy")
+    try:
         stored.parent.mkdir(parents=True, exist_ok=True)
-        # np.save adds .npy to any other ending
-        partial = stored.with_suffix(".partial.npy")
         np.save(partial, features)
         partial.replace(stored)
-        return features
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise UserError(f"cannot write {stored}: {error.strerror or error}") from error
 
 
 KEY = "data.dataset.weights"

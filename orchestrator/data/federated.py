@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny
 
 from algorithms.draws import generator
 from algorithms.part import chosen_from
+from algorithms.section import Section
+from orchestrator.data import client_tests
 from orchestrator.data.datasets import FashionMnist10k
+from orchestrator.data.lists import Lists, keep_apart, keep_disjoint
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 
+Rows = Annotated[int, Field(ge=0)]
 
-class HeldOut(BaseModel):
+
+class HeldOut(Section):
     """The server's own labelled rows, taken out of the pool before it is shared out."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    per_class: int | dict[int, int] = Field(
+    per_class: Rows | dict[int, Rows] = Field(
         0,
         description="rows per class q, or {class: rows} with 0 for the others; 0 means that the "
         "server holds none",
@@ -32,22 +34,13 @@ class HeldOut(BaseModel):
         "first", description="the first rows of each class (FedAA), or random"
     )
 
-    @model_validator(mode="after")
-    def _counts(self) -> HeldOut:
-        counts = self.per_class.values() if isinstance(self.per_class, dict) else [self.per_class]
-        if any(n < 0 for n in counts):
-            raise ValueError(f"per_class must not be negative, got {self.per_class}")
-        return self
-
     def rows(self, label: int) -> int:
         """Rows of class ``label``."""
         return self.per_class.get(label, 0) if isinstance(self.per_class, dict) else self.per_class
 
 
-class ClientTest(BaseModel):
+class ClientTest(Section):
     """Each client's own test rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["mix", "local"] = Field(
         "mix",
@@ -60,13 +53,11 @@ class ClientTest(BaseModel):
     least: int = Field(50, ge=1, description="mix: least number of test rows a client")
 
 
-class DataConfig(BaseModel):
+class DataConfig(Section):
     """Section ``data`` of a config."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     dataset: Annotated[SerializeAsAny[Dataset], chosen_from(Dataset)] = FashionMnist10k()
-    clients: int = Field(30, ge=1, description="number of clients N")
+    clients: int = Field(30, ge=1, le=1_000_000, description="number of clients N")
     partition: Annotated[SerializeAsAny[Partitioner], chosen_from(Partitioner)] = Dirichlet(
         alpha=0.3
     )
@@ -85,31 +76,6 @@ class DataConfig(BaseModel):
 
 
 @dataclass(frozen=True)
-class Lists:
-    """N lists of row numbers, stored as one array and its offsets."""
-
-    rows: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, lists: Sequence[np.ndarray]) -> Lists:
-        sizes = [len(one) for one in lists]
-        return cls(
-            np.concatenate([np.asarray(one, np.int64) for one in lists]), np.cumsum([0, *sizes])
-        )
-
-    def __getitem__(self, k: int) -> np.ndarray:
-        return self.rows[self.offsets[k] : self.offsets[k + 1]]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-
-@dataclass(frozen=True)
 class FederatedData:
     """Samples, and row numbers: each client's training and test data, test and held-out set."""
 
@@ -125,11 +91,6 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        return len(self.train)
-
-    @property
-    def server(self) -> int:
-        """The id under which the server trains on its held-out rows."""
         return len(self.train)
 
     @cached_property
@@ -156,24 +117,26 @@ class FederatedData:
         heldout = (
             published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)
         )
+        split = np.setdiff1d(np.arange(samples.train, len(samples.y)), heldout)
         pool_rows = np.setdiff1d(pool_rows, heldout)
+        if isinstance(config.partition, Natural):
+            # a natural client's rows of the test split are its own for its test, pooled or not
+            pool_rows = pool_rows[pool_rows < samples.train]
         pool_rows = _limited(config.limit, pool_rows, seed)
-        train = _share(config, samples, pool_rows, seed)
         if published:
-            test = published.tests
-        elif isinstance(config.partition, Natural):
-            test = _natural_tests(samples, config.clients)
-        elif config.client_test.source == "local" or config.pool == "all":
-            train, test = _local_tests(config.client_test, train, seed)
+            train, test = _share(config, samples, pool_rows, seed), published.tests
         else:
-            test = _mixed_tests(config.client_test, samples, train, seed)
+            train, test = _dealt(config, samples, pool_rows, split, seed)
         tests = Lists.of(test)
-        split = np.arange(samples.train, len(samples.y))
         # with both splits shared out, the clients' own test rows are all there is to test on
         test_rows = np.unique(tests.rows) if config.pool == "all" else split
-        return cls(
+        data = cls(
             samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
         )
+        keep_apart(data.train, data.test, test_rows, heldout, len(samples.y))
+        if not config.partition.overlapping:
+            keep_disjoint(data.train)
+        return data
 
     def histogram(self) -> np.ndarray:
         """Training rows per client and label [N, classes]."""
@@ -218,6 +181,29 @@ def _limited(limit: int | None, pool: np.ndarray, seed: int) -> np.ndarray:
     return np.sort(generator(seed, "limit").choice(pool, limit, replace=False))
 
 
+Parts = list[np.ndarray]
+"""Row numbers of each client."""
+
+
+def _dealt(
+    config: DataConfig, samples: Samples, pool: np.ndarray, split: np.ndarray, seed: int
+) -> tuple[Parts, Parts]:
+    """Training and test rows of each client, from ``pool`` and the test split's rows ``split``."""
+    asked, natural = config.client_test, isinstance(config.partition, Natural)
+    local = not natural and (asked.source == "local" or config.pool == "all")
+    if local and not config.partition.overlapping:
+        return client_tests.local(_share(config, samples, pool, seed), asked.fraction, seed)
+    least = asked.least
+    if local:
+        # what one client kept for its test would be in another's training, so all keep it before
+        pool, split = client_tests.set_aside(samples, pool, asked.fraction, seed)
+        least = 1
+    train = _share(config, samples, pool, seed)
+    if natural:
+        return train, client_tests.natural(samples, split, config.clients)
+    return train, client_tests.mixed(samples, split, train, least, seed)
+
+
 def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) -> list[np.ndarray]:
     if len(rows) < config.clients:
         raise UserError(
@@ -233,65 +219,6 @@ def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) ->
             "do)"
         )
     return parts
-
-
-def _natural_tests(samples: Samples, clients: int) -> list[np.ndarray]:
-    assert samples.owner is not None
-    rows = np.arange(samples.train, len(samples.y))
-    return [rows[samples.owner[rows] == k] for k in range(clients)]
-
-
-def _local_tests(
-    config: ClientTest, parts: list[np.ndarray], seed: int
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    train, test = [], []
-    for k, rows in enumerate(parts):
-        if len(rows) < 2:
-            raise UserError(
-                f"data.client_test: client {k} has one row and cannot keep a part of it for its "
-                "test"
-            )
-        rows = generator(seed, "client-test", k).permutation(rows)
-        cut = max(1, int((1 - config.fraction) * len(rows)))
-        train.append(rows[:cut])
-        test.append(rows[cut:])
-    return train, test
-
-
-def _mixed_tests(
-    config: ClientTest, samples: Samples, parts: list[np.ndarray], seed: int
-) -> list[np.ndarray]:
-    """Test rows in each client's class mix, about n_k |test|/|train|; clients may share them."""
-    pool = np.arange(samples.train, len(samples.y))
-    by_class = [pool[samples.y[pool] == c] for c in range(samples.classes)]
-    total = sum(len(p) for p in parts)
-    tests = []
-    for k, rows in enumerate(parts):
-        rng = generator(seed, "client-test", k)
-        share = np.bincount(samples.y[rows], minlength=samples.classes) / len(rows)
-        size = max(config.least, round(len(rows) * len(pool) / total))
-        # of a rare class there may be fewer test rows than its share
-        counts = np.minimum(_apportion(share, size), [len(c) for c in by_class])
-        pieces = [
-            rng.choice(c, n, replace=False) for c, n in zip(by_class, counts, strict=True) if n
-        ]
-        if not pieces:
-            raise UserError(
-                f"data.client_test: the test split holds none of client {k}'s classes; use source: "
-                "local"
-            )
-        tests.append(np.sort(np.concatenate(pieces)))
-    return tests
-
-
-def _apportion(share: np.ndarray, size: int) -> np.ndarray:
-    """Whole numbers nearest to ``share * size`` that sum to ``size`` (largest remainders)."""
-    exact = share * size
-    counts = np.floor(exact).astype(np.int64)
-    # ascending, so the largest remainders come first
-    largest = np.argsort(counts - exact, kind="stable")[: size - counts.sum()]
-    counts[largest] += 1
-    return counts
 
 
 def _scaling(how: str, samples: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:

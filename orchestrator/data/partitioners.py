@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from algorithms.draws import generator
 from algorithms.part import Part, option
+from orchestrator.data.samples import counts, row_numbers
 from orchestrator.data.sources import find, missing, read_npz
 from orchestrator.errors import UserError
 
@@ -44,6 +47,9 @@ class Published:
 class Partitioner(Part):
     """Shares a pool of rows out over the clients."""
 
+    overlapping: ClassVar[bool] = False
+    """Whether it may hand one row to several clients, or twice to one, for their training."""
+
     @abstractmethod
     def split(self, pool: Pool) -> list[np.ndarray]:
         """Positions in the pool for each client; raises UserError if that cannot be."""
@@ -73,7 +79,9 @@ class Dirichlet(Partitioner):
     """
 
     name: str = "dirichlet"
-    alpha: float = option(0.3, "concentration: small means few classes a client", "α", gt=0)
+    alpha: float = option(
+        0.3, "concentration: small means few classes a client", "α", ge=1e-6, le=1e6
+    )
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -131,9 +139,9 @@ class Pfnm(Partitioner):
     """
 
     name: str = "pfnm"
-    alpha: float = option(0.1, "concentration", "α", gt=0)
+    alpha: float = option(0.1, "concentration", "α", ge=1e-6, le=1e6)
     least: int = option(1, "rows that every client must hold", ge=1)
-    attempts: int = option(10_000, "draws before giving up", ge=1)
+    attempts: int = option(10_000, "draws before giving up", ge=1, le=1_000_000)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n, clients = pool.rng(), len(pool.rows), pool.clients
@@ -167,7 +175,8 @@ class FedDualPartition(Partitioner):
     """
 
     name: str = "feddual"
-    alpha: float = option(0.01, "concentration", "α", gt=0)
+    overlapping = True
+    alpha: float = option(0.01, "concentration", "α", ge=1e-6, le=1e6)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -193,8 +202,9 @@ class Zipf(Partitioner):
     """
 
     name: str = "zipf"
-    alpha: float = option(0.1, "concentration of the class mixes", "α", gt=0)
-    sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0)
+    overlapping = True
+    alpha: float = option(0.1, "concentration of the class mixes", "α", ge=1e-6, le=1e6)
+    sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0, le=100)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -253,7 +263,7 @@ class Shards(Partitioner):
     """McMahan et al. 2017: rows sorted by label, cut into N·s shards, s random shards a client."""
 
     name: str = "shards"
-    per_client: int = option(2, "shards a client", "s", ge=1)
+    per_client: int = option(2, "shards a client", "s", ge=1, le=1000)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         shards = np.array_split(
@@ -264,7 +274,10 @@ class Shards(Partitioner):
 
 
 class Natural(Partitioner):
-    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators)."""
+    """The first N of the dataset's own clients (FEMNIST's writers, SYNTHETIC's generators).
+
+    Their rows of the training split; those of the test split are their tests, whatever is pooled.
+    """
 
     name: str = "natural"
 
@@ -291,7 +304,7 @@ class GlueDirichlet(Partitioner):
     """
 
     name: str = "glue_dirichlet"
-    alpha: float = option(1.0, "concentration", "α", gt=0)
+    alpha: float = option(1.0, "concentration", "α", ge=1e-6, le=1e6)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n = pool.rng(), len(pool.rows)
@@ -312,35 +325,44 @@ class GlueDirichlet(Partitioner):
 
 
 class FromFile(Partitioner):
-    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test)."""
+    """A published partition: ``NAME.npz`` with n_train and train_idx (rows of train, then test).
+
+    Clients may share training rows. Its test_idx, n_test and server_test_idx must have none of
+    them.
+    """
 
     name: str = "file"
+    overlapping = True
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
 
     def split(self, pool: Pool) -> list[np.ndarray]:
-        rows, sizes = self._read(pool.clients, "train_idx", "n_train")
+        path, arrays = self._read(pool.clients, "n_train", "train_idx")
+        rows, sizes = arrays["train_idx"], arrays["n_train"]
         # row number -> position in the pool, −1 for rows outside it
-        position = np.full(max(int(rows.max()), int(pool.rows.max())) + 1, -1)
+        position = np.full(int(pool.rows.max()) + 1, -1)
         position[pool.rows] = np.arange(len(pool.rows))
-        found = position[rows]
-        if (found < 0).any():
+        outside = (rows >= len(position)) | (position[np.minimum(rows, len(position) - 1)] < 0)
+        if outside.any():
             raise UserError(
-                f"data.partition.file: {self.file} names rows outside the pool; set data.pool to "
-                "all"
+                f"data.partition.file: train_idx of {path} names row {rows[outside][0]}, which is "
+                "not in the pool; set data.pool to all and no data.limit, unless the row is held "
+                "out at the server"
             )
-        return np.split(found, np.cumsum(sizes)[:-1])
+        return np.split(position[rows], np.cumsum(sizes)[:-1])
 
     def published(self, clients: int) -> Published:
-        rows, sizes, heldout = self._read(clients, "test_idx", "n_test", "server_test_idx")
-        return Published(
-            np.split(rows.astype(np.int64), np.cumsum(sizes)[:-1]), heldout.astype(np.int64)
-        )
+        _, arrays = self._read(clients, "n_test", "test_idx", "server_test_idx")
+        tests = np.split(arrays["test_idx"], np.cumsum(arrays["n_test"])[:-1])
+        return Published(tests, arrays["server_test_idx"])
 
-    def _read(self, clients: int, *names: str) -> list[np.ndarray]:
+    def _read(self, clients: int, sizes: str, *names: str) -> tuple[Path, dict[str, np.ndarray]]:
+        """The file, and its row numbers ``names``; ``sizes`` of the clients cut up the first."""
         path = find(self.file, f"{self.file}.npz")
         if path is None:
             raise missing(self.file, [f"{self.file}.npz"])
-        arrays = read_npz(path, *names)
-        if len(arrays[1]) != clients:
-            raise UserError(f"data.clients: {path} is for {len(arrays[1])} clients, not {clients}")
-        return arrays
+        each, *found = read_npz(path, sizes, *names)
+        arrays = {n: row_numbers(a, f"{path}, {n}") for n, a in zip(names, found, strict=True)}
+        arrays[sizes] = counts(each, len(arrays[names[0]]), f"{path}, {sizes}")
+        if len(each) != clients:
+            raise UserError(f"data.clients: {path} is for {len(each)} clients, not {clients}")
+        return path, arrays

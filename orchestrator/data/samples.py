@@ -9,6 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from algorithms.part import Part
+from orchestrator.errors import UserError
+
+Split = tuple[np.ndarray, np.ndarray]
+"""(inputs, labels) of the training or the test rows."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +56,134 @@ class Dataset(Part):
     generated: ClassVar[bool] = False
     """Whether the samples depend on the request."""
 
-    @abstractmethod
     def load(self, request: Request) -> Samples:
-        """Read or generate all samples.
+        """All samples, which are what :class:`Samples` says.
 
-        Raises UserError, naming the places searched, if they cannot be had.
+        Raises UserError, naming the places searched if they cannot be had, else what is wrong.
         """
+        where = f"dataset {self.name!r}"
+        try:
+            return checked(self.read(request), where)
+        except MemoryError as error:
+            raise UserError(f"{where}: there is not enough memory for it") from error
+
+    @abstractmethod
+    def read(self, request: Request) -> Samples:
+        """Read or generate all samples; what they must be is checked by ``load``."""
+
+
+def checked(samples: Samples, where: object) -> Samples:
+    """The same samples; raises UserError that names ``where`` if they are not what they must be."""
+    labels(samples.y, len(samples.x), samples.classes, where)
+    if not 0 < samples.train < len(samples.y):
+        raise UserError(
+            f"{where}: of {len(samples.y)} rows, {samples.train} are for training; there must be "
+            "some, and others for the test"
+        )
+    for wrong in (_wrong_inputs(samples), _wrong_scaling(samples), _wrong_owners(samples)):
+        if wrong:
+            raise UserError(f"{where}: {wrong}")
+    return samples
+
+
+def _wrong_inputs(samples: Samples) -> str | None:
+    x = samples.x
+    if x.ndim < 2 or 0 in x.shape[1:]:
+        return f"inputs of shape {x.shape} are no rows of numbers"
+    if x.dtype == np.uint8:
+        return None if x.ndim == 4 else f"images of shape {x.shape} are not [n, C, H, W]"
+    if x.dtype == np.int32:
+        return None if x.min() >= 0 else "there are negative token ids"
+    if x.dtype != np.float32:
+        return f"inputs are {x.dtype}; they must be uint8, int32 or float32"
+    # NaN is the least and the largest of whatever it is among
+    return None if np.isfinite([x.min(), x.max()]).all() else "some inputs are NaN or infinite"
+
+
+def _wrong_scaling(samples: Samples) -> str | None:
+    channels = samples.x.shape[1] if samples.x.dtype == np.uint8 else 0
+    if not len(samples.mean) == len(samples.std) == channels:
+        return (
+            f"{len(samples.mean)} means and {len(samples.std)} deviations for {channels} channels"
+        )
+    good = np.isfinite([*samples.mean, *samples.std]).all() and min(samples.std, default=1) > 0
+    return None if good else "means must be finite, and deviations be above 0"
+
+
+def _wrong_owners(samples: Samples) -> str | None:
+    owner = samples.owner
+    if owner is None or (owner.shape == samples.y.shape and owner.min() >= 0):
+        return None
+    return f"owners of shape {owner.shape} are not one number, 0 or more, for each row"
+
+
+def labels(y: np.ndarray, rows: int, classes: int, where: object) -> np.ndarray:
+    """Labels of ``rows`` inputs as int64 [rows]; raises UserError that names ``where`` unless they
+    are as many whole numbers in 0..classes-1.
+    """
+    if y.shape != (rows,):
+        raise UserError(f"{where}: labels of shape {y.shape} are not one for each of {rows} inputs")
+    wrong = ~_whole(y, classes - 1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise UserError(
+            f"{where}: the label of row {row} is {y[row]}; it must be a whole number from 0 to "
+            f"{classes - 1}"
+        )
+    return y.astype(np.int64)
+
+
+def counts(n: np.ndarray, total: int, where: object) -> np.ndarray:
+    """Rows of each client as int64 [N]; raises UserError that names ``where`` unless they are whole
+    numbers, 0 or more, that sum to ``total``.
+    """
+    if n.ndim != 1 or not _whole(n, total).all() or n.sum() != total:
+        raise UserError(f"{where} must be one whole number of rows for each client, {total} in all")
+    return n.astype(np.int64)
+
+
+def row_numbers(rows: np.ndarray, where: object) -> np.ndarray:
+    """Row numbers as int64 [n]; raises UserError that names ``where`` for anything else."""
+    if rows.ndim != 1 or not _whole(rows, 2**53).all():
+        raise UserError(f"{where} must be a list of row numbers, whole and 0 or more")
+    return rows.astype(np.int64)
+
+
+def _whole(numbers: np.ndarray, most: int) -> np.ndarray:
+    """Which of them are whole numbers from 0 to ``most``, in whatever type they were stored."""
+    if numbers.dtype.kind not in "iuf":
+        return np.zeros(numbers.shape, bool)
+    return (numbers >= 0) & (numbers <= most) & (numbers == np.floor(numbers))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the images of a dataset are: ``side`` x ``side`` pixels in 1 or 3 channels, in
+    ``classes`` classes.
+    """
+
+    side: int
+    channels: int
+    classes: int
+
+    def split(self, x: np.ndarray, y: np.ndarray, where: object) -> Split:
+        """One split: images [n, H, W] or [n, H, W, 3], labels int64 [n].
+
+        Raises UserError that names ``where`` if they are anything else.
+        """
+        one = (self.side, self.side)
+        forms = [(*one, self.channels), *([one] if self.channels == 1 else [])]
+        if x.dtype != np.uint8 or x.shape[1:] not in forms or not len(x):
+            raise UserError(
+                f"{where}: images are {x.dtype} of shape {x.shape}; they must be uint8 of shape "
+                f"(n, {', '.join(map(str, forms[-1]))})"
+            )
+        return x.reshape(-1, *forms[-1]), labels(y, len(x), self.classes, where)
 
 
 def join(
-    train: tuple[np.ndarray, np.ndarray],
-    test: tuple[np.ndarray, np.ndarray],
+    train: Split,
+    test: Split,
     classes: int,
     mean: tuple[float, ...] = (),
     std: tuple[float, ...] = (),

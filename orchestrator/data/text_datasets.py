@@ -7,11 +7,13 @@ import re
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from algorithms.part import option
+from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import find, missing, read_rows
 from orchestrator.errors import UserError
@@ -22,20 +24,22 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class _TextDataset(Dataset):
-    length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1)
+    length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1, le=8192)
     tokenizer: str | None = option(
         None, "Hugging Face tokenizer by name or folder, for transformers; unset: words"
     )
     vocabulary: int = option(
-        20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2
+        20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2, le=1_000_000
     )
 
     @abstractmethod
-    def read(self) -> tuple[Texts, Texts, int]:
+    def texts(self) -> tuple[Texts, Texts, int]:
         """(train texts, test texts, number of classes)."""
 
-    def load(self, request: Request) -> Samples:
-        train, test, classes = self.read()
+    def read(self, request: Request) -> Samples:
+        train, test, classes = self.texts()
+        # ids and, of a tokenizer, types, too
+        need(8 * self.length * (len(train) + len(test)), "data.dataset.length")
         texts = [pieces for pieces, _ in [*train, *test]]
         x = (
             self._words(texts)
@@ -56,6 +60,10 @@ class _TextDataset(Dataset):
         return x
 
 
+AG_NEWS = {str(label): label for label in range(4)}
+"""Labels as the files have them, and as numbers."""
+
+
 class AgNews(_TextDataset):
     """AG News topic classification, 4 classes: ``ag_news/{train,test}.csv`` with columns label and
     text.
@@ -63,7 +71,7 @@ class AgNews(_TextDataset):
 
     name: str = "ag_news"
 
-    def read(self) -> tuple[Texts, Texts, int]:
+    def texts(self) -> tuple[Texts, Texts, int]:
         train, test = (self._split(s) for s in ("train", "test"))
         return train, test, 4
 
@@ -72,7 +80,8 @@ class AgNews(_TextDataset):
         if path is not None:
             rows = read_rows(path, ",", csv.QUOTE_MINIMAL)
             return [
-                ((_field(r, "text", str(path)),), int(_field(r, "label", str(path)))) for r in rows
+                ((_field(r, "text", path),), _label(_field(r, "label", path), AG_NEWS, path))
+                for r in rows
             ]
         return _hub(
             "ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",)
@@ -108,6 +117,8 @@ GLUE = {
 }
 """Folder, columns and label of the TSV files, the labels in order, and the columns of the
 download."""
+UNDECIDED = "-"
+"""The label of MNLI's rows that its annotators did not agree on; they are left out."""
 TEST = {"mnli": "dev_matched", "mnli_mm": "dev_mismatched"}
 """File of the test rows where it is not ``dev``."""
 
@@ -122,7 +133,7 @@ class Glue(_TextDataset):
         "sst2", "which task; MNLI has two test sets, of matched and mismatched (mnli_mm) genres"
     )
 
-    def read(self) -> tuple[Texts, Texts, int]:
+    def texts(self) -> tuple[Texts, Texts, int]:
         labels = GLUE[self.task][3]
         dev = TEST.get(self.task, "dev")
         return (
@@ -146,21 +157,28 @@ class Glue(_TextDataset):
         # quotation marks are text in these files
         rows = read_rows(path, "\t", csv.QUOTE_NONE)
         label = {name: i for i, name in enumerate(labels)}
-        where = str(path)
+        left_out = UNDECIDED if folder == "MNLI" else None
         return [
-            (tuple(_field(r, c, where) for c in columns), label[_field(r, target, where)])
+            (tuple(_field(r, c, path) for c in columns), _label(found, label, path))
             for r in rows
-            if r.get(target) in label
+            if (found := _field(r, target, path)) != left_out
         ]
 
 
-def _field(row: dict[str, str], column: str, path: str) -> str:
+def _field(row: dict[str, str], column: str, path: Path) -> str:
     value = row.get(column)
     if value is None:
-        raise UserError(
-            f"{path} has no column {column!r} in every row; it has {', '.join(map(str, row))}"
-        )
+        raise UserError(f"{path} has no column {column!r}; it has {', '.join(row)}"[:500])
     return value
+
+
+def _label(found: str, known: dict[str, int], path: Path) -> int:
+    if found not in known:
+        raise UserError(
+            f"{path}: there is a label {found[:50]!r}; the labels of this dataset are "
+            f"{', '.join(known)}"
+        )
+    return known[found]
 
 
 def _hub(

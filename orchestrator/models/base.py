@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from algorithms.part import Part, option
+from algorithms.part import Part, Width, option
 
 
 class Model(Part):
@@ -17,8 +17,8 @@ class Model(Part):
         "default", "initial weights: PyTorch's defaults, or Glorot-uniform weights with zero biases"
     )
 
-    projection: int | None = option(
-        None, "width of a two-layer projection head put before the last dense layer (MOON)", ge=1
+    projection: Width | None = option(
+        None, "width of a two-layer projection head put before the last dense layer (MOON)"
     )
 
     @abstractmethod

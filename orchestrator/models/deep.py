@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model, image_shape
 from orchestrator.models.pretrained import pretrained
+
+Blocks = tuple[Annotated[int, Field(ge=1, le=100)], ...]
+"""Layers of each dense block."""
 
 
 class Vgg16Star(Model):
@@ -36,7 +40,7 @@ class Vgg16Star(Model):
 
 class _Dense(Model):
     dropout: float = option(0.2, "dropout after both convolutions of a layer (thesis)", ge=0, lt=1)
-    blocks: tuple[int, ...] = ()
+    blocks: Blocks = ()
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         from torchvision.models.densenet import DenseNet  # slow to import, in every actor
@@ -68,7 +72,7 @@ class DenseNet121(_Dense):
     """
 
     name: str = "densenet121"
-    blocks: tuple[int, ...] = option((6, 12, 24, 16), "layers of each dense block")
+    blocks: Blocks = option((6, 12, 24, 16), "layers of each dense block", max_length=10)
 
 
 class DenseNet201(_Dense):
@@ -77,7 +81,7 @@ class DenseNet201(_Dense):
     """
 
     name: str = "densenet201"
-    blocks: tuple[int, ...] = option((6, 12, 48, 32), "layers of each dense block")
+    blocks: Blocks = option((6, 12, 48, 32), "layers of each dense block", max_length=10)
 
 
 class FedDualVgg16(Model):

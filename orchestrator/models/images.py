@@ -10,7 +10,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from algorithms.part import option
+from algorithms.part import Width, option
 from orchestrator.models.base import Model, image_shape
 
 
@@ -31,8 +31,8 @@ class Mlp(Model):
     """
 
     name: str = "mlp"
-    hidden: tuple[int, ...] = option(
-        (100,), "widths of the hidden layers; FedAA's EMNIST model is [100, 100]"
+    hidden: tuple[Width, ...] = option(
+        (100,), "widths of the hidden layers; FedAA's EMNIST model is [100, 100]", max_length=20
     )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

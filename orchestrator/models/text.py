@@ -28,9 +28,12 @@ class FastText(Model):
 
     name: str = "fasttext"
     vocabulary: int = option(
-        20_000, "rows of the embedding; the tokenizer's vocabulary must not be larger", ge=2
+        20_000,
+        "rows of the embedding; the tokenizer's vocabulary must not be larger",
+        ge=2,
+        le=1_000_000,
     )
-    width: int = option(32, "embedding width", ge=1)
+    width: int = option(32, "embedding width", ge=1, le=4096)
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 1:

@@ -55,8 +55,8 @@ class Transformer(Model):
     checkpoint: str = option(
         "distilbert-base-uncased", "name on the Hugging Face hub, or a local folder"
     )
-    lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0)
-    lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1)
+    lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0, le=4096)
+    lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1, le=1_000_000)
     lora_dropout: float = option(0.0, "dropout before the adapters", ge=0, lt=1)
     lora_targets: tuple[str, ...] = option(
         (), "modules that get adapters; unset: peft's choice, where it has one"

@@ -23,7 +23,7 @@ def show_guide(url: str, folder: Path | None) -> None:
         raise UserError(
             "this cluster runs no dashboard; start its head with --include-dashboard=true"
         )
-    console.print(f"Ray dashboard: http://{url}", highlight=False)
+    console.print(f"Ray dashboard: http://{url}")
     for line in (
         "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is "
         "pinned to; restarts",
@@ -32,7 +32,7 @@ def show_guide(url: str, folder: Path | None) -> None:
         "  Jobs: what `fedorch submit` started, with its log",
         "  Metrics: needs Prometheus and Grafana (docs/monitoring.md)",
     ):
-        console.print(line, highlight=False)
+        console.print(line)
     place = folder or (SESSION if SESSION.is_dir() else None)
     if place is None:
         console.print(
@@ -45,4 +45,4 @@ def show_guide(url: str, folder: Path | None) -> None:
         (place / FILE).write_text(json.dumps(dashboard(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"--grafana {place}: cannot be written: {error.strerror}") from error
-    console.print(f"Grafana dashboard: {place / FILE}", highlight=False, soft_wrap=True)
+    console.print(f"Grafana dashboard: {place / FILE}", soft_wrap=True)

@@ -1,14 +1,14 @@
 """Checkpoints: a folder a round with tensors (safetensors) and all else (JSON). Never pickle.
 
-A folder appears under its final name only when it is complete, and carries a checksum, so that a
-reader sees a whole checkpoint or none.
+A folder appears under its final name only when it is complete, and a manifest says what its files
+must be, so that a reader sees a whole checkpoint or none.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
+import math
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from orchestrator.errors import UserError
+from orchestrator.files import said, sync
+from orchestrator.results import manifest
 
 TENSORS, REST = "tensors.safetensors", "state.json"
 
@@ -28,27 +29,39 @@ TENSORS, REST = "tensors.safetensors", "state.json"
 def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     """Write ``state`` (nested dicts of tensors, arrays, JSON values) as round ``t``'s checkpoint.
 
-    Checkpoints of later rounds, which are damaged ones that were passed over, go. Raises OSError if
-    the disk refuses; what was there before is then still there, and nothing else.
+    Checkpoints of later rounds, which are damaged ones that were passed over, go. Raises UserError
+    if the disk refuses; what was there before is then still there, and nothing else.
     """
     final = folder / f"round-{t:06d}"
     partial = folder / f".partial-{t:06d}"
-    try:
-        _write(partial, t, state)
-        # no folder can be renamed onto one that holds something
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-        # the new name must be on the disk, too, not only what it names
-        _sync(folder)
-    # a full disk is a SafetensorError when save_file meets it
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise OSError(*error.args) from error
-    kept = sorted(folder.glob("round-*"))
-    newest = kept.index(final) + 1
-    for other in [*kept[: max(0, newest - keep)], *kept[newest:]]:
-        shutil.rmtree(other)
+    with said(f"cannot write the checkpoint of round {t} to {folder}"):
+        try:
+            _write(partial, t, state)
+            # no folder can be renamed onto one that holds something
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+            # the new name must be on the disk, too, not only what it names
+            sync(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        present = found(folder)
+        newest = present.index(final) + 1
+        for other in [*present[: max(0, newest - keep)], *present[newest:]]:
+            shutil.rmtree(other)
     return final
+
+
+def found(folder: Path) -> list[Path]:
+    """The checkpoints in ``folder``, the oldest first; anything else there is left alone."""
+    names = re.compile(r"round-\d{6,}")
+    return sorted(
+        (p for p in folder.glob("round-*") if names.fullmatch(p.name) and p.is_dir()), key=_round
+    )
+
+
+def _round(path: Path) -> int:
+    return int(path.name.removeprefix("round-"))
 
 
 def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
@@ -57,10 +70,11 @@ def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
     tensors: dict[str, Tensor] = {}
     rest = _split(state, "", tensors)
     save_file(tensors, partial / TENSORS)
-    document = {"round": t, "sha256": _digest(partial / TENSORS), "state": rest}
-    (partial / REST).write_text(json.dumps(document))
-    for path in (partial / TENSORS, partial / REST, partial):
-        _sync(path)
+    (partial / REST).write_text(json.dumps({"round": t, "state": rest}, allow_nan=False))
+    for path in (partial / TENSORS, partial / REST):
+        sync(path)
+    manifest.seal(partial, (TENSORS, REST))
+    sync(partial)
 
 
 def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:
@@ -68,24 +82,25 @@ def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:
 
     Raises UserError if none can be read.
     """
-    found = sorted(folder.glob("round-*"), reverse=True)
-    if not found:
+    present = found(folder)
+    if not present:
         raise UserError(f"there is no checkpoint to resume from in {folder}")
     notes: list[str] = []
-    for path in found:
+    for path in reversed(present):
         try:
-            t, state = _load(path)
-            return t, state, notes
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            notes.append(f"checkpoint {path} is damaged: {' '.join(str(error).split())[:120]}")
+            return _round(path), _load(path), notes
+        except (UserError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            notes.append(f"checkpoint {path} is damaged: {' '.join(str(error).split())[:200]}")
     raise UserError(notes[0])
 
 
-def _load(path: Path) -> tuple[int, dict[str, Any]]:
-    document = json.loads((path / REST).read_text())
-    if _digest(path / TENSORS) != document["sha256"]:
-        raise ValueError("its tensors do not match their checksum")
-    return document["round"], _join(document["state"], load_file(path / TENSORS))
+def _load(path: Path) -> dict[str, Any]:
+    tensors, rest = (manifest.verify(path, name) for name in (TENSORS, REST))
+    document = json.loads(rest.read_text())
+    if document["round"] != _round(path):
+        raise ValueError(f"it is of round {document['round']}")
+    state: dict[str, Any] = _join(document["state"], load_file(tensors))
+    return state
 
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -101,6 +116,8 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return {"$map": items}
     if isinstance(value, list | tuple):
         return [_split(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}  # JSON has no name for them
     return value
 
 
@@ -113,17 +130,6 @@ def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[value["$tensor"]]
     if "$array" in value:
         return tensors[value["$array"]].numpy()
+    if "$float" in value:
+        return float(value["$float"])
     return {k: _join(v, tensors) for k, v in value["$map"]}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
+from orchestrator.errors import UserError
+from orchestrator.files import write_whole
+
 SIZE = (6.4, 3.6)
+KINDS = tuple(FigureCanvasBase.get_supported_filetypes())
+"""Endings of names of pictures."""
+
+
+def check(path: Path | None) -> None:
+    """Raises UserError unless a picture could be written to ``path``: before the work is done that
+    it is to show.
+    """
+    if path is None:
+        return
+    if path.suffix.lstrip(".").lower() not in KINDS:
+        raise UserError(f"--plot {path}: the name must end in .{', .'.join(KINDS)}")
+    if not path.parent.is_dir() or path.is_dir():
+        raise UserError(f"--plot {path}: there is no folder {path.parent} to write that file into")
+
+
+def save(figure: Figure, path: Path, data: pd.DataFrame | None = None) -> str:
+    """Write a picture, its kind by the ending of the name, and what it shows beside it as CSV;
+    returns what to say of it. Raises UserError if that fails.
+    """
+    kind, table = path.suffix.lstrip(".").lower(), path.with_suffix(".csv")
+    write_whole(path, lambda partial: figure.savefig(partial, dpi=130, format=kind))
+    if data is None:
+        return f"wrote {path}"
+    write_whole(table, lambda partial: data.to_csv(partial, index=False))
+    return f"wrote {path} and {table}"
 
 
 def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel: str) -> Figure:

@@ -26,7 +26,6 @@ td+td{font-variant-numeric:tabular-nums}pre{background:#f6f6f6;padding:1rem;over
 
 def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
     """Write report.html from the run's files and its label ``histogram`` [N, classes]."""
-    # from the files and not from memory: the page shows what others will read
     result, rounds, clients = folder.result(), folder.rounds(), folder.clients()
     figures = [
         (plots.curves({"": rounds}, ACCURACY, "accuracy"), "Accuracy over rounds"),

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+import math
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import BeforeValidator
+
+# pydantic reads the standard library's only from Python 3.12 on
+from typing_extensions import TypedDict
+
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""JSON has null for what is no number."""
 
 
-class Result(TypedDict):
-    """How a run ended, and what proves it. One that failed before its first round has only name,
-    status and error.
-    """
+class Ending(TypedDict):
+    """How a run ended: all that there is of one that failed before its first round."""
+
+    status: Literal["finished", "stopped", "failed"]
+    rounds: NotRequired[int]
+    """Rounds done."""
+    error: NotRequired[str]
+    """Why the run could not go on, where it failed."""
+
+
+class Result(Ending):
+    """How a run ended that could begin, and what proves it."""
 
     name: str
-    status: Literal["finished", "stopped", "failed"]
-    rounds: int
-    """Rounds done."""
-    metrics: dict[str, float]
+    metrics: dict[str, Number]
     """Of the last round, but for its bytes and seconds."""
     bytes_up: int
     bytes_down: int
-    joules: float
+    joules: Number
     """Of all clients, by the config's energy model."""
-    seconds: float
+    seconds: Number
     """Of all rounds."""
     seed: int
     weights_sha256: str
@@ -31,5 +45,7 @@ class Result(TypedDict):
     actors_replaced: int
     versions: dict[str, str]
     git_commit: str | None
-    error: NotRequired[str]
-    """Why the run could not go on, where it failed."""
+    diverged: NotRequired[bool]
+    """Whether the model that the run ended with, or its loss, is NaN or infinite."""
+    notes: NotRequired[list[str]]
+    """What was told of numbers that were none, each once."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
-import json
+import itertools
 import os
 import shutil
 import socket
@@ -14,16 +15,20 @@ from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from orchestrator import files
 from orchestrator.config import Config, load
+from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
-from orchestrator.results import checkpoint
-from orchestrator.results.result import Result
+from orchestrator.results import checkpoint, manifest
+from orchestrator.results.result import Ending, Result
 from orchestrator.results.storage import Mirror, is_remote
 
 LOCK = ".lock"
+CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
+ROUNDS, CLIENTS = "rounds.parquet", "clients.parquet"
 
 
 class RunFolder:
@@ -38,7 +43,7 @@ class RunFolder:
         """The folder of a path, or the local copy of a URI's; raises UserError for a bad URI."""
         if is_remote(str(place)):
             return MirroredRunFolder(Mirror(str(place)))
-        return RunFolder(Path(place).resolve())
+        return RunFolder(files.resolved(place))
 
     @classmethod
     def new(cls, place: str | Path) -> RunFolder:
@@ -48,22 +53,42 @@ class RunFolder:
         return folder
 
     @classmethod
+    def dated(cls, name: str) -> RunFolder:
+        """A new folder of the run ``name`` and the time; another than that of a run that has begun
+        in the same second. Raises UserError if it cannot be made.
+        """
+        path = Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+        with files.said(f"{path}: cannot be created"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for count in itertools.count(2):
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir()
+                    break
+                path = path.with_name(f"{path.name.removesuffix(f'-{count - 1}')}-{count}")
+        return RunFolder(path)
+
+    @classmethod
     def existing(cls, place: str | Path) -> RunFolder:
         """The folder of an earlier run; raises UserError if it is not one."""
         folder = cls.at(place)
-        if folder.holds("config.yaml"):
-            folder.fetch("config.yaml")
+        if folder.holds(CONFIG):
+            folder.fetch(CONFIG)
         return folder._known(place)
 
     @classmethod
     def viewed(cls, place: str) -> RunFolder:
         """The folder of an earlier run, only to be read; raises UserError if it is not one."""
         if not is_remote(place):
-            return cls.existing(place)
-        folder = MirroredRunFolder(Mirror(place, "viewed"))
-        # checkpoints and TensorBoard files are in folders, and nobody looks at them
-        folder.collect(lambda name: "/" not in name)
-        return folder._known(place)
+            folder = cls.existing(place)
+        else:
+            folder = MirroredRunFolder(Mirror(place, "viewed"))
+            # checkpoints and TensorBoard files are in folders, and nobody looks at them
+            folder.collect(lambda name: "/" not in name)
+            folder._known(place)
+        if (folder.path / manifest.NAME).exists():
+            # results of another config than the one that is there now mean nothing
+            manifest.verify(folder.path, CONFIG)
+        return folder
 
     @property
     def place(self) -> str:
@@ -120,30 +145,33 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def config(self) -> Config:
-        """The config that the run was started with."""
-        return load(self.path / "config.yaml")
+        """The config that the run was started with; raises UserError if it is not whole."""
+        path = self.path / CONFIG
+        config = load(path)
+        missing = set(Config.model_fields) - set(read_whole(path))
+        if missing:  # a run writes all of them, and defaults would make it another run
+            raise UserError(f"{path} is damaged: it has lost {', '.join(sorted(missing))}")
+        return config
 
     @property
     def begun(self) -> bool:
         """Whether a run has ever been opened here."""
-        return (self.path / "config.yaml").is_file()
+        return (self.path / CONFIG).is_file()
 
     @property
     def finished(self) -> bool:
-        """Whether a run has come to its end here."""
-        return (self.path / "result.json").is_file() and self.result().get("status") == "finished"
+        """Whether a run has come to its end here; raises UserError if what says so is damaged."""
+        return self.holds(RESULT) and self.ending()["status"] == "finished"
 
     def make(self) -> None:
         """Create the folder, if it is not there; raises UserError if that is impossible."""
-        try:
+        with files.said(f"--out {self.path}: cannot be created"):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out {self.path}: cannot be created: {error.strerror}") from error
 
     def open(self, config: Config) -> None:
         """Create the folder with the resolved config."""
         self.make()
-        self.write_text("config.yaml", config.dump())
+        self.write_text(CONFIG, config.dump())
 
     @property
     def claimed(self) -> bool:
@@ -156,81 +184,120 @@ class RunFolder:
         Raises UserError if it cannot be written, or another one holds it and does not let go for
         ``patience`` seconds.
         """
-        try:
-            # a+ leaves what is in it, which says who holds it
-            lock = (self.path / LOCK).open("a+", encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written: {error.strerror}") from error
         deadline = time.monotonic() + patience
-        while not _locked(lock):
+        while (lock := self._try_lock()) is None:
             if time.monotonic() >= deadline:
-                lock.seek(0)
-                holder = lock.read().strip() or "another process"
-                lock.close()
-                raise UserError(f"{self.path} is in use: {holder} is running into it")
+                raise UserError(f"{self.path} is in use: {self._holder()} is running into it")
             time.sleep(0.2)
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        lock.flush()
+        # who holds it, for others to read; a full disk is told where it matters
+        with contextlib.suppress(OSError):
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+            lock.flush()
         self._lock = lock
 
+    def _try_lock(self) -> IO[str] | None:
+        """The locked file, if it could be locked; raises UserError if it cannot be written."""
+        path = self.path / LOCK
+        with files.said(f"{self.path}: cannot be written"):
+            # a+ leaves what is in it; the folder may be gone with the process that held it
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("a+", encoding="utf-8")
+        if _locked(lock) and _is_at(lock, path):
+            return lock
+        lock.close()
+        return None
+
+    def _holder(self) -> str:
+        with contextlib.suppress(OSError, UnicodeError):
+            return (self.path / LOCK).read_text(encoding="utf-8").strip() or "another process"
+        return "another process"
+
     def release(self) -> None:
-        """Let others have the folder."""
-        if self._lock is not None:
+        """Let others have the folder, which goes if nothing was written into it."""
+        if self._lock is None:
+            return
+        if not self._taken(besides=""):
+            with contextlib.suppress(OSError):
+                (self.path / LOCK).unlink()
+        self.forget_empty()
+        with contextlib.suppress(OSError):  # what could not be written of its text is tried again
             self._lock.close()
-            self._lock = None
+        self._lock = None
+
+    def forget_empty(self) -> None:
+        """Remove the folder if nothing is in it."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file atomically."""
-        # hidden, so that no mirror copies it while it is written
-        partial = self.path / f".{name}.partial"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self.path / name)
+        """Write a file, whole or not at all; raises UserError if that fails, as all below do."""
+        files.write_text(self.path / name, text)
+
+    def write_json(self, name: str, value: object) -> None:
+        """Write a document."""
+        files.write_json(self.path / name, value)
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a parquet file."""
+        files.write_whole(self.path / name, lambda path: table.to_parquet(path, index=False))
+
+    def write_model(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write the model's tensors."""
+        files.write_whole(self.path / MODEL, lambda path: save_file(dict(tensors), path))
+
+    def seal(self) -> None:
+        """Say what files are here, and what is in them, when all are complete."""
+        names = (p.name for p in self.path.iterdir() if p.is_file() and p.name[0] != ".")
+        manifest.seal(self.path, set(names) - {manifest.NAME})
+
+    def leave_failure(self, about: Mapping[str, object]) -> None:
+        """Say in result.json why the run cannot go on; where that cannot be written (a full disk,
+        say) there is none, rather than one of before.
+        """
+        try:
+            self.write_json(RESULT, {**about, "status": "failed"})
+            self.seal()
+        except UserError:
+            with contextlib.suppress(OSError):
+                (self.path / RESULT).unlink(missing_ok=True)
 
     def save(self, t: int, state: Mapping[str, Any], keep: int) -> None:
         """Write round ``t``'s checkpoint; raises UserError if the disk refuses (others stay)."""
-        try:
-            checkpoint.save(self.checkpoints, t, state, keep)
-        except OSError as error:
-            raise UserError(
-                f"cannot write the checkpoint of round {t} to {self.checkpoints}: {error}"
-            ) from error
+        checkpoint.save(self.checkpoints, t, state, keep)
         # older checkpoints that have gone here go there, too
         self.publish()
 
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a parquet file atomically."""
-        partial = self.path / f".{name}.partial"
-        table.to_parquet(partial, index=False)
-        partial.replace(self.path / name)
+    # What a run has left is read only if it is as it was left: manifest.verify.
 
-    def write_model(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write model.safetensors atomically."""
-        partial = self.path / ".model.partial"
-        save_file(dict(tensors), partial)
-        partial.replace(self.path / "model.safetensors")
+    def ending(self) -> Ending:
+        """How the run has ended; raises UserError if it has not, or result.json is damaged."""
+        return files.read_json(manifest.verify(self.path, RESULT), Ending)
 
     def result(self) -> Result:
-        """result.json of a run that has ended; raises UserError if there is none."""
-        try:
-            found: Result = json.loads((self.path / "result.json").read_text())
-            return found
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.path} holds no readable result.json: {error}") from error
+        """result.json of a run that has done a round; raises UserError if there is none."""
+        ended = self.ending()
+        if ended["status"] == "failed" and "rounds" not in ended:
+            why = ended.get("error", "nobody knows why")
+            raise UserError(f"{self.path}: the run failed before its first round: {why}")
+        return files.read_json(manifest.verify(self.path, RESULT), Result)
 
     def rounds(self) -> pd.DataFrame:
         """rounds.parquet; raises UserError if it cannot be read."""
-        return self._table("rounds.parquet")
+        return self._table(ROUNDS)
 
     def clients(self) -> pd.DataFrame:
         """clients.parquet; raises UserError if it cannot be read."""
-        return self._table("clients.parquet")
+        return self._table(CLIENTS)
+
+    def model(self) -> dict[str, Tensor]:
+        """The tensors of the final model; raises UserError if they cannot be read."""
+        return load_file(manifest.verify(self.path, MODEL))
 
     def _table(self, name: str) -> pd.DataFrame:
-        try:
-            return pd.read_parquet(self.path / name)
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read {self.path / name}: {error}") from error
+        path = manifest.verify(self.path, name)
+        with files.said(f"cannot read {path}"):
+            return pd.read_parquet(path)
 
 
 class MirroredRunFolder(RunFolder):
@@ -271,6 +338,13 @@ class MirroredRunFolder(RunFolder):
 
     def discard(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether an open file is still what has that name: one that was removed keeps nobody out."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    return False
 
 
 def _locked(lock: IO[str]) -> bool:

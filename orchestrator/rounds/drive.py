@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
-from orchestrator.errors import UserError
-from orchestrator.results.checkpoint import load_latest
+from orchestrator.errors import Diverged, UserError
+from orchestrator.results import checkpoint
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import CLIENTS, RESULT, ROUNDS, RunFolder
 from orchestrator.results.tensorboard import Board
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
@@ -26,16 +25,24 @@ PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""
 
 
-def take_over(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> None:
-    """Make the run's folder, or take over what is there; raises UserError if it is another's."""
+@contextlib.contextmanager
+def held(folder: RunFolder, resuming: bool, patience: float = PATIENCE) -> Iterator[None]:
+    """The run's folder, new or with what is there, and this process's until the block ends: before
+    any work, so that no two runs can come to write into it.
+
+    Raises UserError if it is another's: of a process that does not end within ``patience`` s, or,
+    for one that begins anew, of a run that has been there.
+    """
     folder.make()
     # who begins anew has no predecessor that could still be ending
     folder.claim(patience if resuming else 0.0)
     try:
+        if not resuming:
+            folder.require_empty()
         folder.refresh(resuming)
-    except BaseException:
+        yield
+    finally:
         folder.release()
-        raise
 
 
 @dataclass(frozen=True)
@@ -57,19 +64,13 @@ class Prepared:
 def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared:
     """Open the run's folder, or continue from its checkpoint; returns what is about to run.
 
-    Raises UserError if the folder cannot be made or is another process's, or the checkpoints are
+    The folder is :func:`held`. Raises UserError if it cannot be written, or the checkpoints are
     damaged or belong to another config.
     """
-    if not folder.claimed:
-        take_over(folder, resuming)
-    try:
-        if not resuming or not folder.begun:
-            folder.open(experiment.config)
-            folder.publish()
-        notes = _resume(experiment, folder) if resuming else []
-    except BaseException:
-        folder.release()
-        raise
+    if not resuming or not folder.begun:
+        folder.open(experiment.config)
+        folder.publish()
+    notes = _resume(experiment, folder) if resuming else []
     sizes = experiment.data.train.sizes
     return Prepared(
         config=experiment.config,
@@ -85,22 +86,27 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     """Continue from the newest readable checkpoint, or from the start if none was written; returns
     notes for the user.
 
-    Raises UserError if the checkpoints are damaged or belong to another config, or there is none of
-    a finished run.
+    Raises UserError if the checkpoints are damaged or belong to another config or to a later round
+    than its last, or there is none of a finished run.
     """
-    if not list(folder.checkpoints.glob("round-*")):
+    if not checkpoint.found(folder.checkpoints):
         if folder.finished:
             raise UserError(
                 f"{folder.path}: the run is finished, and has kept no checkpoint to go on from"
             )
         return ["no checkpoint had been written yet; starting from the first round"]
-    t, state, notes = load_latest(folder.checkpoints)
+    t, state, notes = checkpoint.load_latest(folder.checkpoints)
     if state["science"] != experiment.science():
         raise UserError(
             f"{folder.path}: config.yaml was changed since the checkpoint, or that is of another "
             "version; only name, "
             "rounds, stop, evaluation, checkpoint, energy and resources (but for threads) may "
             "differ on --resume"
+        )
+    if t > experiment.config.rounds:
+        raise UserError(
+            f"{folder.path}: {t} rounds have been done, and none is taken back; rounds is "
+            f"{experiment.config.rounds} in config.yaml"
         )
     experiment.restore(t, state)
     return notes
@@ -128,17 +134,14 @@ def drive(
     except Exception as error:
         leave_failure(folder, _summary(experiment, "failed"), error)
         raise
-    finally:
-        folder.release()
 
 
-def leave_failure(folder: RunFolder, summary: Mapping[str, object], error: Exception) -> None:
-    """Say in result.json why the run cannot go on, where that can be written."""
+def leave_failure(folder: RunFolder, about: Mapping[str, object], error: Exception) -> None:
+    """Say in the run's folder why it cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    failed = {**summary, "status": "failed", "error": said}
-    # where it cannot be written (a full disk, say) the sentence still reaches the terminal
-    with contextlib.suppress(OSError, UserError):
-        folder.write_text("result.json", json.dumps(failed, indent=2))
+    diverged = {"diverged": True} if isinstance(error, Diverged) else {}
+    folder.leave_failure({**about, **diverged, "error": said})
+    with contextlib.suppress(UserError):  # the sentence still reaches the terminal
         folder.publish()
 
 
@@ -152,15 +155,12 @@ def _rounds(
     plan = experiment.config.checkpoint
     # rounds after the checkpoint, which are done again, are taken out of it
     board = Board(folder.path / "tensorboard", experiment.t)
-    try:
-        while not experiment.finished and not stopping():
-            record = experiment.step()
-            board.add(record)
-            on_round(record)
-            if plan.every and experiment.t % plan.every == 0:
-                folder.save(experiment.t, experiment.state(), plan.keep)
-    finally:
-        board.close()
+    while not experiment.finished and not stopping():
+        record = experiment.step()
+        board.add(record)
+        on_round(record)
+        if plan.every and experiment.t % plan.every == 0:
+            folder.save(experiment.t, experiment.state(), plan.keep)
 
 
 def _summary(experiment: Experiment, status: Literal["finished", "stopped", "failed"]) -> Result:
@@ -184,6 +184,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "actors_replaced": experiment.federation.plane.replaced,
         "versions": versions(),
         "git_commit": git_commit(),
+        "diverged": experiment.diverged,
+        "notes": list(experiment.notes),
     }
 
 
@@ -195,16 +197,21 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         experiment.algorithm.buffers
     )
     folder.write_model(model)
-    if not experiment.records:
-        folder.write_text("result.json", json.dumps(result, indent=2))
-        return result
-    folder.write_table("rounds.parquet", pd.DataFrame(experiment.records).astype({"round": int}))
-    clients = [
+    if experiment.records:
+        rounds = pd.DataFrame(experiment.records).astype({"round": int})
+        folder.write_table(ROUNDS, rounds)
+        folder.write_table(CLIENTS, _client_table(experiment))
+    folder.write_json(RESULT, result)
+    folder.seal()
+    if report and experiment.records:
+        # from the files, which others will read, and not from memory
+        write_report(folder, experiment.data.histogram())
+        folder.seal()
+    return result
+
+
+def _client_table(experiment: Experiment) -> pd.DataFrame:
+    tables = [
         pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows
     ]
-    folder.write_table("clients.parquet", pd.concat(clients) if clients else pd.DataFrame())
-    # before the report, which is made from it
-    folder.write_text("result.json", json.dumps(result, indent=2))
-    if report:
-        write_report(folder, experiment.data.histogram())
-    return result
+    return pd.concat(tables) if tables else pd.DataFrame()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Algorithm
+from algorithms.finite import NotFinite, all_finite
 from algorithms.part import nearest
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
@@ -27,8 +28,9 @@ from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.config.resolve import resolve
 from orchestrator.data.federated import FederatedData
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.models.net import Net
+from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.training.world import World
@@ -63,6 +65,7 @@ class Experiment:
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
+        self.alarm = Alarm(config.non_finite)
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []
@@ -121,6 +124,20 @@ class Experiment:
             for metric, goal in self.config.stop.items()
         )
 
+    @property
+    def notes(self) -> list[str]:
+        """What was told of numbers that are none: a sentence each, for the user."""
+        return self.alarm.notes
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the model that the run would end with, or its loss, is NaN or infinite."""
+        last, algorithm = self.records[-1] if self.records else {}, self.algorithm
+        # the clients' own models are judged by nothing but accuracy
+        losses = ["test_loss", *(["train_loss"] if keeps_personal_models(algorithm) else [])]
+        judged = [algorithm.model(), algorithm.buffers, algorithm.personal_models()]
+        return not all_finite([*judged, *(last.get(name) for name in losses)])
+
     def step(self) -> Record:
         """Run one round and return its record.
 
@@ -131,7 +148,8 @@ class Experiment:
         federation, sent_before = self.federation, self._bytes()
         evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
         federation.begin_round(t, evaluated)
-        reported = self.algorithm.round(t, federation)
+        reported = self._aggregate(t)
+        self._know_that_they_worked(t)
         seconds = self._seconds(time.perf_counter() - begun)
         record: Record = {
             "round": t,
@@ -144,18 +162,48 @@ class Experiment:
         evaluating = time.perf_counter()
         # a round that ends the run is its last, which is always judged
         if evaluated or self._ends(record):
-            record |= self._evaluate(t)
+            record |= self._evaluate(t, int(record["dropped"]))
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
         down, up = self._bytes() - sent_before
         record |= {"bytes_down": float(down), "bytes_up": float(up)}
         record["bytes_questions"] = float(federation.log.question_bytes)
         record |= {"seconds": time.perf_counter() - begun, **seconds}
+        self.alarm.metrics(t, record)
         # a round that has failed does not count
         self.t = t
         self.records.append(record)
         if evaluated:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
+
+    def _aggregate(self, t: int) -> Record:
+        """The algorithm's round, and a look at what it has made of the server."""
+        try:
+            # NumPy's warnings would tell in the middle what is told at the end, with its cause
+            with np.errstate(all="ignore"):
+                reported = self.algorithm.round(t, self.federation)
+        except NotFinite as error:
+            raise Diverged(f"round {t}: {error}") from error
+        federation = self.federation
+        everything = {
+            **self.algorithm.state(),
+            "averaged moments": federation.store.optimizer,
+            "replica at the clients": federation.mailroom.replicas,
+        }
+        who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
+        self.alarm.aggregated(t, who, everything)
+        return reported
+
+    def _know_that_they_worked(self, t: int) -> None:
+        """Raise UserError if no client of the cohort had a whole batch to make a step with."""
+        local, log = self.config.local, self.federation.log
+        planned = [local.planned(int(n)) for n in self.data.train.sizes[log.cohort]]
+        if planned and not any(planned):
+            raise UserError(
+                f"round {t}: no client did a step, because local.drop_last leaves out batches of "
+                f"fewer than local.batch_size = {local.batch_size} rows, and nobody in the cohort "
+                f"has so many; lower local.batch_size or set local.drop_last to false"
+            )
 
     def _bytes(self) -> np.ndarray:
         """All bytes so far [2]: down, up."""
@@ -199,6 +247,7 @@ class Experiment:
             **self.federation.state(),
             "records": self.records,
             "client_rows": self.client_rows,
+            "alarm": self.alarm.state(),
         }
 
     def science(self) -> str:
@@ -217,6 +266,7 @@ class Experiment:
         self.algorithm.restore(state["algorithm"])
         self.federation.restore(state)
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
+        self.alarm.restore(state["alarm"])
         self.t = t
 
     def weights_sha256(self) -> str:
@@ -237,9 +287,13 @@ class Experiment:
         means = over_cohort(log.diagnostics, counted)
         return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
 
-    def _evaluate(self, t: int) -> Record:
-        """The models judged after round ``t``; what is said of each client joins its rows."""
+    def _evaluate(self, t: int, dropped: int) -> Record:
+        """The models judged after round ``t``, in which so many clients were ``dropped``; what is
+        said of each client joins its rows.
+        """
         record, table = self.judge.judge()
+        late = len(set(self.federation.log.dropped)) - dropped
+        record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
         spent = self.config.energy.joules(ledger.steps, ledger.up)
         self.client_rows.append(

@@ -75,8 +75,7 @@ class Judge:
         personal = self._personal()
         if personal is not None:
             record |= self._over_benign(personal, "personal")
-            with np.errstate(invalid="ignore"):  # a client without test rows has no accuracy
-                table["personal_accuracy"] = personal[:, 0] / personal[:, 2]
+            table["personal_accuracy"] = _per_row(personal[:, 0], personal[:, 2])
         return record, table
 
     def _over_benign(self, sums: np.ndarray, prefix: str) -> Record:
@@ -108,4 +107,13 @@ def keeps_personal_models(algorithm: Algorithm) -> bool:
 
 def _means(sums: np.ndarray) -> ClientTable:
     correct, loss, rows = sums.T
-    return {"accuracy": correct / rows, "loss": loss / rows, "test_rows": rows}
+    return {
+        "accuracy": _per_row(correct, rows),
+        "loss": _per_row(loss, rows),
+        "test_rows": rows,
+    }
+
+
+def _per_row(total: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Means [N] over each client's rows; NaN for a client without any."""
+    return np.divide(total, rows, out=np.full(len(rows), np.nan), where=rows > 0)

@@ -16,7 +16,7 @@ from orchestrator.config import Config
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.drive import Prepared, begin, drive, leave_failure, take_over
+from orchestrator.rounds.drive import PATIENCE, Prepared, begin, drive, held, leave_failure
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 from orchestrator.training.world import World
@@ -72,35 +72,42 @@ class Server:
     def _work(self) -> None:
         """Build the experiment and the client actors, then the round loop."""
         try:
-            if self.again:
-                take_over(self.folder, self.resuming, CUT_OFF)
-            experiment = Experiment(
-                self.config, lambda world: ray_plane(world, self.config, self.again)
-            )
-            try:
-                prepared = begin(experiment, self.folder, self.resuming)
-                with self.changed:
-                    # else the command that waits for `prepared` shows them
-                    self.notes += prepared.notes if self.again else []
-                    self.records, self.prepared_run = list(experiment.records), prepared
-                    self.changed.notify_all()
-                result = self._drive(experiment)
-            finally:
-                experiment.close()
-            with self.changed:
-                self.result = result
+            with held(self.folder, self.resuming, CUT_OFF if self.again else PATIENCE):
+                self._run()
         except Exception as error:
             traceback.print_exc()  # to the actor's log in Ray's dashboard, whoever else hears of it
             self.failure = error
-            if self.prepared_run is None and self.folder.claimed:
-                # nobody may ask once more whether the run is prepared
-                leave_failure(self.folder, {"name": self.config.name}, error)
-                self.folder.release()
         with self.changed:
             self.changed.notify_all()
         if self.detached:  # nobody owns this actor, so it ends itself; the results are on disk
             self.answered.wait(ENDS_AFTER)
             ray.kill(ray.get_runtime_context().current_actor)
+
+    def _run(self) -> None:
+        try:
+            experiment = Experiment(
+                self.config, lambda world: ray_plane(world, self.config, self.again)
+            )
+            try:
+                self._prepare(experiment)
+                result = self._drive(experiment)
+            finally:
+                experiment.close()
+        except Exception as error:
+            if self.again and self.prepared_run is None:
+                # nobody may ask once more whether the run is prepared
+                leave_failure(self.folder, {"name": self.config.name}, error)
+            raise
+        with self.changed:
+            self.result = result
+
+    def _prepare(self, experiment: Experiment) -> None:
+        prepared = begin(experiment, self.folder, self.resuming)
+        with self.changed:
+            # else the command that waits for `prepared` shows them
+            self.notes += prepared.notes if self.again else []
+            self.records, self.prepared_run = list(experiment.records), prepared
+            self.changed.notify_all()
 
     def _drive(self, experiment: Experiment) -> Result:
         plane = experiment.federation.plane
@@ -109,13 +116,15 @@ class Server:
         def tell(record: Record) -> None:
             exporter.tell(record)
             with self.changed:
-                self.notes += plane.events()
+                self.notes += plane.events() + experiment.alarm.news()
                 self.records.append(record)
                 self.changed.notify_all()
 
         try:
             return drive(experiment, self.folder, tell, self.stopping.is_set)
         finally:
+            with self.changed:  # also of the round that has failed
+                self.notes += plane.events() + experiment.alarm.news()
             exporter.close()
 
     def prepared(self) -> Prepared:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from algorithms.draws import torch_seed
+from algorithms.finite import finite_rows
 from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
 from orchestrator.training.batches import Batches, stacked
@@ -223,19 +224,27 @@ class Lane:
         """What a round's record says of each client, name -> [C]."""
         steps = self.work.steps
         moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
-        # a sum is finite only if its terms are
-        totals = [v.reshape(len(self.ids), -1).sum(1) for v in (moved, *uploads.values())]
+        everything = (moved, *uploads.values(), *self._kept())
         found = {
             "train_loss": self.loss / steps.clamp_min(1),
             "update_norm": torch.linalg.vector_norm(moved, dim=1),
             "steps": steps,
-            "finite": torch.stack(totals).isfinite().all(0),
+            "finite": torch.stack([finite_rows(v) for v in everything]).all(0),
         }
         if self.world.gradient_norms:
             means = (self.norms / steps.clamp_min(1).unsqueeze(1)).T
             layers = self.work.spec.layers
             found |= {f"gradient_norm/{n}": v for n, v in zip(layers, means, strict=True)}
         return found
+
+    def _kept(self) -> list[Tensor]:
+        """What the clients are about to remember [C, ...]: a NaN there would spoil a later round,
+        and an infinite second moment end their training without a word.
+        """
+        kept = [*self.work.state.values(), *self.uplink.errors.values(), self.buffers]
+        if self.world.local.optimizer_state == "keep":
+            kept += self.optimizer_state.values()
+        return kept
 
     def _data_gradient(self) -> Tensor:
         """Gradients [C, d] of the summed loss on all of each client's data, at its local model."""

@@ -175,6 +175,7 @@ def test_scaffpd_dual_step_is_the_argmin():
     alg = algorithm("scaffpd", Quadratics(clients=3), rho=0.7, theta=0.5, dual_lr=0.4)
     before, losses = np.array([0.2, 0.5, 0.3]), np.array([1.0, 2.0, 0.4])
     alg.dual, alg.losses = before.copy(), np.array([0.9, 1.0, 1.1])
+    alg.heard[:] = True
     s = 1.5 * losses - 0.5 * alg.losses
     alg._dual_step(np.arange(3), losses)
 

@@ -293,7 +293,7 @@ def test_presets_fill_in_what_is_left_open():
         (["attack={name: ipm, target: model}"], "attack.target"),
         (["algorithm=scaffold", "aggregator=median"], "averages uniformly"),
         (["data.heldout.per_class={11: 3}"], "not one of the 10 classes"),
-        (["data.heldout.per_class=-1"], "must not be negative"),
+        (["data.heldout.per_class=-1"], "must be greater than or equal to 0"),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(settings, message):
@@ -376,3 +376,15 @@ def test_a_partial_agent_keeps_the_preset():
         "authors",
         (64, 64),
     )
+
+
+@pytest.mark.parametrize(
+    "attack", ["same_value", "sign_flip", "scale", "gaussian", "alie", "min_max"]
+)
+def test_malicious_clients_that_were_too_late_forge_nothing(attack):
+    """A cohort that has lost them goes on without them."""
+    adversary = Experiment(ten(f"attack={attack}", "cohort=10")).adversary
+    left = np.setdiff1d(np.arange(10), adversary.ids)
+    rows = torch.randn(len(left), 5)
+    sent = adversary.forge((1, 0), left, {"delta": rows}, torch.zeros(5))
+    assert torch.equal(sent["delta"], rows)

@@ -83,7 +83,7 @@ def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UserError, match="No space"):
         checkpoint.save(tmp_path, 2, STATE, 2)
     assert checkpoint.load_latest(tmp_path)[0] == 1
 
@@ -94,7 +94,7 @@ def test_a_full_disk(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tmp_path)], check=True)
     try:
         checkpoint.save(tmp_path / "c", 1, STATE, 2)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(UserError, match="No space left"):
             checkpoint.save(tmp_path / "c", 2, {**STATE, "more": torch.zeros(100_000)}, 2)
         assert checkpoint.load_latest(tmp_path / "c")[0] == 1
         assert [p.name for p in (tmp_path / "c").iterdir()] == ["round-000001"]
@@ -104,5 +104,5 @@ def test_a_full_disk(tmp_path):
 
 def test_nothing_is_pickled(tmp_path):
     folder = checkpoint.save(tmp_path, 1, STATE, 2)
-    assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors"}
+    assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors", ".sha256"}
     json.loads((folder / checkpoint.REST).read_text())

@@ -166,6 +166,35 @@ def test_mistakes_are_told_on_stderr(tmp_path, words, message):
     assert not (tmp_path / "x").exists()
 
 
+def test_ctrl_c_while_the_command_is_loaded_is_silent():
+    code = "import sys, sweeps.main; sys.argv = ['fedorch', 'list']; sweeps.main.main()"
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-c", code], stderr=subprocess.PIPE, text=True
+    )
+    loading = iter(process.stderr.readline, "")
+    next(line for line in loading if "pydantic" in line)  # before torch, which takes seconds
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.read()
+    assert process.wait() == 130
+    assert "Interrupt" not in said
+
+
+def test_a_fault_of_our_own_is_one_sentence_and_kept(monkeypatch, capsys, tmp_path):
+    def fault():
+        raise KeyError("[/red] nobody has thought of this")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "app", fault)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    (kept,) = (tmp_path / "fedorch" / "faults").iterdir()
+    assert ended.value.code == 1
+    assert "nobody has thought of this" in said
+    assert str(kept) in said.replace("\n", "")
+    assert "in fault" in kept.read_text()
+
+
 @pytest.mark.usefixtures("ray_session")
 def test_mistakes_inside_the_server_actor_are_sentences(tmp_path):
     config = small("data.clients=500", "resources.actors=1")

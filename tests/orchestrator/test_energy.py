@@ -31,11 +31,26 @@ def test_joules_by_hand():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"bandwidth_hz": 0}, {"step_joules": -1.0}, {"transmit_watts": (0.1, -1)}]
+    "bad",
+    [
+        {"bandwidth_hz": 0},
+        {"step_joules": -1.0},
+        {"transmit_watts": (0.1, -1)},
+        {"snr_db": -400},
+        {"snr_db": float("nan")},
+        {"step_joules": float("inf")},
+    ],
 )
 def test_impossible_values(bad):
-    with pytest.raises(ValidationError, match="must be positive"):
+    with pytest.raises(ValidationError, match="should be greater than"):
         Energy(**bad)
+
+
+def test_joules_are_finite_within_the_bounds():
+    """At the worst channel that is allowed, and free at the best: 1 + SNR is 1 in float64 there."""
+    worst = Energy(step_joules=1e30, transmit_watts=1e30, bandwidth_hz=1e-30, snr_db=-300)
+    assert np.isfinite(worst.joules(np.array([1e9]), np.array([1e18]))).all()
+    assert Energy(bandwidth_hz=1.0, snr_db=-300).rate() == pytest.approx(1e-30 / np.log(2))
 
 
 def test_lists_must_fit_the_clients():
@@ -96,3 +111,5 @@ def test_best_local_steps_by_channel(tmp_path):
     assert here("energy", *runs, "--target", 0.999)[0] == 2
     assert here("energy", runs[0], runs[0])[0] == 2
     assert here("energy", *runs, "--snr", "a")[0] == 2
+    code, text = here("energy", *runs, "--target", 0.55, "--snr", "nan")
+    assert (code, "--snr: must be from -300 to 300, not nan" in text) == (2, True)

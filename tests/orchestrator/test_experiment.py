@@ -201,12 +201,36 @@ def test_local_training_transmits_nothing_even_with_batch_norm():
 
 
 def test_a_client_without_a_batch_sends_no_control_variate():
-    config = small(
-        "algorithm=scaffold", "local.drop_last=true", "local.batch_size=1000", "rounds=2"
+    sizes = ["data.limit=200", "data.partition={name: zipf, sigma: 1.0}", "cohort=6", "rounds=2"]
+    experiment = finish(
+        small("algorithm=scaffold", "local.drop_last=true", "local.batch_size=50", *sizes)
     )
-    experiment = finish(config)
-    assert experiment.algorithm.control.abs().max() == 0
-    assert all(s["control"].abs().max() == 0 for s in experiment.federation.store.states.values())
+    moved = [
+        s["control"].abs().max() > 0 for _, s in sorted(experiment.federation.store.states.items())
+    ]
+    assert moved == [n >= 50 for n in experiment.data.train.sizes] == [True] + 5 * [False]
+
+
+def test_a_round_in_which_no_client_has_a_batch_is_an_error():
+    """With ``drop_last`` and too large a batch, a run was finished without a single step."""
+    idle = ["local.batch_size=50", "local.drop_last=true"]
+    run = Experiment(small("data.limit=120", "data.partition=iid", *idle))
+    with pytest.raises(UserError, match=r"round 1: no client did a step.*local\.batch_size = 50"):
+        run.step()
+    assert run.t == 0
+    # as long as anybody has one, the others may idle
+    zipf = ["data.partition={name: zipf, sigma: 1.0}", "cohort=6"]
+    record = Experiment(small("data.limit=200", *zipf, *idle)).step()
+    assert 0 < record["steps"] < 3
+
+
+def test_a_server_without_a_batch_is_refused():
+    """It would train for the whole run without a step, or lend FLTrust a direction of zero."""
+    idle = ["data.heldout.per_class=1", "local.batch_size=11", "local.drop_last=true"]
+    for server in ("algorithm=server_only", "aggregator=fltrust"):
+        with pytest.raises(UserError, match="rows held out at the server"):
+            Experiment(small(server, *idle))
+        Experiment(small(server, *idle, "local.batch_size=10")).step()
 
 
 def test_two_sessions_of_the_same_clients_are_one_rounds_work():

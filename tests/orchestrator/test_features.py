@@ -6,7 +6,7 @@ import torch
 import torchvision
 
 from orchestrator.data.features import Features
-from orchestrator.data.samples import Request
+from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
 
 
@@ -72,3 +72,33 @@ def test_missing_and_wrong_weights(world, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", offline)
     with pytest.raises(UserError, match="can be downloaded"):
         Features(base="cifar10", side=32).load(Request(0, 1))
+
+
+def test_features_of_other_images_are_not_taken_from_the_cache(world):
+    """Images that differ in the middle only, of which the cache's name once knew nothing."""
+    folder, x, _ = world
+    dataset = Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=32)
+    images = np.tile(x, (20, 1, 1, 1))
+    other = images.copy()
+    other[100] = 0
+    names = []
+    for these in (images, other):
+        wide = Samples(these.transpose(0, 3, 1, 2), np.zeros(200, np.int64), 100, 10)
+        names.append(dataset._stored(wide))
+    assert names[0] != names[1]
+
+
+@pytest.mark.parametrize("wrong", [b"", b"\x93NUMPY", None])
+def test_a_damaged_cache_gets_a_sentence(world, monkeypatch, wrong):
+    """Too few rows would else be others' features, or a traceback at the first batch."""
+    folder, _, _ = world
+    dataset = Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=32)
+    monkeypatch.setattr(Features, "_compute", lambda *_: None)
+    stored = dataset._stored(dataset.base.load(Request(0, 1)))
+    stored.parent.mkdir(parents=True)
+    if wrong is None:
+        np.save(stored, np.zeros((9, 512), np.float32))
+    else:
+        stored.write_bytes(wrong)
+    with pytest.raises(UserError, match=stored.name):
+        dataset.load(Request(0, 1))

@@ -166,7 +166,7 @@ def test_missing_data_names_the_files_and_places(folder, monkeypatch):
 
 
 def test_places_in_order(folder, tmp_path):
-    x, y = images(4)
+    x, y = images(4, classes=9)
     for place, shift in ((folder, 0), (tmp_path / "cache" / "fedorch", 1)):
         place.mkdir(parents=True, exist_ok=True)
         np.savez(place / "mnist.npz", x_train=x, y_train=y + shift, x_test=x, y_test=y + shift)

@@ -9,10 +9,8 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import Mirror
-from orchestrator.rounds.drive import begin, drive
-from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
-from tests.running import finish
+from tests.running import finish, run_into
 
 
 @pytest.fixture
@@ -28,9 +26,8 @@ def machine(tmp_path, monkeypatch):
 
 def run(config, place, resuming=False, rounds=None):
     folder = RunFolder.existing(place) if resuming else RunFolder.new(place)
-    experiment = Experiment(folder.config() if resuming else config)
-    begin(experiment, folder, resuming)
-    return drive(experiment, folder, stopping=lambda: rounds is not None and experiment.t >= rounds)
+    run_into(folder, None if resuming else config, resuming, rounds)
+    return folder.result()
 
 
 def names(folder):

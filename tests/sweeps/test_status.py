@@ -91,10 +91,10 @@ def test_a_damaged_status_is_a_sentence(tmp_path):
     whole = UNDER_WAY.to_json()
     for text in ("", "[]", "null", whole[:-9], whole.replace("12", '"a dozen"'), "{}"):
         (tmp_path / FILE).write_text(text)
-        with pytest.raises(UserError, match=r"status\.json is not a sweep's status"):
+        with pytest.raises(UserError, match=r"cannot read .*status\.json"):
             Status.read(tmp_path)
     (tmp_path / FILE).write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"status\.json is not a sweep's status"):
+    with pytest.raises(UserError, match=r"cannot read .*status\.json"):
         Status.read(tmp_path)
 
 

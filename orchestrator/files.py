@@ -1,0 +1,113 @@
+"""Files: written whole or not at all; read with one sentence for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pyarrow import ArrowException
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+
+from orchestrator.errors import UserError
+
+Shape = TypeVar("Shape")
+
+BROKEN = (OSError, SafetensorError, ArrowException)
+"""What libraries raise where a disk, a folder or a file's bytes are not as they must be."""
+
+
+@contextlib.contextmanager
+def said(problem: str) -> Iterator[None]:
+    """Say in one sentence, a UserError, what a disk or a file has against something."""
+    try:
+        yield
+    except (*BROKEN, UnicodeError) as error:
+        raise UserError(f"{problem}: {_reason(error)}") from error
+
+
+def resolved(place: str | Path) -> Path:
+    """The absolute path of a place, there or not; raises UserError where none can be: a name that
+    is too long, a link to itself.
+    """
+    try:
+        path = Path(place).resolve()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{place}: there can be no such path: {_reason(error)}") from error
+    return path
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Have ``write`` fill a hidden file, then give it its name, on the disk and not only in memory.
+
+    Raises UserError if that fails; what was there before is then still there, and nothing else.
+    """
+    # hidden, so that no mirror copies it while it is written
+    partial = path.with_name(f".{path.name}.partial")
+    with said(f"cannot write {path}"):
+        try:
+            write(partial)
+            sync(partial)
+            partial.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text; raises UserError as :func:`write_whole` does."""
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a document of JSON, which knows no NaN and no infinity: they become null."""
+    write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False, default=str))
+
+
+def read_json(path: Path, shape: type[Shape]) -> Shape:
+    """What a file of JSON says; raises UserError if it cannot be read, or is not of that shape."""
+    with said(f"cannot read {path}"):
+        text = path.read_bytes()
+    try:
+        return TypeAdapter(shape).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise UserError(f"cannot read {path}: {where}{first['msg']}") from error
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal; raises OSError if it cannot be read."""
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk; raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, without the path, which the sentence has already."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    return " ".join(text.split())[:200]

@@ -1,0 +1,54 @@
+"""A folder's manifest: the SHA-256 of each file, and its own, so that no damage goes unnoticed.
+
+Its lines are those of ``sha256sum``, which can check them, too; the last one is of the lines above
+it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.files import digest, said, write_text
+
+NAME = "manifest.sha256"
+
+
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Write the manifest of these files: last of all, when they are complete.
+
+    Raises UserError if the disk refuses.
+    """
+    with said(f"cannot read {folder}"):
+        lines = "".join(f"{digest(folder / name)}  {name}\n" for name in sorted(names))
+    write_text(folder / NAME, f"{lines}# {_of(lines.encode())}\n")
+
+
+def verify(folder: Path, name: str) -> Path:
+    """The path of a file that is as it was when the folder was sealed; raises UserError if not."""
+    if not (folder / NAME).exists():
+        raise UserError(f"{folder} holds no {name} that can be trusted (no {NAME}); has it ended?")
+    known = _read(folder)
+    if name not in known:
+        raise UserError(f"{folder} holds no {name} that a run has left there")
+    with said(f"cannot read {folder / name}"):
+        found = digest(folder / name)
+    if found != known[name]:
+        raise UserError(f"{folder / name} is damaged: it is not what the run has left there")
+    return folder / name
+
+
+def _read(folder: Path) -> dict[str, str]:
+    """File -> SHA-256; raises UserError if there is no manifest, or it is damaged."""
+    with said(f"cannot read {folder / NAME}"):
+        lines, _, own = (folder / NAME).read_bytes().rpartition(b"# ")
+    if own != f"{_of(lines)}\n".encode():
+        raise UserError(f"{folder / NAME} is damaged: its own checksum does not hold")
+    pairs = (line.split("  ", 1) for line in lines.decode().splitlines())
+    return {name: sha for sha, name in pairs}
+
+
+def _of(lines: bytes) -> str:
+    return hashlib.sha256(lines).hexdigest()

@@ -1,0 +1,98 @@
+"""What a run says of numbers that are none: each thing once, with its round and its cause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from algorithms.finite import all_finite
+from orchestrator.clients.books import NonFinite
+from orchestrator.errors import Diverged
+from orchestrator.rounds.metrics import Record
+
+SHOWN = 4
+"""Metrics that are named where many could be."""
+CALLED = {"w": "model", "buffers": "batch-norm statistics", "dual": "dual variable λ"}
+"""What a person calls a part of the server's state; the others have names that say it."""
+
+
+class Alarm:
+    """Hears of what a run computes, in the order of a round, and remembers what it has said."""
+
+    def __init__(self, policy: NonFinite) -> None:
+        self.policy = policy
+        self.notes: list[str] = []
+        """Sentences for the user."""
+        self.told: list[str] = []
+        """What they are about: "update", parts of the server's state, metrics."""
+        self.cause = ""
+        """What made the server, or this round's aggregate, NaN or infinite; "" if nothing has."""
+        self._asked = 0
+
+    def news(self) -> list[str]:
+        """The notes since this was last asked."""
+        new, self._asked = self.notes[self._asked :], len(self.notes)
+        return new
+
+    def aggregated(self, t: int, who: str, state: Mapping[str, Any]) -> None:
+        """Hear that the updates of ``who`` held NaN or infinity ("" for nobody's), and look at what
+        the server, its parts by name, is after its step.
+
+        Raises Diverged if a part holds NaN or infinity and the policy is to fail.
+        """
+        self._updates(t, who)
+        bad = [name for name, value in state.items() if not all_finite(value)]
+        kept = f"the update of {who} in round {t}" if who and self.policy == "keep" else ""
+        # what was NaN before this round has its cause already
+        cause = (self.cause or kept or f"the server's step in round {t}") if bad else kept
+        what = f"the server's {_listed([CALLED.get(name, name) for name in bad])}"
+        if bad and self.policy == "fail":
+            raise Diverged(
+                f"round {t}: {what} became NaN or infinite when the server stepped, though all "
+                "updates were finite; lower server_optimizer.lr or the options of algorithm that "
+                "scale its step, or local.lr"
+            )
+        if self._new([f"server/{name}" for name in bad]):
+            self.notes.append(
+                f"round {t}: {what} became NaN or infinite by {cause}; the run goes on "
+                f"(non_finite: {self.policy})"
+            )
+        self.cause = cause
+
+    def _updates(self, t: int, who: str) -> None:
+        becomes = "counts all the same" if self.policy == "keep" else "is left out"
+        if who and self._new(["update"]):
+            self.notes.append(
+                f"round {t}: the update of {who} holds NaN or infinity and {becomes} (non_finite: "
+                f"{self.policy}); others that follow are not told"
+            )
+
+    def metrics(self, t: int, record: Record) -> None:
+        """Look at what the round reports."""
+        new = self._new([name for name, value in record.items() if not math.isfinite(value)])
+        by = self.cause or "numbers too large for their type, though the server's are finite"
+        if new:
+            self.notes.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
+
+    def _new(self, names: Sequence[str]) -> list[str]:
+        """Those of ``names`` that have not been told yet, which they are from now on."""
+        new = [name for name in names if name not in self.told]
+        self.told += new
+        return new
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold."""
+        return {"notes": list(self.notes), "told": list(self.told), "cause": self.cause}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`state`; what was said before is no news."""
+        self.notes, self.told = list(state["notes"]), list(state["told"])
+        self.cause, self._asked = state["cause"], len(state["notes"])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of some names, for people."""
+    rest = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    *most, last = [*names[:SHOWN], *rest] or [""]
+    return f"{', '.join(most)} and {last}" if most else last

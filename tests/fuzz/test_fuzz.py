@@ -1,0 +1,23 @@
+"""The first cases of every family: what goes on for hours in ``make fuzz`` runs, and finds nothing in
+seconds."""
+
+import pytest
+
+from tests.fuzz.families import FAMILIES
+from tests.fuzz.judge import judged
+
+SEED = 0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_case_is_used_or_refused_in_a_sentence(name):
+    """The same cases each time: only this plays values that no test thought of."""
+    family = FAMILIES[name]
+    wrong = {}
+    for number in range(family.quick):
+        verdict = judged(family, family.pieces(SEED, number))
+        if verdict.outcome == "failed":
+            wrong[number] = f"{verdict.cause}: {verdict.said[:300]}"
+    assert not wrong, (
+        f"python -m tests.fuzz --seed {SEED} --family {name} --case {next(iter(wrong))}"
+    )

@@ -1,0 +1,245 @@
+"""Numbers that are none: found where they begin, told once with round and cause, never finished
+over in silence.
+"""
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from algorithms.finite import all_finite, finite_rows
+from orchestrator.analysis.comparison import _metrics, _of_a_client
+from orchestrator.clients import inbox
+from orchestrator.clients.plane import InProcess
+from orchestrator.errors import Diverged, UserError
+from orchestrator.results.checkpoint import load_latest, save
+from orchestrator.rounds.alarm import Alarm
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.judge import _means
+from tests.configs import small
+from tests.orchestrator.test_cli import here
+from tests.running import finish
+
+TRUSTED = ["aggregator=fltrust", "data.heldout.per_class=5", "local.block=1", "cohort=6"]
+
+
+def poisoned(*settings, ids):
+    """An experiment in which the images of clients ``ids`` (N: the server) are NaN."""
+    experiment = Experiment(small(*settings))
+    world, holdings = experiment.federation.plane.host.world, experiment.data.holdings
+    bad, batch = np.concatenate([holdings[k] for k in ids]), world.batch
+
+    def spoilt(rows):
+        x, y = batch(rows)
+        x[torch.from_numpy(np.isin(rows, bad))] = math.nan
+        return x, y
+
+    object.__setattr__(world, "batch", spoilt)
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        (["algorithm={name: qfedavg, q: 1000}"], "the server's model became"),
+        (
+            ["server_optimizer={name: sgd, lr: 1.0e+38}", "local.lr=100"],
+            "the server's model became",
+        ),
+        (["algorithm=fedavgm", "server_optimizer.lr=1e38", "local.lr=100"], "the server's model"),
+        (["algorithm={name: feddyn, mu: 1.0e+30}", "local.steps=2", "local.lr=1"], "the update of"),
+    ],
+)
+def test_a_server_step_that_overflows_ends_the_run(settings, what):
+    """All uploads are finite: only a look at server and memories finds it, in the round where it
+    happens (rounds=1: nobody would meet the model again).
+    """
+    with pytest.raises(Diverged, match=f"round 1: {what}"):
+        Experiment(small("rounds=1", *settings)).step()
+
+
+def test_every_part_of_the_servers_state_is_looked_at():
+    """Not the model alone: a second moment of infinity ends training without a NaN anywhere."""
+    experiment = Experiment(small("algorithm=fedadam"))
+    experiment.algorithm.optimizer["second"][3] = math.inf
+    with pytest.raises(Diverged, match="the server's optimizer became NaN or infinite"):
+        experiment.step()
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "{name: drfa, gamma: 1.0e+308}",
+        "{name: drdm, gamma: 1.0e+308}",
+        "{name: afl, dual_lr: 1.0e+308}",
+        "{name: scaffpd, dual_lr: 1.0e+308, rho: 0}",
+    ],
+)
+def test_a_dual_step_that_overflows_is_a_sentence(algorithm):
+    """The projection refuses what it is given, and was a traceback with any policy."""
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(Diverged, match="round 1: the dual variable λ is NaN"),
+    ):
+        Experiment(small(f"algorithm={algorithm}", "non_finite=keep")).step()
+
+
+def test_what_is_kept_is_told_once_and_not_again_after_a_resume(tmp_path):
+    """An all-NaN model under keep: who began it, and when, although later rounds know no better."""
+    config = small("local.lr=1e38", "non_finite=keep", "cohort=6", "rounds=4")
+    experiment = Experiment(config)
+    experiment.step()
+    first = experiment.alarm.news()
+    assert (
+        "round 1: the update of client 0, 1, 2, 3, 4, ... holds NaN or infinity and co" in first[0]
+    )
+    assert "the server's model became NaN or infinite by the update of client 0" in first[1]
+    assert "test_loss became NaN or infinite by the update of client 0" in first[2]
+    experiment.step()
+    assert experiment.diverged
+    assert experiment.alarm.news() == []
+    save(tmp_path, 2, experiment.state(), 1)
+    again = Experiment(config)
+    again.restore(*load_latest(tmp_path)[:2])
+    again.step()
+    assert (again.notes, again.alarm.news()) == (first, [])
+
+
+def test_a_metric_that_overflows_is_told_though_the_run_is_well():
+    """Steps of 10³⁰ have a length whose square float32 cannot hold."""
+    experiment = finish(small("local.lr=1e30", "rounds=2"))
+    assert [n[:38] for n in experiment.notes] == ["round 1: update_norm became NaN or inf"]
+    assert not experiment.diverged
+
+
+def test_the_cause_of_a_metric_is_forgotten_with_it():
+    """A client that was NaN in round 1 is not blamed for what overflows in round 3."""
+    alarm = Alarm("keep")
+    alarm.aggregated(1, "client 3", {"w": torch.zeros(2)})
+    alarm.metrics(1, {"train_loss": math.nan})
+    alarm.aggregated(2, "", {"w": torch.zeros(2)})
+    alarm.metrics(2, {f"gradient_norm/{n}": math.inf for n in range(6)})
+    _, first, second = alarm.news()
+    assert (
+        first == "round 1: train_loss became NaN or infinite by the update of client 3 in round 1"
+    )
+    assert "gradient_norm/3 and 2 more became NaN or infinite by numbers too large" in second
+
+
+def test_the_terminal_and_result_json_say_it(tmp_path):
+    """The way of a note through the command: printed as it comes, kept, and the title marked."""
+    words = ["--set", "local.lr=1e38", "--set", "non_finite=keep", "--set", "data.limit=300"]
+    words += ["--set", "model=linear", "--set", "data.clients=4", "--set", "rounds=2"]
+    code, text = here("run", *words, "--in-process", "--out", tmp_path / "a")
+    result = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert code == 0
+    assert "after 2 rounds, diverged" in text
+    assert text.count("note: round 1: the server's model became NaN") == 1
+    assert result["diverged"] is True
+    assert len(result["notes"]) == 3
+    code, text = here(
+        "run", *words, "--set", "non_finite=fail", "--in-process", "--out", tmp_path / "b"
+    )
+    result = json.loads((tmp_path / "b" / "result.json").read_text())
+    assert (code, result["status"], result["diverged"]) == (2, "failed", True)
+
+
+def test_finite_is_judged_exactly():
+    """Not by a sum in float32: ten entries of 3·10³⁸ are finite, ∞ − ∞ is not."""
+    rows = torch.full((4, 10), 3e38)
+    rows[1, 4], rows[2, :2] = math.nan, torch.tensor([math.inf, -math.inf])
+    assert finite_rows(rows).tolist() == [True, False, False, True]
+    assert finite_rows(torch.ones(2, 0)).all()
+    assert finite_rows(torch.tensor([1.0, math.inf])).tolist() == [True, False]
+    state = {"w": rows[:1], "n": 3, "t": torch.ones(2, dtype=torch.int64), "m": [{"x": 1.0}, None]}
+    assert all_finite(state)
+    for bad in (math.inf, np.float64("nan"), np.array([1, math.nan]), torch.tensor(math.nan)):
+        assert not all_finite({**state, "deep": [{"x": (0.0, bad)}]})
+
+
+def test_a_huge_update_counts():
+    """One step of 10³⁸ gradients: their sum overflows, and the client was blamed for NaN."""
+    experiment = Experiment(small("cohort=6", "local.steps=1", "local.lr=1e38"))
+    experiment.step()
+    assert experiment.algorithm.w.isfinite().all()
+    assert experiment.algorithm.w.abs().max() > 1e36
+
+
+def test_forging_hides_nobody_elses_nan():
+    """With a forger in the cohort rows are judged anew, but what else a client sends or keeps is
+    not in the rows.
+    """
+    experiment = Experiment(small("cohort=6", "attack={name: gaussian, ids: [1]}"))
+    here = inbox.Arrived(
+        ids=np.arange(6), blocks=(6,), vectors={"delta": [torch.zeros(6, 3)]},
+        scalars={"weight": torch.tensor([1, 1, 1, 1, math.nan, 1])}, diagnostics={},
+        finite=np.array([True, False, False, True, False, True]), counts=np.ones(6, bool),
+        states={}, upload_bytes=0,
+    )  # fmt: skip
+    found = inbox.forged(here, experiment.federation.terms, (1, 0), torch.zeros(3))
+    assert found.finite.tolist() == [True, True, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [([6], "the server itself"), (range(6), "client 0, 1, 2, 3, 4, ...")],
+)
+def test_fltrust_without_anybody_to_compare(ids, message):
+    """Dropping leaves it without a reference, or without anything to hold against it."""
+    with pytest.raises(Diverged, match=f"round 1: the update of ({message}) holds NaN"):
+        poisoned(*TRUSTED, "non_finite=drop", ids=ids).step()
+
+
+def test_fltrust_goes_on_without_one_client_and_stays_where_it_cannot_judge():
+    dropped = poisoned(*TRUSTED, "non_finite=drop", ids=[2])
+    assert dropped.step()["dropped"] == 1
+    kept = poisoned(*TRUSTED, "non_finite=keep", ids=[6])
+    before = kept.algorithm.w.clone()
+    kept.step()
+    assert torch.equal(kept.algorithm.w, before)
+    assert "the update of the server itself holds NaN" in kept.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("slow", "message"),
+    [(6, "the server's own training took too long"), (2, "5 clients are left without 2")],
+)
+def test_a_server_that_trains_is_not_one_of_the_clients(slow, message):
+    """Who is left out for slowness: the server must not be, and does not fill the cohort."""
+
+    class Late(InProcess):
+        def run(self, assignments):
+            answers = super().run(assignments)
+            return [
+                None if slow in one.spec.ids else answer
+                for one, answer in zip(assignments, answers, strict=True)
+            ]
+
+    limits = ["on_timeout=drop", "client_timeout=9", "minimum_cohort=6"]
+    config = small(*TRUSTED, *[f"resources.{limit}" for limit in limits])
+    with pytest.raises(UserError, match=message):
+        Experiment(config, Late).step()
+
+
+def test_a_client_without_test_rows_has_no_accuracy():
+    """NaN, without NumPy's warning in the middle of a run."""
+    with warnings.catch_warnings(action="error"):
+        table = _means(np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]]))
+    np.testing.assert_array_equal(table["accuracy"], [0.25, math.nan])
+
+
+def test_compare_where_nobody_took_part_and_where_a_number_is_none():
+    """server_only has no cohort to divide its seconds by; JSON's null stands for NaN."""
+    rounds = pd.DataFrame({"seconds_train": [1.0, 3.0], "cohort": [0.0, 0.0]})
+    assert _of_a_client(rounds) == ""
+    assert _of_a_client(rounds.assign(cohort=4.0)) == "0.500"
+    result = {"metrics": {"test_loss": None, "train_loss": 0.5}, "diverged": True}
+    assert _metrics([result, {"metrics": {"train_loss": 1.0}}]) == [
+        ("test loss", ["nan", ""]),
+        ("local training loss", ["0.5000", "1.0000"]),
+        ("diverged", ["yes", ""]),
+    ]

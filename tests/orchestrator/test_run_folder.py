@@ -1,0 +1,254 @@
+"""A run's folder: nobody else's, whole or refused, whatever happens to the disk and the files."""
+
+import json
+import os
+import resource
+import shutil
+
+import pytest
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results import checkpoint, manifest
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin, held
+from orchestrator.rounds.experiment import Experiment
+from tests.configs import small
+from tests.running import finish, run_into
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory):
+    """What a run leaves that was stopped after its second round of three."""
+    path = tmp_path_factory.mktemp("left") / "run"
+    run_into(RunFolder.new(path), small("checkpoint.every=1"), stop_at=2)
+    return path
+
+
+@pytest.fixture
+def folder(left, tmp_path):
+    shutil.copytree(left, tmp_path / "run")
+    return RunFolder.existing(tmp_path / "run")
+
+
+def flip(path, bit):
+    raw = bytearray(path.read_bytes())
+    raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+
+
+def some_bits(path):
+    """Every bit of a short file, and so many of a long one, the last ones among them."""
+    size = 8 * path.stat().st_size
+    return sorted({*range(0, size, max(1, size // 150)), *range(size - 8, size)})
+
+
+READERS = {
+    "result.json": RunFolder.result,
+    "rounds.parquet": RunFolder.rounds,
+    "clients.parquet": RunFolder.clients,
+    "model.safetensors": RunFolder.model,
+    manifest.NAME: RunFolder.result,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_flipped_bit_of_a_result_is_noticed(folder, name):
+    whole = (folder.path / name).read_bytes()
+    for bit in some_bits(folder.path / name):
+        flip(folder.path / name, bit)
+        with pytest.raises(UserError, match=r"damaged|holds no"):
+            READERS[name](folder)
+        (folder.path / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", [checkpoint.TENSORS, checkpoint.REST, manifest.NAME])
+def test_every_flipped_bit_of_a_checkpoint_is_said_and_the_one_before_is_used(folder, name):
+    newest = checkpoint.found(folder.checkpoints)[-1] / name
+    whole = newest.read_bytes()
+    for bit in some_bits(newest):
+        flip(newest, bit)
+        t, _, notes = checkpoint.load_latest(folder.checkpoints)
+        assert t == 1
+        assert "round-000002 is damaged" in notes[0]
+        newest.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "list", "folder"])
+def test_a_foreign_file_is_a_sentence_that_names_it(folder, name, damage):
+    path = folder.path / name
+    whole = path.read_bytes()
+    path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    elif damage != "gone":
+        path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "list": b"[]"}[damage])
+    with pytest.raises(UserError, match=name) as told:
+        READERS[name](folder)
+    assert len(str(told.value)) < 1000
+
+
+def test_what_is_sealed_and_no_result_is_refused_too(folder):
+    for text in ("[]", "{}", '{"status": "sleeping"}', "nothing", "[" * 100_000):
+        (folder.path / "result.json").write_text(text)
+        folder.seal()
+        with pytest.raises(UserError, match=r"cannot read .*result.json"):
+            folder.result()
+    (folder.path / "result.json").write_text('{"status": "failed", "error": "why"}')
+    folder.seal()
+    assert folder.ending()["error"] == "why"
+
+
+def test_a_damaged_newest_checkpoint_costs_rounds_and_no_bits(folder):
+    flip(checkpoint.found(folder.checkpoints)[-1] / checkpoint.REST, 4000)
+    experiment, notes = run_into(folder, resuming=True)
+    assert "is damaged" in notes[0]
+    assert experiment.state_sha256() == finish(small()).state_sha256()
+
+
+def test_stray_files_are_left_alone(tmp_path):
+    folder = RunFolder.new(tmp_path / "run")
+    strays = ["round-foo", "round-1", "round-0000001.txt", "notes"]
+    folder.checkpoints.mkdir(parents=True)
+    for name in strays:
+        (folder.checkpoints / name).write_text("mine")
+    (folder.checkpoints / "round-000009").write_text("mine")
+    begin(Experiment(small()), folder, False)
+    run_into(folder, small("checkpoint.every=1", "checkpoint.keep=1"), resuming=True)
+    assert {p.name for p in folder.checkpoints.iterdir()} == {
+        *strays, "round-000003", "round-000009",
+    }  # fmt: skip
+
+
+def test_fewer_rounds_than_were_done_are_refused(folder):
+    text = (folder.path / "config.yaml").read_text()
+    (folder.path / "config.yaml").write_text(text.replace("rounds: 3", "rounds: 1"))
+    with pytest.raises(UserError, match="2 rounds have been done"):
+        run_into(folder, resuming=True)
+    assert folder.ending()["status"] == "stopped"
+
+
+def strict(text):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_result_json_is_json_whatever_the_numbers(tmp_path):
+    folder = RunFolder.new(tmp_path / "run")
+    run_into(folder, small("local.lr=1e38", "non_finite=keep"))
+    document = strict((folder.path / "result.json").read_text())
+    assert document["metrics"]["test_loss"] is None
+    assert folder.result()["metrics"]["test_loss"] != folder.result()["metrics"]["test_loss"]
+
+
+# Two runs, one folder
+
+
+def test_a_run_that_finished_there_meanwhile_is_not_overwritten(tmp_path):
+    late = RunFolder.new(tmp_path / "run")  # there is nothing yet
+    run_into(RunFolder.new(tmp_path / "run"), small("rounds=1"))
+    with pytest.raises(UserError, match="exists and is not empty"), held(late, resuming=False):
+        raise AssertionError
+    assert late.ending()["status"] == "finished"
+
+
+def test_the_folder_is_taken_before_any_work(tmp_path):
+    first, second = RunFolder.new(tmp_path / "run"), RunFolder.new(tmp_path / "run")
+    refused = pytest.raises(UserError, match=f"in use: process {os.getpid()}")
+    with held(first, resuming=False), refused:
+        second.claim()
+    assert not first.path.exists()  # nothing was written, so nothing is left
+    with held(second, resuming=False):
+        pass
+
+
+def test_a_lock_that_was_removed_keeps_nobody_out(tmp_path):
+    first, second = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "run")
+    first.make()
+    first.claim()
+    (first.path / ".lock").unlink()
+    second.claim()
+    assert second.claimed
+    with pytest.raises(UserError, match="in use"):
+        RunFolder(tmp_path / "run").claim()
+
+
+def test_default_names_of_one_second_differ(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda form: "20260101-000000")
+    names = [RunFolder.dated("quick").path.name for _ in range(3)]
+    base = "quick-20260101-000000"
+    assert names == [base, f"{base}-2", f"{base}-3"]
+
+
+# Disks
+
+
+LIMITS = [0, 1_000, 4_000, 33_000, 60_000]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_full_disk_is_a_sentence_and_resume_works_once_there_is_room(tmp_path, limit, left):
+    """No file can be longer than so many bytes: each of those that a run writes is the first to
+    fail at some limit.
+    """
+    config = small("checkpoint.every=1")
+    folder = RunFolder.new(tmp_path / "run")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot (write|be written)") as told:
+            run_into(folder, config)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "too large" in str(told.value)
+    assert not [p for p in tmp_path.rglob("*") if "partial" in p.name]
+    if folder.holds("result.json"):
+        assert folder.ending()["status"] == "failed"
+    if folder.begun:
+        experiment, _ = run_into(RunFolder.existing(tmp_path / "run"), resuming=True)
+    else:
+        experiment, _ = run_into(RunFolder.new(tmp_path / "run"), config)
+    assert folder.ending()["status"] == "finished"
+    assert experiment.finished
+
+
+def test_tensorboard_files_that_were_tidied_away_cost_nothing(tmp_path):
+    folder = RunFolder.new(tmp_path / "run")
+    run_into(folder, small(), on_round=lambda _: shutil.rmtree(folder.path / "tensorboard"))
+    assert folder.ending()["status"] == "finished"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(UserError, match="cannot be created"),
+        held(RunFolder(tmp_path / "file" / "run"), resuming=False),
+    ):
+        raise AssertionError
+
+
+def test_the_written_config_can_be_read(left):
+    assert load(left / "config.yaml").rounds == 3
+
+
+@pytest.mark.parametrize("damage", ["", "rounds: 3\n"])
+def test_a_config_that_is_not_whole_is_no_other_run(folder, damage):
+    """Its defaults would make it the quick start."""
+    (folder.path / "config.yaml").write_text(damage)
+    with pytest.raises(UserError, match=r"config\.yaml is damaged: it has lost .*algorithm"):
+        run_into(folder, resuming=True)
+    with pytest.raises(UserError, match=r"config\.yaml is damaged"):
+        RunFolder.viewed(str(folder.path))
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "loop"])
+def test_paths_that_cannot_be(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="there can be no such path") as told:
+        RunFolder.at(place)
+    assert str(told.value).isprintable()
