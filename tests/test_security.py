@@ -16,6 +16,7 @@ from orchestrator.credentials import discreet, has_credentials
 from orchestrator.errors import Diverged, UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import Mirror
+from orchestrator.rounds.drive import leave_failure
 from sweeps import runner
 from sweeps.cli import main
 from sweeps.home import Home, local_copy
@@ -140,7 +141,7 @@ def test_no_sentence_repeats_them(address, tmp_path, capsys, monkeypatch):
     assert SECRET not in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert SECRET not in str(Diverged(f"see {address} or {Path(address)}"))
-    RunFolder(tmp_path).leave_failure({"error": str(error)})
+    leave_failure(RunFolder(tmp_path), {}, RuntimeError(f"no {address}"))
     assert SECRET not in (tmp_path / "result.json").read_text()
     assert json.loads((tmp_path / "result.json").read_text())["error"]
     for words in (["run", "--in-process", "--out"], ["run"], ["compare"], ["top", "--address"]):
