@@ -59,6 +59,7 @@ def test_a_killed_sweep_is_not_said_to_run(tmp_path, capsys):
 
 def test_looking_takes_nothing_from_the_driver(tmp_path):
     """Whoever looks holds the lock for no longer than that, and a driver keeps what it has."""
+    left_by_a_driver(tmp_path)
     folder = RunFolder(tmp_path)
     folder.claim()
     assert is_driven(tmp_path) is True
