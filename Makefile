@@ -7,7 +7,7 @@ READY := $(VENV)/.fedorch-ready
 # One worker for the Ray session, one for clusters (which mostly wait), one for all other tests.
 SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: run test test-long test-all test-slow fuzz lint format bench clean
+.PHONY: run test test-long test-all test-slow fuzz lint format bench audit clean
 
 run: $(READY)
 	$(BIN)/fedorch run
@@ -37,6 +37,11 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Known vulnerabilities of the pinned versions: asks an advisory database, so not a part of CI.
+audit: $(READY)
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --disable-pip --no-deps --strict
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

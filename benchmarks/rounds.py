@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import ray
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -25,6 +24,7 @@ from rich.table import Table
 from algorithms.local import LocalRule
 from benchmarks import peers
 from orchestrator.clients.plane import InProcess
+from orchestrator.cluster.connection import connected
 from orchestrator.config import load
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
@@ -125,17 +125,16 @@ def main() -> None:
     options = parser.parse_args()
     repeat = options.repeat
     torch.set_num_threads(1)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
-    for model in ("linear", "drdm_cnn"):
-        _add(
-            table,
-            model,
-            _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu),
-        )
-    _add(table, "empty, 10 clients", _floor(5 * repeat))
+    with connected("local", num_cpus=2):
+        for model in ("linear", "drdm_cnn"):
+            _add(
+                table,
+                model,
+                _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu),
+            )
+        _add(table, "empty, 10 clients", _floor(5 * repeat))
     Console().print(table)
-    ray.shutdown()
 
 
 def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:

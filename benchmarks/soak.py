@@ -21,6 +21,7 @@ import ray
 from ray._private.internal_api import memory_summary
 from ray._private.state import actors
 
+from orchestrator.cluster.connection import connected
 from orchestrator.config import Config, load
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
@@ -42,10 +43,9 @@ def main(words: list[str] | None = None) -> None:
         "--pause", type=float, default=0.0, help="seconds of rest after each round"
     )
     chosen = options.parse_args(words)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     config = load(None, SETTINGS)
-    rounds, digest = soak(config, chosen.minutes, chosen.every, chosen.pause)
-    ray.shutdown()
+    with connected("local", num_cpus=2):
+        rounds, digest = soak(config, chosen.minutes, chosen.every, chosen.pause)
     alone = Experiment(config)
     while alone.t < rounds:
         alone.step()

@@ -17,6 +17,8 @@ VARIABLE = re.compile(
 """Names of environment variables whose values are nobody's business."""
 PORT = re.compile(r"(?:[^/@:]+|\[[^\]]*\]):\d+/")
 """Begins an address with a port: a colon that is no password's."""
+MARK = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{1,3}")
+"""Begins an address, or what a path has made of one: ``s3:/bucket``."""
 GAPS = re.compile(r"([\s'\"<>`]+)")
 HIDDEN = "***"
 LEAST = 8
@@ -27,7 +29,7 @@ def discreet(text: str) -> str:
     """``text`` without the credentials in its addresses, and without those of the environment."""
     for secret in _of_environment():
         text = text.replace(secret, HIDDEN)
-    if "://" not in text:
+    if ":/" not in text:
         return text
     return "".join(_masked(piece) for piece in GAPS.split(text))
 
@@ -41,19 +43,20 @@ def _masked(piece: str) -> str:
     masked = _plain(piece)
     # written as %3A and the like: nothing of it can be trusted
     if masked == piece and has_credentials(piece):
-        return f"{piece.partition('://')[0]}://{HIDDEN}"
+        return f"{piece.partition(':/')[0]}://{HIDDEN}"
     return masked
 
 
 def _plain(address: str) -> str:
-    scheme, mark, rest = address.partition("://")
-    if not mark:
+    mark = MARK.search(address)
+    if mark is None:
         return address
+    before, rest = address[: mark.end()], address[mark.end() :]
     # up to the last @, for a secret key may hold slashes
     user, at, host = rest.rpartition("@")
     if at and ":" in user and not PORT.match(user):
         rest = f"{HIDDEN}@{host}"
-    return scheme + mark + QUERY.sub(rf"\1{HIDDEN}", rest)
+    return before + QUERY.sub(rf"\1{HIDDEN}", rest)
 
 
 def _of_environment() -> list[str]:

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from orchestrator.errors import UserError
+from orchestrator.files import read_json
 from orchestrator.results.run_folder import LOCK
 from sweeps.home import TUNING
 
@@ -80,11 +78,7 @@ class Status:
     @classmethod
     def read(cls, folder: Path) -> Status:
         """That of the sweep whose driver works in ``folder``; raises UserError if it is damaged."""
-        try:
-            return TypeAdapter(cls).validate_json((folder / FILE).read_bytes())
-        except (OSError, ValueError) as error:
-            said = " ".join(str(error).split())[:200]
-            raise UserError(f"{folder / FILE} is not a sweep's status: {said}") from error
+        return read_json(folder / FILE, cls)
 
 
 def is_driven(folder: Path) -> bool | None:

@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from orchestrator.cli.faults import report
 from orchestrator.cluster import jobs
 from orchestrator.config import load
 from orchestrator.credentials import discreet, has_credentials
@@ -58,6 +59,12 @@ def test_no_code_is_read_from_files():
         if name == "yaml.load":
             loader = ast.unparse(call.args[1]) if len(call.args) > 1 else keyword(call, "Loader")
             assert loader in SAFE_LOADERS, f"{where}: yaml.load with {loader}"
+
+
+def test_ray_is_started_in_one_place():
+    """Which keeps it on loopback."""
+    places = {where.partition(":")[0] for where, name, _ in calls() if name == "ray.init"}
+    assert places == {"orchestrator/cluster/connection.py"}
 
 
 def test_what_could_hide_them_is_not_imported():
@@ -133,17 +140,26 @@ def test_no_sentence_repeats_them(address, tmp_path, capsys, monkeypatch):
     error = UserError(f"--address {address!r}: cannot connect to {address}, says {address}")
     assert SECRET not in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    assert SECRET not in str(Diverged(f"see {address}"))
-    leave_failure(RunFolder(tmp_path), {"name": "x"}, error)
+    assert SECRET not in str(Diverged(f"see {address} or {Path(address)}"))
+    leave_failure(RunFolder(tmp_path), {}, RuntimeError(f"no {address}"))
     assert SECRET not in (tmp_path / "result.json").read_text()
     assert json.loads((tmp_path / "result.json").read_text())["error"]
-    for words in (["run", "--in-process", "--out"], ["compare"], ["top", "--address"]):
+    for words in (["run", "--in-process", "--out"], ["run"], ["compare"], ["top", "--address"]):
         monkeypatch.setattr(sys, "argv", ["fedorch", *words, address])
         with pytest.raises(SystemExit) as end:
             main()
         assert end.value.code == 2
         said = capsys.readouterr()
         assert SECRET not in said.out + said.err
+
+
+def test_no_kept_traceback_holds_them(tmp_path, monkeypatch):
+    """It is kept to be sent to others."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    said = report(RuntimeError(f"{LEAKS[0]} signed with {SECRET}"))
+    (kept,) = tmp_path.rglob("*.txt")
+    assert SECRET not in said + kept.read_text()
 
 
 def test_no_secret_of_the_environment_is_said(monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ import os
 import time
 import traceback
 
+from orchestrator.credentials import discreet
 from orchestrator.data.sources import cache
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
@@ -13,9 +14,10 @@ from orchestrator.files import write_text
 
 def report(error: Exception) -> str:
     """Keep the error's traceback in the user's cache; returns what to say of it."""
-    kind = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    kind = discreet(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
     path = cache() / "faults" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    text = "".join(traceback.format_exception(error))
+    # it is to be sent to others
+    text = discreet("".join(traceback.format_exception(error)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

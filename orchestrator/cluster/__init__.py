@@ -1,1 +1,3 @@
-"""Ray from outside: connecting, reserving room for client actors, submitting jobs."""
+"""Ray from outside: who answers, and how long we wait; connecting, reserving room for client
+actors, submitting jobs.
+"""

@@ -9,12 +9,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from orchestrator.cluster.reach import exposure, loopback_only, require_cluster
 from orchestrator.config.parsing import parse_file
 from orchestrator.errors import UserError
-from orchestrator.terminal import errors
+from orchestrator.terminal import told
 
 BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
 
@@ -68,7 +66,7 @@ def _tell_exposure() -> None:
     addresses = {str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]}
     note = exposure(addresses, os.environ.get("RAY_AUTH_MODE", "token") == "token")
     if note is not None:
-        errors.print(Text(f"note: {note}"), soft_wrap=True)
+        told("note", note)
 
 
 def room() -> dict[str, float]:

@@ -6,7 +6,7 @@ import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from orchestrator.cluster.waiting import patience, unanswered, within
@@ -167,14 +167,16 @@ def _require_ray(host: str, port: int, client: bool, seconds: float) -> None:
 def _ping_gcs(channel: grpc.Channel, seconds: float) -> None:
     from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
-    asked = gcs_service_pb2.GetClusterIdRequest()
+    messages: Any = gcs_service_pb2  # whose classes are made as it is imported
+    asked = messages.GetClusterIdRequest()
     gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).GetClusterId(asked, timeout=seconds)
 
 
 def _ping_client(channel: grpc.Channel, seconds: float) -> None:
     from ray.core.generated import ray_client_pb2, ray_client_pb2_grpc
 
-    asked = ray_client_pb2.ClusterInfoRequest(type=ray_client_pb2.ClusterInfoType.PING)
+    messages: Any = ray_client_pb2
+    asked = messages.ClusterInfoRequest(type=messages.ClusterInfoType.PING)
     ray_client_pb2_grpc.RayletDriverStub(channel).ClusterInfo(asked, timeout=seconds)
 
 

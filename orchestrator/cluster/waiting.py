@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import sys
@@ -77,8 +78,14 @@ def leaving() -> Iterator[None]:
     try:
         yield
     except SystemExit as end:
-        if any(worker.is_alive() for worker in _late):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
+        # not at once: the command may be one of several that a process does
+        atexit.register(_go, end.code if isinstance(end.code, int) else int(end.code is not None))
         raise
+
+
+def _go(code: int) -> None:
+    """End the process if somebody would hold it up; registered last, it is called first."""
+    if any(worker.is_alive() for worker in _late):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -9,6 +9,7 @@ import ray
 from rich.live import Live
 from rich.table import Table
 
+from orchestrator.cluster.waiting import patience
 from orchestrator.monitoring.exporter import Note, forget, notes
 from orchestrator.terminal import console
 
@@ -102,11 +103,11 @@ def _states() -> dict[str, str]:
     from ray.util.state.exception import RayStateApiException
 
     try:
-        return {
-            actor.actor_id: actor.state
-            for actor in list_actors(limit=10_000, raise_on_missing_output=False)
-        }
-    except (RayStateApiException, ConnectionError, RuntimeError):
+        found = list_actors(
+            limit=10_000, timeout=max(1, round(patience())), raise_on_missing_output=False
+        )
+        return {actor.actor_id: actor.state for actor in found}
+    except (RayStateApiException, OSError, RuntimeError):
         return {}
 
 

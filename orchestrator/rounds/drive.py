@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
+from orchestrator.credentials import discreet
 from orchestrator.errors import Diverged, UserError
 from orchestrator.results import checkpoint
 from orchestrator.results.provenance import git_commit, versions
@@ -139,6 +140,7 @@ def drive(
 def leave_failure(folder: RunFolder, about: Mapping[str, object], error: Exception) -> None:
     """Say in the run's folder why it cannot go on, where that can be written."""
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    said = discreet(said)  # what a library says may repeat an address as it was given
     diverged = {"diverged": True} if isinstance(error, Diverged) else {}
     folder.leave_failure({**about, **diverged, "error": said})
     with contextlib.suppress(UserError):  # the sentence still reaches the terminal

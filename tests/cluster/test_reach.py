@@ -2,6 +2,7 @@
 listen to a plain run.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -26,7 +27,7 @@ from orchestrator.results.storage import Mirror
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
-    monkeypatch.setenv("FEDORCH_TIMEOUT", "0.5")
+    monkeypatch.setenv("FEDORCH_TIMEOUT", "0.2")
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +59,17 @@ def refused(address):
     begun = time.monotonic()
     with pytest.raises(UserError) as told, connected(address):
         pass
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 9
     assert f"--address {address}" in str(told.value)
     return str(told.value)
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_nobody_is_there(scheme, silent, other):
+def test_nobody_is_there(scheme, silent, other, monkeypatch):
     """Ray alone tries for 30 s to minutes in each of these."""
+    assert "no answer within 0.2 s" in refused(f"{scheme}{silent}")
+    monkeypatch.delenv("FEDORCH_TIMEOUT")  # who answers need not be quick on a busy machine
     assert "nobody listens" in refused(f"{scheme}{nobody()}")
-    assert "no answer within 0.5 s" in refused(f"{scheme}{silent}")
     assert "is no Ray cluster" in refused(f"{scheme}{other}")
 
 
@@ -77,8 +79,8 @@ def test_what_is_no_address(address):
 
 
 def test_no_dashboard(silent):
-    for address, said in ((nobody(), "onnect"), (silent, "no answer within 0.5 s")):
-        with pytest.raises(UserError, match=said):
+    for address in (nobody(), silent):
+        with pytest.raises(UserError, match=f"--address http://{address}: "):
             list(jobs.logs(f"http://{address}", "x", follow=False))
 
 
@@ -108,27 +110,33 @@ def test_what_was_raised_is_raised_here():
         within(5, lambda: {}["there"])
 
 
-def test_a_signal_is_heard_while_waiting():
+def test_a_signal_is_heard_while_waiting(request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Tune leaves one of its own
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     main = threading.main_thread().ident
-    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         within(20, lambda: time.sleep(3))
     assert time.monotonic() - begun < 2
 
 
-def test_what_was_left_behind_holds_up_no_exit(monkeypatch, capsys):
-    left = []
+def test_what_was_left_behind_holds_up_no_exit(monkeypatch):
+    left, at_exit = [], []
     monkeypatch.setattr(waiting, "_late", [])
     monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(atexit, "register", lambda call, *words: at_exit.append((call, words)))
     with pytest.raises(SystemExit), waiting.leaving():
         sys.exit(2)
+    ((call, words),) = at_exit
+    call(*words)
     assert not left
+    gate = threading.Event()
     with contextlib.suppress(TimeoutError):
-        within(0.1, lambda: time.sleep(2))
-    with pytest.raises(SystemExit), waiting.leaving():
-        sys.exit(2)
+        within(0.1, gate.wait)
+    call(*words)
     assert left == [2]
+    gate.set()
 
 
 @pytest.mark.long
