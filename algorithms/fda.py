@@ -47,7 +47,7 @@ def _threshold(value: float | str) -> float | str:
         factor = -1.0
     if not 0 <= factor < np.inf:  # so written that NaN is refused, too
         raise ValueError(
-            f"must be a finite number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
+            f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
         )
     return value if value in SUGGESTED or str(value).endswith("d") else factor
 

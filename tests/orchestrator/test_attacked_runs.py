@@ -293,7 +293,7 @@ def test_presets_fill_in_what_is_left_open():
         (["attack={name: ipm, target: model}"], "attack.target"),
         (["algorithm=scaffold", "aggregator=median"], "averages uniformly"),
         (["data.heldout.per_class={11: 3}"], "not one of the 10 classes"),
-        (["data.heldout.per_class=-1"], "must be greater than or equal to 0"),
+        (["data.heldout.per_class=-1"], "per_class: must be greater than or equal to 0"),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(settings, message):
