@@ -47,6 +47,8 @@ class AlgorithmOptions(Part):
     sends_differences: ClassVar[bool] = False
     """Whether an upload is what the server lacks, so that error feedback would send twice what was
     left out."""
+    keeps_models: ClassVar[bool] = False
+    """Whether all models that are trained are the clients' own (rules with ``personal``)."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 

@@ -215,6 +215,8 @@ class Config(Section):
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
+            self._repeats_problem(),
+            self._statistics_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
             self.algorithm.refuses(self.composition()),
@@ -245,6 +247,24 @@ class Config(Section):
             return None
         return (
             "local.optimizer_state average would go past the chosen aggregation; use reset or keep"
+        )
+
+    def _repeats_problem(self) -> str | None:
+        """An aggregator that looks at rows knows of each client only one."""
+        if self.sampler.distinct or not self.aggregator.needs_rows:
+            return None
+        return (
+            f"aggregator {self.aggregator.name} counts a client once, and sampler "
+            f"{self.sampler.name} as set here may draw it more often; draw distinct clients"
+        )
+
+    def _statistics_problem(self) -> str | None:
+        """Statistics of models that stay with the clients are nobody else's."""
+        if self.buffers != "aggregate" or not self.algorithm.keeps_models:
+            return None
+        return (
+            f"{self.algorithm.name} leaves every model with its client, and so its batch-norm "
+            "statistics; leave buffers at local"
         )
 
     def _compression_problem(self) -> str | None:
