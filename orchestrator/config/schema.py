@@ -217,6 +217,7 @@ class Config(Section):
             self._moments_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
+            self._lateness_problem(),
             self.algorithm.refuses(self.composition()),
             self.aggregator.refuses(self.cohort_size),
         )
@@ -237,6 +238,15 @@ class Config(Section):
             return None
         name = self.algorithm.name
         return f"{name} cannot go on without a dropped client; set {key} to {others}"
+
+    def _lateness_problem(self) -> str | None:
+        """A round end that asks some clients at a time keeps count of all that it began with."""
+        if self.resources.on_timeout != "drop" or self.round_end.lock_step:
+            return None
+        return (
+            f"{self.round_end.name} keeps the last state of every client of the round, and cannot "
+            "go on without one that is dropped; set resources.on_timeout to redo"
+        )
 
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
