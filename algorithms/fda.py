@@ -202,7 +202,7 @@ class AsyncFda(Thresholded):
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
         speed = self.step_times(about.seed, training.cohort.ids)
-        timed = about.weights > 0
+        timed = np.arange(len(speed)) < len(speed) - about.server
         arrival, done = np.where(timed, speed, np.inf), np.zeros(len(speed), np.int64)
         latest, estimate, now, theta = None, 0.0, 0.0, threshold(self.theta, len(about.w))
         while done.max() < about.work_steps:

@@ -87,7 +87,7 @@ class ResourcesConfig(Section):
         None,
         ge=1,
         description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per "
-        "client",
+        "client (blocks are then of one client, which other bits come from than with unset)",
     )
     cpus_per_actor: float = Field(
         1.0, ge=0, le=10_000, description="CPUs that each client actor is pinned to"
@@ -154,8 +154,8 @@ class Config(Section):
     stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
         default_factory=dict,
         max_length=100,
-        description="end before the last round when one of these metrics is at least its value (or "
-        '"<= 0.1": at most)',
+        description="end before the last round when one of these metrics of a round is at least "
+        'its value (or "<= 0.1": at most); steps_total adds up each round\'s longest client',
     )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
