@@ -181,6 +181,17 @@ class Experiment:
         record |= self._evaluate(t, int(record["dropped"]))
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
 
+    def judge_last(self) -> None:
+        """Judge the last round if it has not been, which a run that is resumed with fewer rounds,
+        or another ``stop``, may find to be its last.
+        """
+        judged = int(self.client_rows[-1]["round"][0]) if self.client_rows else 0
+        if judged == self.t:
+            return
+        self.federation.begin_round(self.t)
+        self.records[-1] |= self._evaluate(self.t, dropped=0)
+        self.alarm.metrics(self.t, self.records[-1])
+
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
         """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes."""
         down, up = self._bytes() - sent_before
