@@ -87,7 +87,7 @@ class ResourcesConfig(Section):
         None,
         ge=1,
         description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per "
-        "client",
+        "client (blocks are then of one client, which other bits come from than with unset)",
     )
     cpus_per_actor: float = Field(
         1.0, ge=0, le=10_000, description="CPUs that each client actor is pinned to"
@@ -154,8 +154,8 @@ class Config(Section):
     stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
         default_factory=dict,
         max_length=100,
-        description="end before the last round when one of these metrics is at least its value (or "
-        '"<= 0.1": at most)',
+        description="end before the last round when one of these metrics of a round is at least "
+        'its value (or "<= 0.1": at most); steps_total adds up each round\'s longest client',
     )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
@@ -219,6 +219,7 @@ class Config(Section):
             self._statistics_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
+            self._lateness_problem(),
             self.algorithm.refuses(self.composition()),
             self.aggregator.refuses(self.cohort_size),
         )
@@ -239,6 +240,15 @@ class Config(Section):
             return None
         name = self.algorithm.name
         return f"{name} cannot go on without a dropped client; set {key} to {others}"
+
+    def _lateness_problem(self) -> str | None:
+        """A round end that asks some clients at a time keeps count of all that it began with."""
+        if self.resources.on_timeout != "drop" or self.round_end.lock_step:
+            return None
+        return (
+            f"{self.round_end.name} keeps the last state of every client of the round, and cannot "
+            "go on without one that is dropped; set resources.on_timeout to redo"
+        )
 
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""

@@ -316,6 +316,19 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
     assert list(out.glob(f"checkpoints/round-{result['rounds']:06d}"))
 
 
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_either_signal_stops_after_the_round_and_the_second_at_once(sign):
+    """SIGTERM, which clusters send, is no other end than Ctrl-C's; handlers are put back."""
+    told, before = [], signal.getsignal(sign)
+    with cli._on_interrupt(lambda: told.append("stop")):
+        signal.raise_signal(sign)
+        assert told == ["stop"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(sign)
+        assert told == ["stop"]
+    assert signal.getsignal(sign) is before
+
+
 def test_list_and_describe_know_everything():
     assert here("list")[0] == 0
     for kind, (_, base) in KINDS.items():
