@@ -76,8 +76,9 @@ class CheckpointConfig(Section):
 class ResourcesConfig(Section):
     """Section ``resources``: what runs where.
 
-    The result depends on ``threads``, and on whether ``clients_per_actor`` is set (blocks are then
-    one client each).
+    The result depends on ``threads``, on whether ``clients_per_actor`` is set (blocks are then one
+    client each), and on whether clients compute on a GPU; a client that ``on_timeout`` drops is the
+    clock's doing.
     """
 
     actors: int | None = Field(

@@ -104,6 +104,8 @@ class Experiment:
             adversary=self.adversary,
             non_finite=config.non_finite,
             judge_local=judge_local,
+            buffers=config.buffers,
+            initial_buffers=self.net.initial_buffers,
             uplink=config.compression.uplink,
             seed=config.seed,
             minimum_cohort=config.resources.minimum_cohort,
