@@ -318,3 +318,41 @@ def test_a_client_that_is_drawn_twice_is_refused_where_it_counts_once():
     for aggregator in ("median", "krum", "geometric_median"):
         with pytest.raises(UserError, match="counts a client once"):
             small(repeated, f"aggregator={aggregator}")
+
+
+def test_losses_are_by_the_labels_that_a_client_has():
+    e = Experiment(small("algorithm=afl", "attack={name: label_flip, ids: [1]}"))
+    honest = Experiment(small("algorithm=afl"))
+    ids = np.arange(4)
+    for one in (e, honest):
+        one.federation.begin_round(1)
+    a, b = (o.federation.loss(ids, o.algorithm.w, o.algorithm.buffers) for o in (e, honest))
+    x, y = e.world.batch(e.data.train[1])
+    module = e.config.model.build(e.data.samples.shape, 10)
+    module.load_state_dict(e.net.spec.tensors(e.net.initial))
+    torch.testing.assert_close(a[1], nn.functional.cross_entropy(module(x), 9 - y))
+    torch.testing.assert_close(a[[0, 2, 3]], b[[0, 2, 3]])
+
+
+def test_losses_are_with_the_statistics_that_a_client_has():
+    e = normed("algorithm=qfedavg", "buffers=local", "evaluation.every=3")
+    e.step()
+    e.federation.begin_round(2)
+    losses = e.federation.loss(np.arange(3), e.algorithm.w, e.algorithm.buffers, known=True)
+    for k in range(3):
+        own = e.federation.store.states[k]["buffers"]
+        by_hand, _ = per_sample(e.world, e.net, e.algorithm.w, own, e.data.train[k])
+        torch.testing.assert_close(losses[k], by_hand.mean())
+
+
+@pytest.mark.parametrize("more", ["algorithm=fedbn", "buffers=local"])
+def test_nobody_forges_what_never_leaves(more):
+    """The server's own batch-norm layers, or statistics, are the honest ones' mean, and finite."""
+    attack = "attack={name: same_value, ids: [1], tau: 1.0e6, buffers: true}"
+    plain, attacked = normed(more, "evaluation.every=3"), normed(more, attack, "evaluation.every=3")
+    plain.step()
+    attacked.step()
+    torch.testing.assert_close(plain.algorithm.buffers, attacked.algorithm.buffers)
+    if attacked.algorithm.private:
+        mask = inner(attacked)
+        torch.testing.assert_close(plain.algorithm.w[mask], attacked.algorithm.w[mask])
