@@ -18,7 +18,7 @@ SIZE = 1_000_000
 """Most bytes of a file, or characters of a text."""
 LEVELS = 50
 """Most mappings and lists within one another."""
-VALUES = 50_000
+VALUES = 20_000
 """Most values, with those of an anchor counted wherever it is named."""
 DIGITS = 64
 """Most characters of a number."""
