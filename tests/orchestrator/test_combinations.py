@@ -356,3 +356,27 @@ def test_nobody_forges_what_never_leaves(more):
     if attacked.algorithm.private:
         mask = inner(attacked)
         torch.testing.assert_close(plain.algorithm.w[mask], attacked.algorithm.w[mask])
+
+
+def test_a_forger_whose_own_training_diverged_is_judged_by_its_message():
+    """And remembers nothing of it: its NaN control would be its end some rounds later."""
+    e = Experiment(
+        small(
+            "algorithm=scaffold", "attack={name: same_value, ids: [1], tau: 1.0}", "cohort=1.0",
+            "non_finite=drop",
+        )
+    )  # fmt: skip
+    e.step()
+    before = e.federation.store.states[1]["control"].clone()
+    poisoned = Lane.upload
+
+    def upload(self):
+        for row in np.flatnonzero(self.ids == 1):
+            self.work.w[row] = torch.nan
+        return poisoned(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lane, "upload", upload)
+        record = e.step()
+    assert record["dropped"] == 0
+    assert torch.equal(e.federation.store.states[1]["control"], before)
