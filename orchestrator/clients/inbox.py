@@ -92,8 +92,8 @@ def forged(
     rows = {n: _leaving_only(n, plain[n], v, rule, terms) for n, v in rows.items()}
     if rule.transmitted:
         rows, here = _compressed(here, rows, forgers, terms, rule, when)
-    # judged anew, by its message alone: a forged row may hold anything, whatever the client computed
-    # and would remember, which it does not if that is none
+    # judged anew, by its message alone: a forged row may hold anything, whatever the client has
+    # computed, of which it then remembers nothing that is no number
     bad = {int(k) for k in here.ids[forgers] if not all_finite(here.states.get(int(k), {}))}
     here = replace(here, states={k: s for k, s in here.states.items() if k not in bad})
     sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
