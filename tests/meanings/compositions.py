@@ -1,0 +1,143 @@
+"""What is compared: whatever of the parts that the model knows fits together, on few rows."""
+
+from typing import Any
+
+import numpy as np
+
+from orchestrator.config import Config, build
+from orchestrator.config.paths import put
+from orchestrator.data.federated import FederatedData
+from tests.meanings.networks import TINY_NORM
+
+BASE: dict[str, Any] = {
+    "data.limit": 100,
+    "data.clients": 5,
+    "data.client_test.least": 5,
+    "model": "linear",
+    "rounds": 3,
+    "cohort": 4,
+    "local.batch_size": 8,
+    "local.lr": 0.05,
+}
+ATTACKS = ("same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip")
+LOSSY = (
+    {"name": "top_k", "fraction": 0.1},
+    {"name": "top_k", "fraction": 0.3, "error_feedback": False},
+    {"name": "random_k", "fraction": 0.2},
+    {"name": "random_k", "fraction": 0.25, "scale": True, "error_feedback": False},
+    {"name": "qsgd", "levels": 4, "bucket": 64},
+    {"name": "qsgd", "levels": 16, "bucket": 100, "error_feedback": True},
+    {"name": "qsgd", "levels": 3, "bucket": None},
+    {"name": "bf16"},
+)
+ALGORITHMS: tuple[dict[str, Any], ...] = (
+    {"name": "fedavg"},
+    {"name": "fedprox", "mu": 0.3},
+    {"name": "fedbn"},
+    {"name": "fedbn"},
+    {"name": "scaffold"},
+    {"name": "fednova"},
+    {"name": "fednova", "mu": 0.2},
+    {"name": "qfedavg"},
+    {"name": "qfedavg", "q": 0.3, "lipschitz": 5.0},
+    {"name": "ditto"},
+    {"name": "ditto", "strength": 0.3, "personal_steps": 2},
+    {"name": "local"},
+)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "buffers": ("aggregate", "local", "exclude"),
+    "aggregator": (
+        "weighted_mean",
+        "weighted_mean",
+        "median",
+        {"name": "trimmed_mean", "byzantine": 0.3},
+        "krum",
+        {"name": "multi_krum", "byzantine": 0.1},
+    ),
+    "local.optimizer": (
+        {"name": "sgd", "momentum": 0.8},
+        {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
+        {"name": "sgd", "weight_decay": 0.05},
+        {"name": "adam", "eps": 1e-3},
+    ),
+    "local.optimizer_state": ("keep", "average"),
+    "server_optimizer": (
+        {"name": "sgd", "lr": 0.7},
+        {"name": "sgd", "lr": 0.5, "momentum": 0.6},
+        {"name": "adam", "lr": 0.03},
+    ),
+    "sampler": (
+        "weighted",
+        {"name": "weighted", "replace": True},
+        {"name": "weighted", "replace": True},
+        "cyclic",
+    ),
+    "cohort": (1, 2, 3, 5, 0.6, 1.0),
+    "data.partition": ("iid", "zipf", {"name": "dirichlet", "alpha": 1.0}),
+    "data.client_test.source": ("local",),
+    "local.block": (1, 2, 3, 5),
+    "local.execution": ("sequential", "vectorized"),
+    "local.batch_size": (3, 16, 1000),
+    "local.lr_decay": (0.5,),
+    "local.clip": (0.3,),
+    "local.sampling": ("independent",),
+    "local.drop_last": (True,),
+    "non_finite": ("drop", "keep"),
+    "seed": (1, 2, 3),
+    "evaluation.personal": (True,),
+}
+
+
+def drawn(rng) -> list[tuple[str, Any]]:
+    """The pieces of a random composition."""
+    pieces: list[tuple[str, Any]] = [("algorithm", rng.choice(ALGORITHMS))]
+    pieces.append(
+        ("model", rng.choice(("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")))
+    )
+    pieces.append(rng.choice((("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))))
+    if rng.random() < 0.5:
+        pieces += _attack(rng)
+    for way in ("uplink", "downlink"):
+        if rng.random() < 0.4:
+            pieces.append((f"compression.{way}", rng.choice(LOSSY)))
+    pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
+    if rng.random() < 0.15:
+        pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
+    return pieces
+
+
+def _attack(rng):
+    name = rng.choice(ATTACKS)
+    attack: dict[str, Any] = {"name": name, "fraction": rng.choice((0.2, 0.4, 0.6))}
+    if rng.random() < 0.3:
+        attack["ids"] = [rng.randrange(5)]
+    if name in ("same_value", "gaussian", "sign_flip", "scale"):
+        attack["tau"] = rng.choice((0.3, 1.0, 1.0, 1e39))
+    if name == "ipm":
+        attack["knowledge"] = rng.choice(("benign", "own"))
+    elif name != "label_flip":
+        attack["target"] = rng.choice(("model", "update"))
+    if name != "label_flip":
+        attack["buffers"], attack["probes"] = rng.random() < 0.4, rng.random() < 0.5
+    return [("attack", attack)]
+
+
+def composed(pieces) -> tuple[Config, FederatedData]:
+    """Config and data of these pieces; raises UserError where they do not fit together."""
+    raw: dict[str, Any] = {}
+    given = dict([*BASE.items(), *pieces])
+    diverging, normed = given.pop("diverging", None), given["model"] == "tiny_norm"
+    for path, value in given.items():
+        put(raw, path, "linear" if value == "tiny_norm" else value)
+    config = build(raw)
+    data = FederatedData.build(config.data, config.seed)
+    if diverging is not None:
+        _spoil(data, diverging)
+    return config.model_copy(update={"model": TINY_NORM}) if normed else config, data
+
+
+def _spoil(data: FederatedData, k: int) -> None:
+    """Rows of client k that no network can learn from."""
+    x = data.samples.x.astype(np.float32)
+    x[data.train[k]] = np.inf
+    object.__setattr__(data.samples, "x", x)
