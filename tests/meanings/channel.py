@@ -7,7 +7,7 @@ import torch
 
 from algorithms.draws import generator, torch_generator
 
-SURE = 2e-5
+SURE = 5e-6
 """How near two numbers may be (relatively) for which of them is larger to be left open: the product
 adds up in another order."""
 
@@ -83,7 +83,8 @@ def compressed(compressor, v, draw, doubts):
         places, factor = order[:k], 1.0
         if k < len(v):
             last, next_ = (float(v[order[i]].abs()) for i in (k - 1, k))
-            if last - next_ <= SURE * last:
+            # not the other way round: NaN are equals, too
+            if not last - next_ > SURE * last:
                 doubts.append(f"top_k: {last} or {next_}")
     sent = torch.zeros_like(v)
     sent[places] = v[places] * factor
@@ -91,7 +92,8 @@ def compressed(compressor, v, draw, doubts):
 
 
 def _quantized(v, u, s, doubts):
-    norm = float(v.double().norm())
+    # it travels in float32; above 1e19 its squares do not fit, and no message is left
+    norm = float(v.norm())
     if norm == 0:
         return v
     level = v.abs().double() / norm * s + u

@@ -32,13 +32,11 @@ class Sent:
     memory: dict = field(default_factory=dict)
     """What it remembers, should its update count."""
     nbytes: int = 0
-    lost: bool = False
-    """Whether its training gave NaN or infinity."""
 
     @property
     def finite(self) -> bool:
         values = [*self.parts.values(), *self.numbers.values(), *self.memory.values()]
-        return not self.lost and channel.finite(*values)
+        return channel.finite(*values)
 
 
 class World:
@@ -196,7 +194,6 @@ class Federation:
         done = Trained(self.world, t, 0, k, start, stats, self._moments(k, there), correct)
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory)
-        sent.lost = not channel.finite(delta, done.stats)
         if kept:
             memory["buffers"] = done.stats
         if self.private.any():
@@ -230,17 +227,16 @@ class Federation:
 
     def _personal(self, t, session, ids, there):
         """Work on the clients' own models, of which nothing is sent."""
-        sents = []
+        strength, sents = self.algorithm.get("strength", 0.0), []
+
+        def correct(g, w):
+            return g + strength * (w - there["w"]) if strength else g
+
         for k in ids:
             memory = dict(self.memory[k])
             w = memory.get("model", there["w"])
             first = there["buffers"] if self.config["buffers"] == "aggregate" else self.initial
             stats = memory.get("personal/buffers", first)
-            strength = self.algorithm.get("strength", 0.0)
-
-            def correct(g, w):
-                return g + strength * (w - there["w"]) if strength else g
-
             more = self.algorithm.get("personal_steps")
             done = Trained(self.world, t, session, k, w, stats, self._moments(k, {}), correct, more)
             memory["model"] = done.w

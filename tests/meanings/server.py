@@ -64,6 +64,15 @@ class Optimizer:
             self.first = rho * self.first + update
             ahead = update + rho * self.first if o["nesterov"] else self.first
             return w + o["lr"] * ahead
-        self.first = o["beta1"] * self.first + (1 - o["beta1"]) * update
-        self.second = o["beta2"] * self.second + (1 - o["beta2"]) * update * update
+        square = update * update
+        if o["name"] == "adagrad":
+            self.first, self.second = update, self.second + square
+        else:
+            self.first = o["beta1"] * self.first + (1 - o["beta1"]) * update
+            grown = square - self.second
+            if o["name"] == "yogi":
+                grown = square * torch.sign(grown)
+            self.second = self.second + (1 - o["beta2"]) * grown
+        if o["name"] == "adamw":
+            w = w * (1 - o["lr"] * o["weight_decay"])
         return w + o["lr"] * self.first / (self.second.sqrt() + o["eps"])
