@@ -59,63 +59,87 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "synchronous"},
 )
 MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
+MOMENTS = (
+    {"name": "sgd", "momentum": 0.8},
+    {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
+    {"name": "adam", "eps": 1e-3},
+)
+ROBUST = (
+    "median",
+    {"name": "trimmed_mean", "byzantine": 0.3},
+    {"name": "krum", "byzantine": 0.1},
+    {"name": "multi_krum", "byzantine": 0.1},
+)
 CHOICES: dict[str, tuple[Any, ...]] = {
     "buffers": ("aggregate", "local", "exclude"),
-    "aggregator": (
-        "weighted_mean",
-        "weighted_mean",
-        "median",
-        {"name": "trimmed_mean", "byzantine": 0.3},
-        "krum",
-        {"name": "multi_krum", "byzantine": 0.1},
-    ),
-    "local.optimizer": (
-        {"name": "sgd", "momentum": 0.8},
-        {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
-        {"name": "sgd", "weight_decay": 0.05},
-        {"name": "adam", "eps": 1e-3},
-    ),
-    "local.optimizer_state": ("keep", "average"),
-    "server_optimizer": (
-        {"name": "sgd", "lr": 0.7},
-        {"name": "sgd", "lr": 0.5, "momentum": 0.6},
-        {"name": "adam", "lr": 0.03},
-    ),
-    "sampler": (
-        "weighted",
-        {"name": "weighted", "replace": True},
-        {"name": "weighted", "replace": True},
-        "cyclic",
-    ),
     "cohort": (1, 2, 3, 5, 0.6, 1.0),
     "data.partition": ("iid", "zipf", {"name": "dirichlet", "alpha": 1.0}),
     "data.client_test.source": ("local",),
     "local.block": (1, 2, 3, 5),
-    "local.execution": ("sequential", "vectorized"),
+    "local.execution": ("sequential",),
     "local.batch_size": (3, 16, 1000),
     "local.lr_decay": (0.5,),
     "local.clip": (0.3,),
     "local.sampling": ("independent",),
     "local.drop_last": (True,),
-    "non_finite": ("drop", "keep"),
     "seed": (1, 2, 3),
 }
+"""Of these, whatever fits."""
+EVERYBODY = {"local", "synchronous"}
+UNMOVED = {"scaffold", "fednova"}
+"""Whose clients step by plain SGD (or FedNova's, whose moments are a case of its own)."""
+ALONE = {"scaffold", "fednova", "qfedavg", "local"}
+"""Which have a mean, and mostly a step, of their own."""
+DISTINCT = {"scaffold", "qfedavg", "local", *EVERYBODY}
 
 
 def drawn(rng) -> list[tuple[str, Any]]:
-    """The pieces of a random composition."""
-    pieces: list[tuple[str, Any]] = [("algorithm", rng.choice(ALGORITHMS))]
-    pieces.append(("model", rng.choice(MODELS)))
-    pieces.append(rng.choice((("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))))
+    """The pieces of a random composition, of which most fit together."""
+    algorithm = rng.choice(ALGORITHMS)
+    name, model = algorithm["name"], rng.choice(MODELS)
+    pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
+    work = (("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))
+    pieces.append(work[0] if name == "synchronous" else rng.choice(work))
     if rng.random() < 0.5:
         pieces += _attack(rng)
     for way in LOSSY:
-        if rng.random() < 0.4:
+        if rng.random() < 0.5:
             pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
     pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
-    if rng.random() < 0.15:
+    pieces += [piece for draw in (_moments, _server, _cohort) for piece in draw(rng, name)]
+    if model != "tiny_norm" and rng.random() < 0.2:
+        pieces.append(("local.execution", "vectorized"))
+    if name != "qfedavg" and rng.random() < 0.15:
         pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
     return pieces
+
+
+def _moments(rng, name):
+    if rng.random() < 0.6 or name == "scaffold":
+        return []
+    optimizer = MOMENTS[0] if name in UNMOVED else rng.choice(MOMENTS)
+    states = ("reset", "average") if name == "ditto" else ("reset", "keep", "average")
+    return [("local.optimizer", optimizer), ("local.optimizer_state", rng.choice(states))]
+
+
+def _server(rng, name):
+    if name in ALONE:
+        return [("aggregator", "weighted_mean")] if name == "fednova" and rng.random() < 0.3 else []
+    drawn: list[tuple[str, Any]] = []
+    if rng.random() < 0.5:
+        drawn.append(("aggregator", rng.choice(("weighted_mean", "weighted_mean", *ROBUST))))
+    if not name.startswith("fed") and rng.random() < 0.3:
+        drawn.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
+    return drawn
+
+
+def _cohort(rng, name):
+    if name in EVERYBODY:
+        return [("cohort", 1.0)]
+    if rng.random() < 0.6:
+        return []
+    repeated = {"name": "weighted", "replace": True}
+    return [("sampler", rng.choice(("weighted", "cyclic", *[repeated] * (name not in DISTINCT))))]
 
 
 def _attack(rng):

@@ -73,6 +73,15 @@ def test_rows_of_private_clients_and_a_client_whose_numbers_are_none(aggregator)
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["model", "update"])
+def test_what_is_forged_is_the_change_before_it_is_normalised(target):
+    attack = {"name": "same_value", "tau": 1.0, "fraction": 0.4, "target": target}
+    agree(
+        ("algorithm.name", "fednova"), ("attack", attack), ("data.partition", "zipf"),
+        ("local.steps", None), ("local.epochs", 1),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("state", ["reset", "keep", "average"])
 def test_moments_of_clients_that_are_drawn_twice(state):
     agree(
