@@ -8,6 +8,7 @@ from tests.fuzz.configs import Configs, Texts
 from tests.fuzz.datafiles import DataFiles
 from tests.fuzz.family import Family
 from tests.fuzz.folders import Folders
+from tests.fuzz.meanings import Meanings
 from tests.fuzz.plans import Plans
 from tests.fuzz.schedules import Schedules
 
@@ -17,6 +18,7 @@ FAMILIES: dict[str, Family] = {
         Configs(),
         Texts(),
         Compositions(),
+        Meanings(),
         Folders(),
         DataFiles(),
         Commands(),

@@ -1,0 +1,127 @@
+"""What becomes of a message on its way: forged by a malicious client, compressed, weighed."""
+
+import math
+
+import numpy as np
+import torch
+
+from algorithms.draws import generator, torch_generator
+
+SURE = 5e-6
+"""How near two numbers may be (relatively) for which of them is larger to be left open: the product
+adds up in another order."""
+
+
+def malicious(attack, seed: int, clients: int) -> set[int]:
+    if attack["name"] == "none":
+        return set()
+    if attack["ids"] is not None:
+        return set(attack["ids"])
+    rng = generator(seed, "malicious")
+    size = round(attack["fraction"] * clients)
+    return {int(k) for k in rng.choice(clients, size, replace=False)}
+
+
+def forges(attack) -> bool:
+    return attack["name"] not in ("none", "label_flip")
+
+
+def forged(attack, purpose, seed, when, honest, benign):
+    """What the malicious clients send in place of ``honest`` {k: vector}; the ``benign`` {k: vector}
+    are what the others of the cohort send.
+    """
+    return {
+        k: _one(attack, v, torch_generator(seed, purpose, *when, k), honest, benign)
+        for k, v in honest.items()
+    }
+
+
+def _one(attack, v, draw, honest, benign):
+    name = attack["name"]
+    if name == "ipm":
+        known = benign if attack["knowledge"] == "benign" and benign else honest
+        return -attack["epsilon"] * sum(known.values()) / len(known)
+    if name == "gaussian":
+        return attack["tau"] * torch.randn(len(v), generator=draw)
+    m = attack["tau"] * float(torch.randn((), generator=draw, dtype=torch.float64))
+    return {"same_value": torch.zeros_like(v) + m, "sign_flip": -abs(m) * v, "scale": abs(m) * v}[
+        name
+    ]
+
+
+def weight(compressor, size: int) -> int:
+    """Bytes of a float32 vector of that size."""
+    name = compressor["name"]
+    if name == "none":
+        return 4 * size
+    if name in ("bf16", "fp16"):
+        return 2 * size
+    if name == "qsgd":
+        bits = 1 + math.ceil(math.log2(compressor["levels"] + 1))
+        norms = math.ceil(size / (compressor["bucket"] or size))
+        return math.ceil(bits * size / 8) + 4 * norms
+    # where the receiver cannot know the places, an index goes with each
+    return max(1, round(compressor["fraction"] * size)) * (8 if name == "top_k" else 4)
+
+
+def compressed(compressor, v, draw, doubts):
+    """What the receiver makes of ``v``; what could have gone either way is noted in ``doubts``."""
+    name = compressor["name"]
+    if name in ("bf16", "fp16"):
+        return v.to(torch.bfloat16 if name == "bf16" else torch.float16).float()
+    if name == "qsgd":
+        noise = torch.rand(len(v), generator=draw)
+        size = compressor["bucket"] or len(v)
+        pieces = zip(v.split(size), noise.split(size), strict=True)
+        return torch.cat([_quantized(p, u, compressor["levels"], doubts) for p, u in pieces])
+    k = max(1, round(compressor["fraction"] * len(v)))
+    if name == "random_k":
+        places = torch.randperm(len(v), generator=draw)[:k]
+        factor = len(v) / k if compressor["scale"] else 1.0
+    else:
+        order = v.abs().argsort(descending=True, stable=True)
+        places, factor = order[:k], 1.0
+        if k < len(v):
+            last, next_ = (float(v[order[i]].abs()) for i in (k - 1, k))
+            # not the other way round: NaN are equals, too
+            if not last - next_ > SURE * last:
+                doubts.append(f"top_k: {last} or {next_}")
+    sent = torch.zeros_like(v)
+    sent[places] = v[places] * factor
+    return sent
+
+
+def _quantized(v, u, s, doubts):
+    # it travels in float32; above 1e19 its squares do not fit, and no message is left
+    norm = float(v.norm())
+    if norm == 0:
+        return v
+    level = v.abs().double() / norm * s + u
+    near = (level - level.round()).abs() <= SURE * level.clamp_min(1e-2)
+    if near.any():
+        doubts.append(f"qsgd: {level[near][0]}")
+    return (norm * v.sign() * level.floor().clamp_max(s) / s).float()
+
+
+class Uplink:
+    """A client's end: what it left out of earlier messages is added to the next, where it is fed back."""
+
+    def __init__(self, compressor, seed, when, k, memory, doubts):
+        self.compressor, self.memory, self.doubts = compressor, memory, doubts
+        self.key = (seed, when, k)
+
+    def send(self, name, v):
+        if self.compressor["name"] == "none":
+            return v
+        seed, when, k = self.key
+        left = f"error/{name}"
+        wanted = v + self.memory.get(left, torch.zeros_like(v))
+        draw = torch_generator(seed, f"compress {name}", *when, k)
+        sent = compressed(self.compressor, wanted, draw, self.doubts)
+        if self.compressor["error_feedback"]:
+            self.memory[left] = wanted - sent
+        return sent
+
+
+def finite(*tensors) -> bool:
+    return all(np.isfinite(np.asarray(t, np.float64)).all() for t in tensors)

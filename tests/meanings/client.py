@@ -1,0 +1,84 @@
+"""What one client does with its own rows: mini-batches, gradients, and the steps of its optimiser."""
+
+import numpy as np
+import torch
+
+from algorithms.draws import generator
+from tests.meanings import networks
+
+
+def planned(local, n: int) -> int:
+    """Local steps of a client with n rows in a round."""
+    b = local["batch_size"]
+    each = n // b if local["drop_last"] else (n + b - 1) // b
+    if local["steps"] is not None:
+        return local["steps"] if each else 0
+    return (local["epochs"] or 1) * each
+
+
+def batches(local, rows, seed: int, t: int, k: int, session: int):
+    """Row numbers of one mini-batch after the other, without end."""
+    # the first session of a round has no number in the key
+    rng = generator(seed, "batches", t, k, *([session] if session else []))
+    b = local["batch_size"]
+    while local["sampling"] == "independent":
+        yield rng.choice(rows, min(b, len(rows)), replace=False)
+    while True:
+        order = rng.permutation(rows)
+        for i in range(0, len(order), b):
+            if len(order[i : i + b]) == b or not local["drop_last"]:
+                yield order[i : i + b]
+
+
+def fresh(optimizer, d: int):
+    """Moments of the local optimiser before its first step."""
+    if optimizer["name"] == "sgd":
+        return {"momentum": torch.zeros(d)} if optimizer["momentum"] else {}
+    return {
+        "first": torch.zeros(d),
+        "second": torch.zeros(d),
+        "t": torch.zeros(1, dtype=torch.float64),
+    }
+
+
+def step(optimizer, moments, w, g, lr: float):
+    """(next w, next moments)."""
+    g = g + optimizer["weight_decay"] * w
+    if optimizer["name"] == "sgd":
+        rho = optimizer["momentum"]
+        if not rho:
+            return w - lr * g, {}
+        b = rho * moments["momentum"] + g
+        return w - lr * (g + rho * b if optimizer["nesterov"] else b), {"momentum": b}
+    b1, b2, t = optimizer["beta1"], optimizer["beta2"], moments["t"] + 1
+    m = b1 * moments["first"] + (1 - b1) * g
+    v = b2 * moments["second"] + (1 - b2) * g * g
+    # of averaged moments the count need not be whole
+    first, root = (m / (1 - b1**t)).float(), (v / (1 - b2**t)).sqrt().float()
+    return w - lr * first / (root + optimizer["eps"]), {"first": m, "second": v, "t": t}
+
+
+class Trained:
+    """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
+
+    def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None):
+        local, rows = world.config["local"], world.data.train[k]
+        self.start, self.w, self.stats, self.moments = w, w, stats, moments
+        self.lr = local["lr"] * local["lr_decay"] ** (t - 1)
+        wanted = planned(local, len(rows))
+        self.steps = wanted if steps is None or not wanted else steps
+        stream = batches(local, rows, world.config["seed"], t, k, session)
+        losses = []
+        for _ in range(self.steps):
+            x, y = world.batch(next(stream), k)
+            loss, g, self.stats = networks.gradient(world.module, self.w, self.stats, x, y)
+            if local["clip"] is not None:
+                g = g * min(1.0, local["clip"] / max(float(g.norm()), 1e-12))
+            g = correct(g, self.w)
+            self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, self.lr)
+            losses.append(loss)
+        self.loss = float(np.mean(losses)) if losses else 0.0
+
+    @property
+    def change(self):
+        return self.w - self.start

@@ -1,0 +1,203 @@
+"""The product and the model on the same composition, round after round."""
+
+from unittest import mock
+
+import numpy as np
+import torch
+
+from orchestrator.clients import adversary
+from orchestrator.errors import Diverged
+from orchestrator.rounds.experiment import Experiment
+from tests.meanings import model as readable
+
+BOUNDS = {"w": 2e-5, "statistics": 2e-5, "test_loss": 1e-4}
+"""How far sums may be off that were added up in another order, relative to the largest entry."""
+DERIVED = 5e-4
+"""The same of small differences of large numbers: changes of a model, and what is made of them."""
+LEAST = 1e-6
+STIR = 3e-7
+
+
+class Disagreement(Exception):
+    """What differs, in which round, and by how much."""
+
+
+def compare(config, data=None) -> str:
+    """ "agree", "diverge" (both do), or "undecided"; raises Disagreement, or UserError where the
+    composition is refused.
+    """
+    product = Experiment(config, data=data)
+    modelled = _model(product)
+    forged: dict = {}
+    with _spied(forged):
+        for t in range(1, config.rounds + 1):
+            record, reason = _stepped(product)
+            if not _modelled(modelled, t, reason):
+                return "diverge"
+            # of what is NaN, nobody can say whether it was forged
+            meant = {
+                k: v for k, (new, v) in forged.items() if k in modelled.forgeries or _is(new, v)
+            }
+            found = differences(_of_product(product, record, meant), _of_model(modelled))
+            if found and _undecided(product, modelled, found, t):
+                return "undecided"
+            if found:
+                raise Disagreement(f"round {t}: " + "; ".join(found.values()))
+    return "agree"
+
+
+def _model(product, stir=0.0, n=0):
+    """The model of a run, its first weights stirred by a part of their size."""
+    w = product.net.initial.clone()
+    noise = torch.randn(len(w), generator=torch.Generator().manual_seed(n))
+    return readable.Federation(
+        product.config.model_dump(mode="python"),
+        product.data,
+        w * (1 + stir * noise),
+        product.net.initial_buffers.clone(),
+    )
+
+
+def _stepped(product):
+    try:
+        return product.step(), None
+    except Diverged as error:
+        return {}, str(error)
+
+
+def _modelled(modelled, t, reason) -> bool:
+    """Whether both go on; raises Disagreement if only one does."""
+    try:
+        modelled.round(t)
+    except readable.Diverged as error:
+        if reason is None:
+            raise Disagreement(f"round {t}: goes on though {error}") from error
+        return False
+    if reason is not None:
+        raise Disagreement(f"round {t}: ends though nothing is infinite: {reason}")
+    return True
+
+
+def _spied(forged):
+    """Every vector that a malicious client meant to send is put into ``forged``, and whether it is
+    another than it honestly would.
+    """
+    honestly = adversary.Adversary.forge
+
+    def spy(self, when, cohort, uploads, start, unit=None):
+        out = honestly(self, when, cohort, uploads, start, unit)
+        for row in np.flatnonzero(np.isin(cohort, self.forgers)):
+            for name, rows in out.items():
+                touched = rows[row].numel() and not rows[row].equal(uploads[name][row])
+                forged[(*when, int(cohort[row]), name)] = bool(touched), rows[row].clone()
+        return out
+
+    return mock.patch.object(adversary.Adversary, "forge", spy)
+
+
+def _is(new, v) -> bool:
+    return new and not v.isnan().any()
+
+
+def _of_product(product, record, forged) -> dict:
+    """All that is compared, by what a person calls it."""
+    algorithm, federation = product.algorithm, product.federation
+    # where nothing is sent (in all other sessions), no forgery is anybody's business
+    sends = algorithm.options.name != "local"
+    forged = {key: v for key, v in forged.items() if sends and key[1] == 0}
+    named = {
+        "w": algorithm.w,
+        "statistics": algorithm.buffers,
+        "test_loss": record["test_loss"],
+        **_named("replica", federation.mailroom.replicas),
+        **_named("averaged", federation.store.optimizer),
+        **_named("forged", forged),
+    }
+    if hasattr(algorithm, "control"):
+        named["control"] = algorithm.control
+    for k, memory in federation.store.states.items():
+        named |= _named(f"client {k}", memory)
+    for what in ("down", "up", "steps"):
+        named[f"ledger {what}"] = getattr(federation.ledger, what)
+    if "personal_accuracy" in product.client_rows[-1]:
+        named["personal accuracy"] = product.client_rows[-1]["personal_accuracy"]
+    return named
+
+
+def _of_model(modelled) -> dict:
+    named = {
+        "w": modelled.w,
+        "statistics": modelled.statistics,
+        "test_loss": modelled.test_loss(),
+        **_named("replica", modelled.replicas),
+        **_named("averaged", modelled.averaged),
+        **_named("forged", modelled.forgeries),
+    }
+    if modelled.algorithm["name"] == "scaffold":
+        named["control"] = modelled.control
+    for k, memory in modelled.memory.items():
+        named |= _named(f"client {k}", memory)
+    for what in ("down", "up", "steps"):
+        named[f"ledger {what}"] = getattr(modelled, what)
+    if (personal := modelled.personal()) is not None:
+        named["personal accuracy"] = personal
+    return named
+
+
+def _named(what, values):
+    return {f"{what} {name}": v for name, v in values.items()}
+
+
+def differences(ours: dict, theirs: dict, part: float = 1.0) -> dict[str, str]:
+    """What differs by more than a ``part`` of what may, and how."""
+    found = {}
+    for name in sorted({*ours, *theirs}):
+        # where nothing was left out yet, that may be written down as zeros
+        nothing = np.zeros(1) if " error/" in name else np.full((), np.nan)
+        a, b = (
+            torch.as_tensor(np.asarray(d.get(name, nothing), np.float64)) for d in (ours, theirs)
+        )
+        if " error/" in name:
+            a, b = torch.broadcast_tensors(a, b)
+        if said := _different(name, a, b, part):
+            found[name] = f"{name}{said}"
+    return found
+
+
+def _different(name, a, b, part) -> str:
+    if a.shape != b.shape:
+        # what is not there at all has none
+        return f" has shape {tuple(a.shape)}, not {tuple(b.shape)}"
+    # which of NaN and infinity it is follows from the order of addition
+    if (other := a.isfinite() != b.isfinite()).any():
+        return f" holds other NaN and infinities ({int(other.sum())} of {a.numel()})"
+    a, b = (torch.where(v.isfinite(), v, 0.0).flatten() for v in (a, b))
+    if name.startswith("ledger"):
+        return "" if bool((a == b).all()) else f" is {a.tolist()}, not {b.tolist()}"
+    size, off = float(b.abs().max()) if b.numel() else 0.0, (a - b).abs()
+    most = part * (BOUNDS.get(name, DERIVED) * size + LEAST)
+    if not (off > most).any():
+        return ""
+    at, wrong = int(off.argmax()), int((off > most).sum())
+    return f"[{at}] is {float(a[at]):.6g}, not {float(b[at]):.6g} ({wrong} of {off.numel()})"
+
+
+def _undecided(product, modelled, found, t) -> bool:
+    """Whether another order of addition explains it: a choice between two that are nearly equal, or
+    a composition that makes large of small.
+    """
+    if any(name.startswith("ledger") or "shape" in said for name, said in found.items()):
+        return False
+    # of numbers that overflow, the order of addition decides which do
+    huge = not (modelled.w.abs() < 1e15).all()
+    if modelled.doubts or huge:
+        return True
+    return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(3))
+
+
+def _unsteady(product, modelled, t, n) -> set[str]:
+    """What the model itself has otherwise in round t, if it starts a hair's breadth beside."""
+    stirred = _model(product, STIR, n)
+    for s in range(1, t + 1):
+        stirred.round(s)
+    return set(differences(_of_model(stirred), _of_model(modelled), 0.2))

@@ -1,0 +1,182 @@
+"""What is compared: whatever of the parts that the model knows fits together, on few rows."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from orchestrator.config import Config, build
+from orchestrator.config.paths import put
+from orchestrator.data.federated import FederatedData
+from tests.meanings.networks import TINY_NORM
+
+BASE: dict[str, Any] = {
+    "data.limit": 100,
+    "data.clients": 5,
+    "data.client_test.least": 5,
+    "model": "linear",
+    "rounds": 3,
+    "cohort": 4,
+    "local.batch_size": 8,
+    "local.lr": 0.05,
+}
+ATTACKS = ("same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip")
+FED_BACK: tuple[dict[str, Any], ...] = (
+    {"name": "top_k", "fraction": 0.1},
+    {"name": "random_k", "fraction": 0.2},
+    {"name": "qsgd", "levels": 8, "bucket": 40, "error_feedback": True},
+    {"name": "qsgd", "levels": 16, "bucket": 100, "error_feedback": True},
+)
+"""What loses less than it sends, and so may be made up for."""
+LOSSY: dict[str, tuple[dict[str, Any], ...]] = {
+    "downlink": FED_BACK,
+    "uplink": (
+        *FED_BACK,
+        {"name": "top_k", "fraction": 0.3, "error_feedback": False},
+        {"name": "random_k", "fraction": 0.25, "scale": True, "error_feedback": False},
+        {"name": "qsgd", "levels": 4, "bucket": 64},
+        {"name": "qsgd", "levels": 3, "bucket": None},
+    ),
+}
+ALGORITHMS: tuple[dict[str, Any], ...] = (
+    {"name": "fedavg"},
+    {"name": "fedprox", "mu": 0.3},
+    {"name": "fedbn"},
+    {"name": "fedbn"},
+    {"name": "scaffold"},
+    {"name": "fednova"},
+    {"name": "fednova", "mu": 0.2},
+    {"name": "qfedavg"},
+    {"name": "qfedavg", "q": 0.3, "lipschitz": 5.0},
+    {"name": "ditto"},
+    {"name": "ditto", "strength": 0.3, "personal_steps": 2},
+    {"name": "local"},
+    {"name": "fedavgm"},
+    {"name": "fedadam"},
+    {"name": "fedadamw"},
+    {"name": "fedyogi"},
+    {"name": "fedadagrad"},
+    {"name": "synchronous"},
+)
+MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
+MOMENTS = (
+    {"name": "sgd", "momentum": 0.8},
+    {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
+    {"name": "adam", "eps": 1e-3},
+)
+ROBUST = (
+    "median",
+    {"name": "trimmed_mean", "byzantine": 0.3},
+    {"name": "krum", "byzantine": 0.1},
+    {"name": "multi_krum", "byzantine": 0.1},
+)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "buffers": ("aggregate", "local", "exclude"),
+    "cohort": (1, 2, 3, 5, 0.6, 1.0),
+    "data.partition": ("iid", "zipf", {"name": "dirichlet", "alpha": 1.0}),
+    "data.client_test.source": ("local",),
+    "local.block": (1, 2, 3, 5),
+    "local.execution": ("sequential",),
+    "local.batch_size": (3, 16, 1000),
+    "local.lr_decay": (0.5,),
+    "local.clip": (0.3,),
+    "local.sampling": ("independent",),
+    "local.drop_last": (True,),
+    "seed": (1, 2, 3),
+}
+"""Of these, whatever fits."""
+EVERYBODY = {"local", "synchronous"}
+UNMOVED = {"scaffold", "fednova"}
+"""Whose clients step by plain SGD (or FedNova's, whose moments are a case of its own)."""
+ALONE = {"scaffold", "fednova", "qfedavg", "local"}
+"""Which have a mean, and mostly a step, of their own."""
+DISTINCT = {"scaffold", "qfedavg", "local", *EVERYBODY}
+
+
+def drawn(rng) -> list[tuple[str, Any]]:
+    """The pieces of a random composition, of which most fit together."""
+    algorithm = rng.choice(ALGORITHMS)
+    name, model = algorithm["name"], rng.choice(MODELS)
+    pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
+    work = (("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))
+    pieces.append(work[0] if name == "synchronous" else rng.choice(work))
+    if rng.random() < 0.5:
+        pieces += _attack(rng)
+    for way in LOSSY:
+        if rng.random() < 0.5:
+            pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
+    pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
+    pieces += [piece for draw in (_moments, _server, _cohort) for piece in draw(rng, name)]
+    if model != "tiny_norm" and rng.random() < 0.2:
+        pieces.append(("local.execution", "vectorized"))
+    if name != "qfedavg" and rng.random() < 0.15:
+        pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
+    return pieces
+
+
+def _moments(rng, name):
+    if rng.random() < 0.6 or name == "scaffold":
+        return []
+    optimizer = MOMENTS[0] if name in UNMOVED else rng.choice(MOMENTS)
+    states = ("reset", "average") if name == "ditto" else ("reset", "keep", "average")
+    return [("local.optimizer", optimizer), ("local.optimizer_state", rng.choice(states))]
+
+
+def _server(rng, name):
+    if name in ALONE:
+        return [("aggregator", "weighted_mean")] if name == "fednova" and rng.random() < 0.3 else []
+    drawn: list[tuple[str, Any]] = []
+    if rng.random() < 0.5:
+        drawn.append(("aggregator", rng.choice(("weighted_mean", "weighted_mean", *ROBUST))))
+    if not name.startswith("fed") and rng.random() < 0.3:
+        drawn.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
+    return drawn
+
+
+def _cohort(rng, name):
+    if name in EVERYBODY:
+        return [("cohort", 1.0)]
+    if rng.random() < 0.6:
+        return []
+    repeated = {"name": "weighted", "replace": True}
+    return [("sampler", rng.choice(("weighted", "cyclic", *[repeated] * (name not in DISTINCT))))]
+
+
+def _attack(rng):
+    name = rng.choice(ATTACKS)
+    attack: dict[str, Any] = {"name": name, "fraction": rng.choice((0.2, 0.4, 0.6))}
+    if rng.random() < 0.3:
+        attack["ids"] = [rng.randrange(5)]
+    if name in ("same_value", "gaussian", "sign_flip", "scale"):
+        attack["tau"] = rng.choice((0.3, 1.0, 1.0, 1e38))
+    if name == "ipm":
+        attack["knowledge"] = rng.choice(("benign", "own"))
+    elif name != "label_flip":
+        attack["target"] = rng.choice(("model", "update"))
+    if name != "label_flip":
+        attack["buffers"], attack["probes"] = rng.random() < 0.4, rng.random() < 0.5
+    return [("attack", attack)]
+
+
+def composed(pieces) -> tuple[Config, FederatedData]:
+    """Config and data of these pieces; raises UserError where they do not fit together."""
+    raw: dict[str, Any] = {}
+    given = dict([*BASE.items(), *pieces])
+    diverging, normed = given.pop("diverging", None), given["model"] == "tiny_norm"
+    # images' black pixels make entries that are equal, of which top_k may keep any
+    given.setdefault("data.dataset", "fashion_mnist_10k" if normed else "synthetic")
+    for path, value in given.items():
+        put(raw, path, "linear" if value == "tiny_norm" else value)
+    config = build(raw)
+    data = FederatedData.build(config.data, config.seed)
+    if diverging is not None:
+        data = _spoilt(data, diverging)
+    return config.model_copy(update={"model": TINY_NORM}) if normed else config, data
+
+
+def _spoilt(data: FederatedData, k: int) -> FederatedData:
+    """Client k has rows that no network can learn from."""
+    x = data.samples.x.astype(np.float32)
+    x = x / 255 if data.samples.x.dtype == np.uint8 else x
+    x[data.train[k]] = np.inf
+    return replace(data, samples=replace(data.samples, x=x))

@@ -1,0 +1,441 @@
+"""A federation that is read from top to bottom, one client after the other.
+
+The order of a message: train → a malicious client's own forging → private entries taken out →
+compression with error feedback → counting → the wire → reassembly → is it finite? → robust rows or
+sum → server.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from algorithms.draws import generator, torch_generator
+from tests.meanings import channel, networks, server
+from tests.meanings.client import Trained, fresh
+
+
+class Diverged(Exception):
+    """The run ends, because of numbers that are none."""
+
+
+@dataclass
+class Sent:
+    """What a client did in a session, and what of it arrives."""
+
+    k: int
+    steps: int
+    loss: float
+    parts: dict = field(default_factory=dict)
+    """"delta", "control", "buffers", "optimizer/NAME" -> vector."""
+    numbers: dict = field(default_factory=dict)
+    memory: dict = field(default_factory=dict)
+    """What it remembers, should its update count."""
+    nbytes: int = 0
+
+    @property
+    def finite(self) -> bool:
+        values = [*self.parts.values(), *self.numbers.values(), *self.memory.values()]
+        return channel.finite(*values)
+
+
+class World:
+    """The rows, and a network to ask."""
+
+    def __init__(self, config, data):
+        self.config, self.data = config, data
+        self.module = networks.built(config["model"], data.samples.shape, data.samples.classes)
+        self.bad = channel.malicious(config["attack"], config["seed"], data.clients)
+        self.flipping = self.bad if config["attack"]["name"] == "label_flip" else set()
+
+    def batch(self, rows, k=None):
+        """Inputs and labels as client k has them."""
+        x, y = torch.tensor(self.data.samples.x[rows]), torch.tensor(self.data.samples.y[rows])
+        if x.dtype == torch.uint8:
+            shape = (-1, *[1] * (x.dim() - 2))
+            shift, scale = (torch.tensor(v).view(shape) for v in (self.data.shift, self.data.scale))
+            x = (x.float() - shift) * scale
+        return x, self.data.samples.classes - 1 - y if k in self.flipping else y
+
+
+class Federation:
+    """Server, wire and clients under a config (resolved, as a dict)."""
+
+    def __init__(self, config, data, w, statistics):
+        self.config, self.world = config, World(config, data)
+        self.clients, self.algorithm = data.clients, config["algorithm"]
+        self.sizes = np.array([len(data.train[k]) for k in range(self.clients)])
+        self.w, self.statistics, self.initial = w, statistics, statistics
+        self.private = torch.zeros(len(w), dtype=torch.bool)
+        if self.algorithm["name"] == "fedbn":
+            self.private = networks.of_batch_norm(self.world.module)
+        self.first = w[self.private]
+        self.control = torch.zeros(len(w))
+        self.optimizer = server.Optimizer(config["server_optimizer"], w)
+        self.averaged: dict = {}
+        self.memory: dict[int, dict] = {k: {} for k in range(self.clients)}
+        self.replicas: dict = {}
+        self.heard: dict[str, set[int]] = {}
+        self.down, self.up, self.steps = (np.zeros(self.clients, np.int64) for _ in range(3))
+        self.doubts: list[str] = []
+        """Decisions that could have gone either way."""
+        self.forgeries: dict = {}
+        """(round, session, client, part) -> what a malicious client meant to send."""
+
+    # A round
+
+    def round(self, t: int) -> None:
+        ids, counts = self._cohort(t)
+        name = self.algorithm["name"]
+        if name == "local":
+            self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
+            return
+        there = self._broadcast(t, ids)
+        sents = [self._trained(t, k, there) for k in ids]
+        losses = self._losses(t, ids, there) if name == "qfedavg" else None
+        self._uplink(t, sents, there)
+        for s in sents:
+            self.up[s.k] += s.nbytes
+        counted = self._committed(sents)
+        weights = self._weights(ids, counts, losses, [s.k for s in counted])
+        if name == "ditto":
+            known = {"w": there["w"], "buffers": self.statistics}
+            self._personal(t, 1, ids, known)
+        self._step(counted, weights, losses)
+        self._require_finite()
+
+    def _cohort(self, t):
+        """Distinct clients, and how often each was drawn."""
+        sampler, n, m = self.config["sampler"], self.clients, self.config["cohort"]
+        m = max(1, round(m * n)) if isinstance(m, float) else m
+        rng = generator(self.config["seed"], "cohort", t)
+        if sampler["name"] == "weighted":
+            p = self.sizes / self.sizes.sum()
+            drawn = rng.choice(n, m, replace=sampler["replace"], p=p)
+        elif sampler["name"] == "cyclic":
+            epoch, turn = divmod(t - 1, n // m)
+            order = generator(self.config["seed"], "cohort", epoch).permutation(n)
+            drawn = order[turn * m : (turn + 1) * m]
+        else:
+            drawn = np.arange(n) if m == n else rng.choice(n, m, replace=False)
+        ids, counts = np.unique(drawn, return_counts=True)
+        return [int(k) for k in ids], counts
+
+    def _weights(self, ids, counts, losses, counted):
+        """{k: p_k} of those that count, scaled to the same sum; None where each row is looked at."""
+        name = self.config["aggregator"]["name"]
+        if losses is not None:
+            raw = {k: losses[k] ** self.algorithm["q"] for k in ids}
+        elif name in ("mean", "weighted_mean"):
+            sizes = self.sizes if name == "weighted_mean" else np.ones(self.clients)
+            raw = {k: float(sizes[k] * c) for k, c in zip(ids, counts, strict=True)}
+        else:
+            return None
+        total = sum(raw[k] for k in counted)
+        return {k: raw[k] / total for k in counted}
+
+    # Downwards
+
+    def _broadcast(self, t, ids):
+        """What the cohort has after it was sent the model, and what else its algorithm sends."""
+        message = {"w": self.w, "buffers": self.statistics, **self.averaged}
+        if self.algorithm["name"] == "scaffold":
+            message["control"] = self.control
+        there = dict(message)
+        for name, v in message.items():
+            if name == "buffers" and self.config["buffers"] != "aggregate":
+                continue
+            leaves = ~self.private if name == "w" else torch.ones(len(v), dtype=torch.bool)
+            lossy = (
+                name in ("w", "control")
+                and self.config["compression"]["downlink"]["name"] != "none"
+            )
+            self._book_down(name, v[leaves], ids, lossy)
+            if lossy:
+                there[name] = self._replica(t, name, v, leaves)
+                self.heard[name] = set(ids)
+        return there
+
+    def _book_down(self, name, v, ids, lossy):
+        whole = v.numel() * v.element_size()
+        change = channel.weight(self.config["compression"]["downlink"], len(v)) if lossy else whole
+        for k in ids:
+            self.down[k] += change if k in self.heard.get(name, set()) else whole
+
+    def _replica(self, t, name, v, leaves):
+        """The server sends the compressed difference to what the clients have; the first time, all."""
+        after = v.clone()
+        if name in self.replicas:
+            before = self.replicas[name][leaves]
+            draw = torch_generator(self.config["seed"], f"broadcast {name}", t)
+            lossy = self.config["compression"]["downlink"]
+            change = channel.compressed(lossy, v[leaves] - before, draw, self.doubts)
+            after[leaves] = before + change
+        self.replicas[name] = after
+        return after
+
+    # At a client
+
+    def _trained(self, t, k, there) -> Sent:
+        """Client k's work on the common model, and what it would send."""
+        memory, name = dict(self.memory[k]), self.algorithm["name"]
+        start = there["w"].clone()
+        if self.private.any():
+            start[self.private] = memory.get("kept", self.first)
+        kept = self.config["buffers"] != "aggregate" and len(self.initial) > 0
+        stats = memory.get("buffers", self.initial) if kept else there["buffers"]
+        own = memory.get("control", torch.zeros(len(start)))
+        mu = self.algorithm.get("mu", 0.0)
+
+        def correct(g, w):
+            g = g + mu * (w - start) if mu else g
+            return g - own + there["control"] if name == "scaffold" else g
+
+        done = Trained(self.world, t, 0, k, start, stats, self._moments(k, there), correct)
+        delta = done.w - there["w"]
+        sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory)
+        if kept:
+            memory["buffers"] = done.stats
+        if self.private.any():
+            memory["kept"] = done.w[self.private]
+        self._remember_moments(memory, done.moments)
+        if name == "scaffold":
+            work = done.steps * done.lr
+            change = -there["control"] - delta / work if done.steps else torch.zeros(len(delta))
+            memory["control"] = own + change
+            sent.parts["control"] = change
+        if name == "fednova":
+            a = _amount(done.steps, self.config["local"]["optimizer"]["momentum"], done.lr * mu)
+            sent.parts["delta"], sent.numbers["weight"] = delta / max(a, 1.0), a
+        if name == "qfedavg":
+            sent.numbers["square"] = float((delta * delta).sum())
+        if self.config["local"]["optimizer_state"] == "average":
+            sent.parts |= {f"optimizer/{n}": v for n, v in done.moments.items()}
+        if self.config["buffers"] != "exclude" and len(done.stats):
+            sent.parts["buffers"] = done.stats
+        return sent
+
+    def _moments(self, k, there):
+        local = self.config["local"]
+        source = self.memory[k] if local["optimizer_state"] == "keep" else there
+        start = fresh(local["optimizer"], len(self.w))
+        return {n: source.get(f"optimizer/{n}", v) for n, v in start.items()}
+
+    def _remember_moments(self, memory, moments):
+        if self.config["local"]["optimizer_state"] == "keep":
+            memory |= {f"optimizer/{n}": v for n, v in moments.items()}
+
+    def _personal(self, t, session, ids, there):
+        """Work on the clients' own models, of which nothing is sent."""
+        strength, sents = self.algorithm.get("strength", 0.0), []
+
+        def correct(g, w):
+            return g + strength * (w - there["w"]) if strength else g
+
+        for k in ids:
+            memory = dict(self.memory[k])
+            w = memory.get("model", there["w"])
+            first = there["buffers"] if self.config["buffers"] == "aggregate" else self.initial
+            stats = memory.get("personal/buffers", first)
+            more = self.algorithm.get("personal_steps")
+            done = Trained(self.world, t, session, k, w, stats, self._moments(k, {}), correct, more)
+            memory["model"] = done.w
+            if len(self.initial):
+                memory["personal/buffers"] = done.stats
+            self._remember_moments(memory, done.moments)
+            sents.append(Sent(k, done.steps, done.loss, memory=memory))
+        self._committed(sents)
+
+    # Upwards
+
+    def _uplink(self, t, sents, there):
+        """Honest clients first, since malicious ones may know what these send."""
+        attack = self.config["attack"]
+        forging = self.world.bad if channel.forges(attack) else set()
+        honest, liars = ([s for s in sents if (s.k in forging) == x] for x in (False, True))
+        for s in honest:
+            self._compress(t, s)
+        if liars:
+            self._forge(t, honest, liars, there)
+        for s in liars:
+            self._compress(t, s)
+
+    def _forge(self, t, honest, liars, there):
+        attack = self.config["attack"]
+        for name in list(liars[0].parts):
+            stays = name == "buffers" and self.config["buffers"] != "aggregate"
+            if (
+                name.startswith("optimizer/")
+                or stays
+                or (name == "buffers" and not attack["buffers"])
+            ):
+                continue
+            base = there["w"] if name == "delta" and attack["target"] == "model" else 0.0
+            unit = {
+                s.k: (s.numbers.get("weight") or 1.0) if name == "delta" else 1.0
+                for s in (*honest, *liars)
+            }
+            told = channel.forged(
+                attack,
+                "attack control" if name == "control" else "attack",
+                self.config["seed"],
+                (t, 0),
+                {s.k: s.parts[name] * unit[s.k] + base for s in liars},
+                {s.k: s.parts[name] * unit[s.k] + base for s in honest},
+            )
+            for s in liars:
+                meant = (told[s.k] - base) / unit[s.k]
+                # what it would not have sent it does not forge
+                same = (
+                    self.private if name == "delta" else torch.zeros(len(meant), dtype=torch.bool)
+                )
+                s.parts[name] = torch.where(same, s.parts[name], meant)
+                self.forgeries[t, 0, s.k, name] = s.parts[name]
+
+    def _compress(self, t, s):
+        """Compression and counting."""
+        compressor = self.config["compression"]["uplink"]
+        uplink = channel.Uplink(compressor, self.config["seed"], (t, 0), s.k, s.memory, self.doubts)
+        s.nbytes = 4 * len(s.numbers)
+        for name, v in list(s.parts.items()):
+            leaves = ~self.private if name == "delta" else torch.ones(len(v), dtype=torch.bool)
+            if name in ("delta", "control"):
+                s.parts[name] = v.clone()
+                s.parts[name][leaves] = uplink.send(name, v[leaves])
+                s.nbytes += channel.weight(compressor, int(leaves.sum()))
+            elif name != "buffers" or self.config["buffers"] == "aggregate":
+                s.nbytes += v.numel() * v.element_size()
+
+    def _committed(self, sents):
+        """Those whose update counts; what they remember, and the work of all, is written down."""
+        for s in sents:
+            self.steps[s.k] += s.steps
+        counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]
+        if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
+            raise Diverged("an update is not finite")
+        for s in counted:
+            self.memory[s.k] = s.memory
+        return counted
+
+    # At the server
+
+    def _losses(self, t, ids, there):
+        """What clients answer when they are asked for the loss of the model that they got."""
+        told = {}
+        for k in ids:
+            kept = self.config["buffers"] != "aggregate" and len(self.initial)
+            stats = self.memory[k].get("buffers", self.initial) if kept else there["buffers"]
+            x, y = self.world.batch(self.world.data.train[k], k)
+            losses, _ = networks.judged(self.world.module, there["w"], stats, x, y)
+            told[k] = losses.mean()[None]
+            self.up[k] += 4
+            if not channel.finite(told[k]):
+                raise Diverged("a loss is not finite")
+        attack = self.config["attack"]
+        if channel.forges(attack) and attack["probes"]:
+            liars = {k: v for k, v in told.items() if k in self.world.bad}
+            others = {k: v for k, v in told.items() if k not in liars}
+            told |= channel.forged(attack, "answer", self.config["seed"], (t, 0), liars, others)
+        return {k: max(float(v), 1e-10) for k, v in told.items()}
+
+    def _step(self, counted, weights, losses):
+        if self.config["local"]["optimizer_state"] == "average":
+            names = [n for n in counted[0].parts if n.startswith("optimizer/")]
+            self.averaged = {n: _sum(counted, n, weights) for n in names}
+        update, self.statistics = self._aggregate(counted, weights)
+        if losses is not None:
+            self.w = self.w + self._fair(counted, losses) * update
+            return
+        if self.algorithm["name"] == "fednova":
+            update = update * sum(weights[s.k] * s.numbers["weight"] for s in counted)
+        self.w = self.optimizer.step(self.w, update)
+        if self.algorithm["name"] == "scaffold":
+            part = len(counted) / self.clients
+            self.control = self.control + part * _sum(counted, "control", weights)
+
+    def _fair(self, counted, losses) -> float:
+        """What the mean of the updates is multiplied by: L Σ F^q / Σ h."""
+        q, lip = self.algorithm["q"], self.algorithm["lipschitz"] or 1 / self.config["local"]["lr"]
+        f = {s.k: losses[s.k] for s in counted}
+        h = sum(
+            q * f[s.k] ** (q - 1) * lip**2 * s.numbers["square"] + lip * f[s.k] ** q
+            for s in counted
+        )
+        return lip * sum(v**q for v in f.values()) / h
+
+    def _aggregate(self, counted, weights):
+        """(update [d], next statistics [b])."""
+        statistics = self.statistics
+        if weights is not None:
+            if "buffers" in counted[0].parts:
+                statistics = _sum(counted, "buffers", weights)
+            return _sum(counted, "delta", weights), statistics
+        rows = torch.stack([s.parts["delta"] for s in counted])
+        shown = torch.where(self.private, 0.0, rows)
+        update, chosen = server.robust(self.config["aggregator"], shown, self.doubts)
+        usable = rows.isfinite().all(1)
+        if self.private.any():
+            inner = rows[usable].mean(0) if usable.any() else torch.zeros_like(update)
+            update = torch.where(self.private, inner, update)
+        if "buffers" in counted[0].parts:
+            found = torch.stack([s.parts["buffers"] for s in counted])
+            fine = found.isfinite().all(1)
+            if chosen is None and fine.any():
+                statistics = server.median(found[fine])
+            elif chosen is not None and (chosen * fine).any():
+                share = chosen * fine
+                statistics = (share[fine] / share.sum()) @ found[fine]
+        return update, statistics
+
+    def _require_finite(self):
+        held = [self.w, self.statistics, self.control, self.optimizer.first, self.optimizer.second]
+        if self.config["non_finite"] == "fail" and not channel.finite(
+            *held, *self.averaged.values(), *self.replicas.values()
+        ):
+            raise Diverged("the server is not finite")
+
+    # What is judged
+
+    def test_loss(self) -> float:
+        x, y = self.world.batch(self.world.data.test_rows)
+        losses, _ = networks.judged(self.world.module, self.w, self.statistics, x, y)
+        return float(losses.double().mean())
+
+    def personal(self):
+        """Accuracy of each client's own model on its own test rows; None where there is none."""
+        name = self.algorithm["name"]
+        if name not in ("ditto", "local") and not self.private.any():
+            return None
+        return np.array([self._accuracy(k, name) for k in range(self.clients)])
+
+    def _accuracy(self, k, name) -> float:
+        memory, key = self.memory[k], "buffers" if name == "fedbn" else "personal/buffers"
+        w = self.w.clone()
+        if name == "fedbn":
+            w[self.private] = memory.get("kept", self.first)
+        first = self.statistics if self.config["buffers"] == "aggregate" else self.initial
+        x, y = self.world.batch(self.world.data.test[k])
+        stats = memory.get(key, first)
+        _, hits = networks.judged(self.world.module, memory.get("model", w), stats, x, y)
+        return float(hits.double().mean())
+
+
+def _sum(sents, name, weights):
+    """Σ p_k v_k."""
+    total = torch.zeros_like(sents[0].parts[name])
+    for s in sents:
+        if weights[s.k]:
+            total = total + weights[s.k] * s.parts[name]
+    return total
+
+
+def _amount(steps: int, rho: float, shrink: float) -> float:
+    """FedNova's ‖a‖₁, added up step by step."""
+    a = total = 0.0
+    for _ in range(steps):
+        if rho:
+            total = rho * total + 1
+            a += total
+        else:
+            a = a * (1 - shrink) + 1
+    return a

@@ -1,0 +1,148 @@
+"""What a composition means, for the parts and pairs of parts that have been wrong before."""
+
+import pytest
+
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import variants
+from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.attacks import Attack
+from algorithms.parts.compressors import Compressor
+from algorithms.parts.samplers import Sampler
+from tests.meanings.comparison import Disagreement, compare
+from tests.meanings.compositions import composed
+
+ALGORITHMS = ("fedavg", "fedprox", "fedbn", "scaffold", "fednova", "qfedavg", "ditto", "local")
+SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
+UNKNOWN = {
+    AlgorithmOptions: "afl clustered drdm drdsgd drfa fedaa feddual feddyn fedpvr"
+    " lp_proj moon scaffpd scallion server_only",
+    Aggregator: "barycenter bulyan centered_clipping faba fltrust geometric_median norm_clipping",
+    Attack: "alie min_max min_sum",
+    Compressor: "bf16 fp16",
+    Sampler: "",
+}
+"""Parts that the model does not know."""
+KNOWN = {
+    AlgorithmOptions: {*ALGORITHMS, *SERVERS, "synchronous"},
+    Aggregator: {"mean", "weighted_mean", "median", "trimmed_mean", "krum", "multi_krum"},
+    Attack: {"none", "same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip"},
+    Compressor: {"none", "top_k", "random_k", "qsgd"},
+    Sampler: {"uniform", "weighted", "cyclic"},
+}
+
+NORMED = ("model", "tiny_norm")
+THREE = ("local.steps", 3)
+BOTH_WAYS = [
+    ("compression.uplink", {"name": "top_k"}),
+    ("compression.downlink", {"name": "random_k", "fraction": 0.3}),
+]
+FORGED = ("attack", {"name": "gaussian", "fraction": 0.4, "tau": 1.0, "buffers": True})
+COLLUDING = ("attack", {"name": "ipm", "fraction": 0.4, "buffers": True, "probes": True})
+
+
+def agree(*pieces):
+    assert compare(*composed([THREE, *pieces])) == "agree"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+class TestEachAlgorithm:
+    def test_compressed_both_ways(self, algorithm):
+        agree(("algorithm.name", algorithm), NORMED, *BOTH_WAYS)
+
+    def test_forged_and_compressed(self, algorithm):
+        model = ("model", "linear") if algorithm == "fedbn" else NORMED
+        agree(("algorithm.name", algorithm), model, COLLUDING, BOTH_WAYS[0])
+
+    def test_statistics_that_stay_with_late_clients(self, algorithm):
+        if algorithm == "qfedavg":
+            pytest.skip("test_losses_are_at_the_clients_own_statistics")
+        local = () if algorithm == "local" else (("cohort", 2),)
+        agree(("algorithm.name", algorithm), NORMED, ("buffers", "local"), *local)
+
+
+@pytest.mark.parametrize("algorithm", SERVERS)
+def test_steps_of_the_server(algorithm):
+    agree(("algorithm.name", algorithm), FORGED)
+
+
+@pytest.mark.parametrize("aggregator", ["median", "trimmed_mean", "multi_krum"])
+def test_rows_of_private_clients_and_a_client_whose_numbers_are_none(aggregator):
+    agree(
+        ("algorithm.name", "fedbn"), NORMED, ("aggregator", aggregator), ("cohort", 5),
+        ("diverging", 2), ("non_finite", "drop"), BOTH_WAYS[0],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["model", "update"])
+def test_what_is_forged_is_the_change_before_it_is_normalised(target):
+    attack = {"name": "same_value", "tau": 1.0, "fraction": 0.4, "target": target}
+    agree(
+        ("algorithm.name", "fednova"), ("attack", attack), ("data.partition", "zipf"),
+        ("local.steps", None), ("local.epochs", 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["reset", "keep", "average"])
+def test_moments_of_clients_that_are_drawn_twice(state):
+    agree(
+        ("local.optimizer", {"name": "sgd", "momentum": 0.8}), ("local.optimizer_state", state),
+        ("sampler", {"name": "weighted", "replace": True}), ("data.partition", "zipf"),
+        ("aggregator", "weighted_mean"), FORGED, BOTH_WAYS[0],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", ["scale", "same_value"])
+def test_a_malicious_client_whose_own_training_is_none(attack):
+    """What it forges of that may be none, either, or as finite as any."""
+    agree(
+        ("non_finite", "drop"), *BOTH_WAYS, ("diverging", 1),
+        ("attack", {"name": attack, "ids": [1], "tau": 1.0}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [1, 2, 5])
+@pytest.mark.parametrize("execution", ["sequential", "vectorized"])
+def test_blocks_and_lanes_mean_nothing(block, execution):
+    agree(
+        ("model", {"name": "mlp", "hidden": [7]}), ("local.epochs", 1), ("local.steps", None),
+        ("data.partition", "zipf"), ("local.block", block), ("local.execution", execution),
+        ("compression.uplink", {"name": "random_k"}), FORGED,
+    )  # fmt: skip
+
+
+# What is known to be wrong; whoever mends one finds its mark to be too much.
+
+
+@pytest.mark.xfail(raises=Disagreement, strict=True)
+def test_what_never_leaves_a_client_is_not_forged():
+    agree(("algorithm.name", "fedbn"), NORMED, ("attack", {"name": "same_value", "tau": 1.0}))
+
+
+@pytest.mark.xfail(raises=Disagreement, strict=True)
+def test_statistics_that_stay_are_not_forged():
+    agree(NORMED, ("buffers", "local"), FORGED)
+
+
+@pytest.mark.xfail(raises=Disagreement, strict=True)
+def test_losses_are_at_the_clients_own_statistics():
+    agree(("algorithm.name", "qfedavg"), NORMED, ("buffers", "local"))
+
+
+@pytest.mark.xfail(raises=Disagreement, strict=True)
+def test_who_trains_on_flipped_labels_answers_with_them():
+    agree(("algorithm.name", "qfedavg"), ("attack", {"name": "label_flip", "ids": [2]}))
+
+
+@pytest.mark.xfail(raises=Disagreement, strict=True)
+def test_a_forger_that_would_remember_nan_is_left_out_too():
+    agree(
+        ("algorithm.name", "scaffold"), ("non_finite", "drop"), ("diverging", 1),
+        ("attack", {"name": "same_value", "ids": [1], "tau": 1.0}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("family", KNOWN, ids=lambda f: f.__name__)
+def test_every_part_is_known_or_named(family):
+    """A new part is in the model, or in the list of what it does not know."""
+    ours = {name for name, part in variants(family).items() if "tests." not in part.__module__}
+    assert ours == KNOWN[family] | set(UNKNOWN[family].split())
