@@ -23,7 +23,7 @@ from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.books import Books, Store, Terms
 from orchestrator.errors import Diverged
 from orchestrator.training.memory import errors_of
-from orchestrator.training.messages import ERROR, Collected, Role, leaving, role
+from orchestrator.training.messages import ERROR, Collected, Role, role
 from orchestrator.training.uplink import Uplink
 
 
@@ -87,9 +87,7 @@ def forged(
     if not here.vectors or not forgers.any():
         return here
     unit = here.scalars[rule.unit] if rule.unit else None
-    plain = here.rows()
-    rows = terms.adversary.forge(when, here.ids, plain, start, unit)
-    rows = {n: _leaving_only(n, plain[n], v, rule, terms) for n, v in rows.items()}
+    rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit, rule.private)
     if rule.transmitted:
         rows, here = _compressed(here, rows, forgers, terms, rule, when)
     # judged anew, by its message alone: a forged row may hold anything, whatever the client has
@@ -99,16 +97,6 @@ def forged(
     sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
     return replace(here, vectors=vectors, finite=np.where(forgers, sent.numpy(), here.finite))
-
-
-def _leaving_only(
-    name: str, plain: Tensor, forged: Tensor, rule: LocalRule, terms: Terms
-) -> Tensor:
-    """Of a part's rows what was forged and leaves, and the rest as it is: nobody can send that."""
-    if role(name, plain[0]) is Role.buffers and terms.buffers != "aggregate":
-        return plain
-    mask = leaving(name, plain[0], rule)
-    return forged if mask is None else torch.where(mask, forged, plain)
 
 
 def _compressed(

@@ -61,7 +61,9 @@ class Experiment:
         with _of_config("algorithm: "):
             self.algorithm = self._algorithm()
         with _of_config():
-            self.adversary = Adversary.of(config.attack, config.seed, config.data.clients)
+            self.adversary = Adversary.of(
+                config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
+            )
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)

@@ -8,7 +8,7 @@ from algorithms.parts.aggregators import Aggregator
 from algorithms.parts.attacks import Attack
 from algorithms.parts.compressors import Compressor
 from algorithms.parts.samplers import Sampler
-from tests.meanings.comparison import Disagreement, compare
+from tests.meanings.comparison import compare
 from tests.meanings.compositions import composed
 
 ALGORITHMS = ("fedavg", "fedprox", "fedbn", "scaffold", "fednova", "qfedavg", "ditto", "local")
