@@ -75,7 +75,7 @@ class ScaffPD(Algorithm):
         )
         theta: float = option(1.0, "extrapolation of the losses", "θ", ge=0)
         dual_lr: float = option(0.1, "step size of the dual variable", "σ", ge=0)
-        anchor_batches: int = option(1, "mini-batches whose gradients make c_i", ge=1)
+        anchor_batches: int = option(1, "mini-batches whose gradients make c_i", ge=1, le=100_000)
         full_loss: bool = option(
             False, "losses on all of a client's data instead of one mini-batch"
         )

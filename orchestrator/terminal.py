@@ -6,6 +6,8 @@ and no control character or byte that is none gets through. Styles are given to 
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 from rich.console import Console
@@ -27,6 +29,25 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        self.lost = ""
+        """Why nothing more can be written, which ends no run; "" while it can, or where nobody
+        reads any more (a pager that was left)."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, as long as somebody takes it."""
+        try:
+            super().print(*objects, **options)
+        except OSError as error:
+            self.lost = error.strerror or str(error)
+            self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Be quiet from now on, and write what is left of the last words to nowhere."""
+        self.quiet = True
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.file.fileno())
+            os.close(nowhere)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """What rich makes of every string, also one in a table."""

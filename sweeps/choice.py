@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.config.reading import apply
+from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.manifest import verify
 from orchestrator.results.run_folder import RunFolder
@@ -87,7 +88,11 @@ class Choice:
     @classmethod
     def read(cls, folder: Path) -> Choice:
         """What ``write`` has left there; raises UserError if it is damaged."""
-        return cls.of(read_json(verify(folder, FILE), dict[str, Any]))
+        said = read_json(verify(folder, FILE), dict[str, Any])
+        try:
+            return cls.of(said)
+        except (AssertionError, LookupError) as error:
+            raise UserError(f"{folder / FILE} does not say what a trial computes") from error
 
     def leave_failed(self, folder: RunFolder, problem: str, diverged: bool = False) -> None:
         """Say in the trial's folder why it has no results, and whether that is NaN or infinity."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.files import read_json
+from orchestrator.files import read_json, require_file
 from orchestrator.results.run_folder import LOCK
 from sweeps.home import TUNING
 
@@ -93,6 +93,7 @@ def is_driven(folder: Path) -> bool | None:
     lock, and some network file systems keep none.
     """
     try:
+        require_file(folder / LOCK)
         with (folder / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -133,6 +133,8 @@ def show_landscape(
     for name, folder in zip(told_apart(folders), folders, strict=True):
         model = Trained.of(name, folder, on, rows)
         tables.append(surface(model, places, seed))
+        if not np.isfinite(tables[-1]["loss"]).all():
+            raise UserError(f"{folder.place}: around its model the loss is NaN or infinite")
         at = (model.world, model.world.net(), model.w, model.buffers, model.rows)
         numbers = mean_loss(*at), largest_eigenvalue(*at, seed), rise(*at, rho)
         shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])

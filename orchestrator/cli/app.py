@@ -78,9 +78,17 @@ def main() -> None:
     except UserError as error:
         told("fedorch", error, "red")
         sys.exit(2)
+    except MemoryError:
+        told("fedorch", "this machine's memory is too small for what was asked", "red")
+        sys.exit(2)
     except Exception as error:
         told("fedorch", report(error), "red")
         sys.exit(1)
+    except SystemExit as ended:
+        if console.lost and not ended.code:
+            told("fedorch", f"standard output cannot be written: {console.lost}", "red")
+            sys.exit(2)
+        raise
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from algorithms.parts.weighers import Weigher
 from orchestrator.cluster.connection import connected
 from orchestrator.config.parsing import parse
 from orchestrator.errors import UserError
+from orchestrator.files import said
 from orchestrator.terminal import console
 from rl.weighers import Ddpg
 
@@ -28,6 +30,16 @@ def pretrain_agent(
     if out.exists():
         raise UserError(f"{out} exists already; name a new folder")
     weigher = _weigher(agent)
+    with said(f"{out}: cannot be created"):  # before the work, not after it
+        out.mkdir(parents=True)
+    try:
+        _train(weigher, options, rounds, seed, out)
+    finally:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # of a training that has left nothing
+
+
+def _train(weigher: Ddpg, options: Mapping[str, int], rounds: int, seed: int, out: Path) -> None:
     with connected("local", 1, 0):
         # only now: they bring RLlib, and what is wrong with the options is said at once
         from rl.env import Simulation
@@ -37,7 +49,8 @@ def pretrain_agent(
             console.print(f"round {done}/{rounds}: return {value:.2f}")
 
         try:
-            scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
+            with said(f"cannot write the policy to {out}"):
+                scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
         except ValueError as error:
             raise UserError(str(error)) from error
     console.print(

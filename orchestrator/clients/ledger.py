@@ -45,5 +45,6 @@ class Ledger:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.down, self.up, self.steps = (
-            np.asarray(state[k]).astype(np.int64) for k in ("down", "up", "steps")
+            np.asarray(state[k]).astype(np.int64).reshape(self.clients)
+            for k in ("down", "up", "steps")
         )

@@ -26,6 +26,7 @@ INTEGERS = range(-(2**63), 2**63)
 """Those that arrays can hold."""
 
 TAG = "tag:yaml.org,2002:"
+NUMBERS = (TAG + "int", TAG + "float", TAG + "bool")
 Problem = (
     yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
     RecursionError,
@@ -109,9 +110,11 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 raise _problem("a mapping or list is a key", key)
             # YAML allows several merges in one mapping
-            if key.value in seen and key.value != "<<":
-                raise _problem(f"the key {key.value!r} is there twice", key)
-            seen.add(key.value)
+            # 1 and 0x1 are one key
+            name = key.value if key.tag not in NUMBERS else str(self.construct_object(key))
+            if name in seen and name != "<<":
+                raise _problem(f"the key {name!r} is there twice", key)
+            seen.add(name)
         return node
 
     def bool_(self, node: Any) -> bool:

@@ -145,6 +145,10 @@ class Pfnm(Partitioner):
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng, n, clients = pool.rng(), len(pool.rows), pool.clients
+        if self.least * clients > n:
+            raise UserError(
+                f"data.partition: {clients} clients cannot hold {self.least} rows each, of {n}"
+            )
         for _ in range(self.attempts):
             parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
             held = np.zeros(clients, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +36,7 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
                 # weights_only: nothing in the file is run
                 torch.load(existing(weights, key), map_location="cpu", weights_only=True)
             )
-        except (
-            RuntimeError,
-            ValueError,
-            KeyError,
-            TypeError,
-            EOFError,
-            OSError,
-            pickle.UnpicklingError,
-        ) as error:
+        except Exception as error:  # torch's reader can raise anything on what is no such file
             raise UserError(f"{key}: {weights} holds no state dict of {name}") from error
     return network
 

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from orchestrator.files import said
 from orchestrator.results import plots
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import CONFIG, RunFolder
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;
 padding:0 1rem;color:#222}
@@ -36,7 +37,8 @@ def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
         (plots.curves({"": rounds}, SECONDS, "seconds"), "Where the time went"),
     ]
     body = "".join(_figure(f, caption) for f, caption in figures)
-    config = html.escape((folder.path / "config.yaml").read_text())
+    with said(f"cannot read {folder.path / CONFIG}"):
+        config = html.escape((folder.path / CONFIG).read_text())
     title = html.escape(f"{result['name']} — {result['status']} after {result['rounds']} rounds")
     page = (
         "<!doctype html><html lang=en><meta "

@@ -230,24 +230,39 @@ class RunFolder:
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
+    def require_mine(self) -> None:
+        """Raises UserError if the folder that this process has claimed is gone, or another's by
+        now: somebody may have removed it, and begun anew there.
+        """
+        if self._lock is not None and not _is_at(self._lock, self.path / LOCK):
+            raise UserError(
+                f"{self.path}: cannot be written: it was removed or replaced while this run was "
+                "going into it"
+            )
+
     def write_text(self, name: str, text: str) -> None:
         """Write a file, whole or not at all; raises UserError if that fails, as all below do."""
+        self.require_mine()
         files.write_text(self.path / name, text)
 
     def write_json(self, name: str, value: object) -> None:
         """Write a document."""
+        self.require_mine()
         files.write_json(self.path / name, value)
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a parquet file."""
+        self.require_mine()
         files.write_whole(self.path / name, lambda path: table.to_parquet(path, index=False))
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """Write the model's tensors."""
+        self.require_mine()
         files.write_whole(self.path / MODEL, lambda path: save_file(dict(tensors), path))
 
     def seal(self) -> None:
         """Say what files are here, and what is in them, when all are complete."""
+        self.require_mine()
         names = (p.name for p in self.path.iterdir() if p.is_file() and p.name[0] != ".")
         manifest.seal(self.path, set(names) - {manifest.NAME})
 
@@ -255,6 +270,10 @@ class RunFolder:
         """Say in result.json why the run cannot go on; where that cannot be written (a full disk,
         say) there is none, rather than one of before.
         """
+        try:
+            self.require_mine()
+        except UserError:
+            return
         try:
             self.write_json(RESULT, {**about, "status": "failed"})
             self.seal()
@@ -264,6 +283,7 @@ class RunFolder:
 
     def save(self, t: int, state: Mapping[str, Any], keep: int) -> None:
         """Write round ``t``'s checkpoint; raises UserError if the disk refuses (others stay)."""
+        self.require_mine()
         checkpoint.save(self.checkpoints, t, state, keep)
         # older checkpoints that have gone here go there, too
         self.publish()
@@ -297,7 +317,11 @@ class RunFolder:
     def _table(self, name: str) -> pd.DataFrame:
         path = manifest.verify(self.path, name)
         with files.said(f"cannot read {path}"):
-            return pd.read_parquet(path)
+            table = pd.read_parquet(path)
+        words = [str(c) for c in table if not pd.api.types.is_numeric_dtype(table[c])]
+        if words:
+            raise UserError(f"cannot read {path}: its column {words[0]} does not hold numbers")
+        return table
 
 
 class MirroredRunFolder(RunFolder):

@@ -109,7 +109,13 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             f"{folder.path}: {t} rounds have been done, and none is taken back; rounds is "
             f"{experiment.config.rounds} in config.yaml"
         )
-    experiment.restore(t, state)
+    try:
+        experiment.restore(t, state)
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise UserError(
+            f"{folder.path}: the checkpoint of round {t} is of another version of fedorch, or not "
+            f"one of this run ({' '.join(str(error).split())[:120]})"
+        ) from error
     return notes
 
 
@@ -161,6 +167,7 @@ def _rounds(
         experiment.judge_last()
     while not experiment.finished and not stopping():
         record = experiment.step()
+        folder.require_mine()
         board.add(record)
         on_round(record)
         if plan.every and experiment.t % plan.every == 0:

@@ -297,7 +297,10 @@ class Experiment:
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""
+        first = self.net.initial
         self.algorithm.restore(state["algorithm"])
+        if self.algorithm.w.shape != first.shape or self.algorithm.w.dtype != first.dtype:
+            raise ValueError("its model has another shape")
         self.federation.restore(state)
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.alarm.restore(state["alarm"])

@@ -268,3 +268,41 @@ def test_paths_that_cannot_be(tmp_path, monkeypatch, place):
     with pytest.raises(UserError, match="there can be no such path") as told:
         RunFolder.at(place)
     assert str(told.value).isprintable()
+
+
+def test_a_folder_that_is_another_runs_by_now_is_left_alone(tmp_path):
+    """Removed in mid-run, and begun anew by somebody else: the first writes nothing into it."""
+    first, second = RunFolder.new(tmp_path / "run"), RunFolder(tmp_path / "run")
+
+    def taken(record):
+        if record["round"] == 2:
+            shutil.rmtree(first.path)
+            second.make()
+            second.claim()
+            second.write_text("config.yaml", "another's")
+
+    config = small("checkpoint.every=1", "rounds=5")
+    with pytest.raises(UserError, match="removed or replaced while this run"):
+        run_into(first, config, on_round=taken)
+    assert {p.name for p in first.path.iterdir()} == {".lock", "config.yaml"}
+    assert (first.path / "config.yaml").read_text() == "another's"
+
+
+def test_a_checkpoint_of_another_version_is_a_sentence(folder):
+    """With a manifest that holds: nothing is damaged, and yet it is not what this version keeps."""
+    newest = checkpoint.found(folder.checkpoints)[-1]
+    document = json.loads((newest / checkpoint.REST).read_text())
+    whole = document["state"]["$map"]
+    for name in ("algorithm", "alarm", "ledger", "records"):
+        document["state"]["$map"] = [pair for pair in whole if pair[0] != name]
+        (newest / checkpoint.REST).write_text(json.dumps(document))
+        manifest.seal(newest, (checkpoint.TENSORS, checkpoint.REST))
+        with pytest.raises(UserError, match="another version"):
+            run_into(folder, resuming=True)
+
+
+def test_a_table_of_words_is_no_table(folder):
+    folder.write_table("rounds.parquet", folder.rounds().assign(test_loss="low"))
+    folder.seal()
+    with pytest.raises(UserError, match="test_loss does not hold numbers"):
+        folder.rounds()

@@ -85,3 +85,19 @@ def finished_rounds():
     import pandas as pd
 
     return pd.DataFrame({"round": [1, 2], "test_accuracy": [0.1, 0.2]})
+
+
+@pytest.mark.parametrize("lost", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left")])
+def test_work_goes_on_when_nobody_can_be_told(lost):
+    """The reader of a pipe has gone, or the disk of a log is full."""
+
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise lost
+
+    console = terminal.Terminal()
+    console.file = Gone()
+    console.print("one")
+    console.print("two")
+    assert console.quiet
+    assert console.lost == ("" if isinstance(lost, BrokenPipeError) else "No space left")
