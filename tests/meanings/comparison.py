@@ -133,7 +133,7 @@ def _of_model(modelled) -> dict:
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),
     }
-    if modelled.algorithm["name"] == "scaffold":
+    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn"):
         named["control"] = modelled.control
     for k, memory in modelled.memory.items():
         named |= _named(f"client {k}", memory)

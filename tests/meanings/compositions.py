@@ -44,6 +44,8 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "fedbn"},
     {"name": "fedbn"},
     {"name": "scaffold"},
+    {"name": "fedpvr"},
+    {"name": "feddyn", "mu": 0.2},
     {"name": "fednova"},
     {"name": "fednova", "mu": 0.2},
     {"name": "qfedavg"},
@@ -86,11 +88,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 """Of these, whatever fits."""
 EVERYBODY = {"local", "synchronous"}
-UNMOVED = {"scaffold", "fednova"}
+UNMOVED = {"scaffold", "fedpvr", "fednova"}
 """Whose clients step by plain SGD (or FedNova's, whose moments are a case of its own)."""
-ALONE = {"scaffold", "fednova", "qfedavg", "local"}
+ALONE = {"scaffold", "fedpvr", "feddyn", "fednova", "qfedavg", "local"}
 """Which have a mean, and mostly a step, of their own."""
-DISTINCT = {"scaffold", "qfedavg", "local", *EVERYBODY}
+DISTINCT = {"scaffold", "fedpvr", "feddyn", "qfedavg", "local", *EVERYBODY}
 
 
 def drawn(rng) -> list[tuple[str, Any]]:
@@ -115,7 +117,7 @@ def drawn(rng) -> list[tuple[str, Any]]:
 
 
 def _moments(rng, name):
-    if rng.random() < 0.6 or name == "scaffold":
+    if rng.random() < 0.6 or name in ("scaffold", "fedpvr"):
         return []
     optimizer = MOMENTS[0] if name in UNMOVED else rng.choice(MOMENTS)
     states = ("reset", "average") if name == "ditto" else ("reset", "keep", "average")
