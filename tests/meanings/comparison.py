@@ -1,5 +1,6 @@
 """The product and the model on the same composition, round after round."""
 
+import re
 from unittest import mock
 
 import numpy as np
@@ -42,7 +43,8 @@ def compare(config, data=None) -> str:
             if found and _undecided(product, modelled, found, t):
                 return "undecided"
             if found:
-                raise Disagreement(f"round {t}: " + "; ".join(found.values()))
+                kinds = sorted({" ".join(re.sub(r"\W+|\d+", " ", n).split()) for n in found})
+                raise Disagreement(f"{', '.join(kinds)}: round {t}: {'; '.join(found.values())}")
     return "agree"
 
 
@@ -71,10 +73,10 @@ def _modelled(modelled, t, reason) -> bool:
         modelled.round(t)
     except readable.Diverged as error:
         if reason is None:
-            raise Disagreement(f"round {t}: goes on though {error}") from error
+            raise Disagreement(f"goes on though {error}: round {t}") from error
         return False
     if reason is not None:
-        raise Disagreement(f"round {t}: ends though nothing is infinite: {reason}")
+        raise Disagreement(f"ends though nothing is infinite: {reason}")
     return True
 
 
