@@ -82,6 +82,8 @@ class Federation:
         self.replicas: dict = {}
         self.heard: dict[str, set[int]] = {}
         self.down, self.up, self.steps = (np.zeros(self.clients, np.int64) for _ in range(3))
+        self.worked: dict[int, list] = {}
+        """Of this round's cohort: (steps, mean loss of them) in each session."""
         self.doubts: list[str] = []
         """Decisions that could have gone either way."""
         self.forgeries: dict = {}
@@ -91,6 +93,7 @@ class Federation:
 
     def round(self, t: int) -> None:
         ids, counts = self._cohort(t)
+        self.worked = {k: [] for k in ids}
         name = self.algorithm["name"]
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
@@ -324,6 +327,7 @@ class Federation:
         """Those whose update counts; what they remember, and the work of all, is written down."""
         for s in sents:
             self.steps[s.k] += s.steps
+            self.worked[s.k].append((s.steps, s.loss))
         counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]
         if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
             raise Diverged("an update is not finite")
@@ -414,6 +418,13 @@ class Federation:
             raise Diverged("the server is not finite")
 
     # What is judged
+
+    def train_losses(self) -> list[float]:
+        """Mean over all local steps of the round, of each client of the cohort."""
+        return [
+            sum(n * loss for n, loss in did) / max(1, sum(n for n, _ in did))
+            for did in self.worked.values()
+        ]
 
     def test_loss(self) -> float:
         x, y = self.world.batch(self.world.data.test_rows)
