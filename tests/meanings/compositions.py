@@ -1,6 +1,7 @@
 """What is compared: whatever of the parts that the model knows fits together, on few rows."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.data.federated import FederatedData
+from orchestrator.data.samples import Dataset, Request, Samples
 from tests.meanings.networks import TINY_NORM
 
 BASE: dict[str, Any] = {
@@ -170,10 +172,16 @@ def composed(pieces) -> tuple[Config, FederatedData]:
     for path, value in given.items():
         put(raw, path, "linear" if value == "tiny_norm" else value)
     config = build(raw)
-    data = FederatedData.build(config.data, config.seed)
+    samples = None if config.data.dataset.generated else _read(config.data.dataset)
+    data = FederatedData.build(config.data, config.seed, samples)
     if diverging is not None:
         data = _spoilt(data, diverging)
     return config.model_copy(update={"model": TINY_NORM}) if normed else config, data
+
+
+@cache
+def _read(dataset: Dataset) -> Samples:
+    return dataset.load(Request(0, 1))
 
 
 def _spoilt(data: FederatedData, k: int) -> FederatedData:
