@@ -47,6 +47,8 @@ class AlgorithmOptions(Part):
     sends_differences: ClassVar[bool] = False
     """Whether an upload is what the server lacks, so that error feedback would send twice what was
     left out."""
+    keeps_models: ClassVar[bool] = False
+    """Whether all models that are trained are the clients' own (rules with ``personal``)."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 
@@ -185,10 +187,16 @@ class Algorithm:
         # a server that trains beside the clients sets no pace and is no part of their variance
         remote = cohort.ids != self.setting.server
         most = int(self.setting.samples[cohort.ids[remote]].max(initial=0)) or self.setting.heldout
-        counts = cohort.counts * remote if remote.any() else cohort.counts
+        beside = bool(remote.any() and not remote.all())
+        taking_part = remote if beside else np.ones(len(cohort), bool)
         one = max(1, parts.local.steps_per_epoch(most))
         work = parts.local.steps or (parts.local.epochs or 1) * one
-        return RoundState(self.setting.seed, t, w, self.memory, one, work, counts / counts.sum())
+        # what is asked of the variance is about the mean that a synchronisation makes (Eq. 3.4)
+        sizes, counts = self.setting.sizes(cohort.ids)[taking_part], cohort.counts[taking_part]
+        found = parts.aggregator.weights(sizes, counts)
+        weights = np.zeros(len(cohort))
+        weights[taking_part] = counts / counts.sum() if found is None else found
+        return RoundState(self.setting.seed, t, w, self.memory, one, work, weights, beside)
 
     def draw(self, t: int) -> Cohort:
         """The cohort S_t from the config's sampler, and the server itself where the aggregator asks

@@ -108,6 +108,8 @@ class DRFA(Algorithm):
         n, m, local = self.setting.clients, self.setting.parts.cohort, self.setting.parts.local
         # U is drawn apart from D, or v would not be unbiased
         chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
+        # the snapshot's own batch-norm statistics would be one more vector to send; of those that
+        # the server has, the new ones are nearer to them than the old (docs/drdm.md)
         losses = clients.loss(chosen, snapshot, self.buffers, local.batch_size)
         # lines 7–8: N/m makes up for those who are not asked
         v = np.zeros(n)

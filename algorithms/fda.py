@@ -47,7 +47,7 @@ def _threshold(value: float | str) -> float | str:
         factor = -1.0
     if not 0 <= factor < np.inf:  # so written that NaN is refused, too
         raise ValueError(
-            f"must be a finite number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
+            f"must be a number from 0 on, one with a d ('4e-5 d'), or {', '.join(SUGGESTED)}"
         )
     return value if value in SUGGESTED or str(value).endswith("d") else factor
 
@@ -184,7 +184,8 @@ class AsyncFda(Thresholded):
 
     Client k takes s_k units of time for a step, s_k drawn log-normally around 1 and multiplied by
     ``slowdown`` for the stragglers. Time is simulated; nobody waits for a straggler, whose part in
-    a synchronisation is the model after its last finished step.
+    a synchronisation is the model after its last finished step. A server that trains beside them
+    (fltrust) has no part in the clock: at the end it does the clients' mean number of steps.
     """
 
     name: str = "fda_async"
@@ -201,7 +202,8 @@ class AsyncFda(Thresholded):
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
         speed = self.step_times(about.seed, training.cohort.ids)
-        arrival, done = speed.copy(), np.zeros(len(speed), np.int64)
+        timed = np.arange(len(speed)) < len(speed) - about.server
+        arrival, done = np.where(timed, speed, np.inf), np.zeros(len(speed), np.int64)
         latest, estimate, now, theta = None, 0.0, 0.0, threshold(self.theta, len(about.w))
         while done.max() < about.work_steps:
             now = float(arrival.min())
@@ -218,11 +220,15 @@ class AsyncFda(Thresholded):
             estimate = self.monitor.estimate(weighted_sum(latest, about.weights))
             if not estimate <= theta:
                 break
+        mean_steps = float(done[timed].mean())
+        if not timed.all():
+            # not before: what the others will have done is only known now
+            training.advance(np.where(timed, 0, max(1, round(mean_steps))))
         total = float(about.memory.get("clock", torch.zeros((), dtype=torch.float64))) + now
         about.memory["clock"] = torch.tensor(total, dtype=torch.float64)
         return {
-            "round_steps": float(done.mean()),
+            "round_steps": mean_steps,
             "variance_estimate": estimate,
             "virtual_time": total,
-            "lock_step_time": float(done.mean() * speed.max()),
+            "lock_step_time": float(mean_steps * speed[timed].max()),
         }

@@ -205,6 +205,8 @@ class FedAA(FedAvg):
     def _begin(self, clients: Clients) -> None:
         """Lines 1–7 for the initial model, which any action leaves as it is."""
         self._rate(clients)
+        if self.options.reward == "change":
+            self.reward = 0.0  # nothing was there before that it could have changed from
         state = self.observation(Selected(np.arange(self.slots), np.ones(self.slots)))
         self.agent.act(self._nobody(0, state))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from algorithms.contract import Updates
@@ -37,18 +38,21 @@ class Normalised(LocalRule):
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
         return gradient.add_(work.w - work.start, alpha=self.mu) if self.mu else gradient
 
+    def step_weights(self, steps: Tensor, lr: float) -> Tensor:
+        """a_i [C] for ``steps`` K_i ≥ 1 [C] with the learning rate ``lr``."""
+        if not self.mu and not self.momentum:
+            return steps
+        # added up, in double precision: the closed forms take differences of nearly equal numbers
+        # where ημ is near 0 or ρ near 1
+        powers = torch.arange(int(steps.max()), dtype=torch.float64)
+        keep = 1 - lr * self.mu if self.mu else self.momentum
+        sums = (keep**powers).cumsum(0)
+        sums = sums if self.mu else sums.cumsum(0)
+        return sums.to(steps)[steps.long() - 1]
+
     def upload(self, work: Work) -> Tensors:
         # a client without a batch sends 0/1, with weight 0
-        steps = work.steps.clamp_min(1)
-        if self.mu:
-            # the recursion's closed form, Σ_{j<K} (1 − ημ)^j
-            keep = 1 - work.lr * self.mu
-            a = (1 - keep**steps) / (1 - keep)
-        elif self.momentum:
-            rho = self.momentum
-            a = (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
-        else:
-            a = steps
+        a = self.step_weights(work.steps.clamp_min(1), work.lr)
         return {"delta": (work.w - work.start) / a.unsqueeze(1), "weight": a * (work.steps > 0)}
 
 

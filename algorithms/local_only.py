@@ -40,6 +40,7 @@ class Local(Algorithm):
 
         name: str = "local"
         defaults = {"cohort": 1.0, "buffers": "local"}
+        keeps_models = True
 
         def refuses(self, parts: Composition) -> str | None:
             return fixed_work(self.name, parts) or steps_by_itself(self.name, parts)

@@ -94,6 +94,7 @@ class LpProj(Algorithm):
         steps_between: int = option(20, "local steps between two steps of ω_k", ge=1)
 
         defaults = {"buffers": "local"}
+        keeps_models = True
 
         def refuses(self, parts: Composition) -> str | None:
             if parts.server_optimizer != ServerSgd():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from orchestrator.credentials import discreet, has_credentials
 
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 LONGEST = 1000
 """Most characters of a message."""
+
+
+def shown(text: str, besides: str = "") -> str:
+    """``text`` with escapes for what cannot be seen, but for the characters ``besides``: names from
+    outside may hold what ends a line, moves the cursor, or turns the order of letters.
+    """
+    return "".join(c if c.isprintable() or c in besides else repr(c)[1:-1] for c in text)
 
 
 class UserError(Exception):
@@ -19,9 +23,7 @@ class UserError(Exception):
     """
 
     def __init__(self, sentence: str) -> None:
-        # names from outside may hold what moves the cursor, or ends the line
-        shown = CONTROL.sub(lambda found: repr(found[0])[1:-1], sentence)
-        super().__init__(discreet(shown))
+        super().__init__(discreet(shown(sentence)))
 
     def __str__(self) -> str:
         """The sentence; its middle is left out where it repeats more than anyone would read."""

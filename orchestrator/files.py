@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -75,6 +77,7 @@ def write_json(path: Path, value: object) -> None:
 def read_json(path: Path, shape: type[Shape]) -> Shape:
     """What a file of JSON says; raises UserError if it cannot be read, or is not of that shape."""
     with said(f"cannot read {path}"):
+        require_file(path)
         text = path.read_bytes()
     try:
         return TypeAdapter(shape).validate_json(text)
@@ -84,8 +87,17 @@ def read_json(path: Path, shape: type[Shape]) -> Shape:
         raise UserError(f"cannot read {path}: {where}{first['msg']}") from error
 
 
+def require_file(path: Path) -> None:
+    """Raises OSError unless there is a file, and no folder or pipe, from which one might read for
+    ever.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no file")
+
+
 def digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal; raises OSError if it cannot be read."""
+    require_file(path)
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 

@@ -6,7 +6,6 @@ and no control character or byte that is none gets through. Styles are given to 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from rich.console import Console
@@ -20,8 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
-"""All but tabs and ends of lines."""
+from orchestrator.errors import shown
 
 
 class Terminal(Console):
@@ -36,9 +34,9 @@ class Terminal(Console):
         return super().render_str(self.plain(text), **options)
 
     def plain(self, text: str) -> str:
-        """``text`` with escapes for control characters, and for what the terminal cannot show."""
-        shown = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
-        return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
+        """``text`` with escapes for what cannot be seen, and for what this terminal cannot show."""
+        known = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return shown(known, "\t\n\r")
 
 
 console = Terminal()

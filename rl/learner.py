@@ -3,7 +3,8 @@
     Eq. 3   y = r + γ Q'(s', π'(s')), 0 after a terminal state
     Eq. 2   critics: mean (y − Q(s, a))²
     Eq. 1   actor: ascent on mean Q(s, π(s)) for the updated Q, every ``policy_delay`` updates
-Targets follow by θ' ← ε θ + (1 − ε) θ' every ``target_network_update_freq`` updates.
+Targets follow by θ' ← ε θ + (1 − ε) θ' every ``target_network_update_freq`` updates, of those in
+which the actor is updated, too (Fujimoto et al. 2018, Algorithm 1).
 """
 
 from __future__ import annotations
@@ -63,10 +64,14 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
         self.phase = CRITIC
         result = super()._uncompiled_update(batch)
         self.updates += 1
-        if self.updates % self.options.policy_delay == 0:
+        if self._with_actor():
             self.phase = POLICY
             super()._uncompiled_update(batch)
         return result
+
+    def _with_actor(self) -> bool:
+        """Whether the actor's turn is in the last update."""
+        return self.updates % self.options.policy_delay == 0
 
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: AlgorithmConfig, batch: Batch, fwd_out: Batch
@@ -132,7 +137,7 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
     def after_gradient_based_update(self, *, timesteps: dict[str, int]) -> None:
         # past DQN's, which would move the targets a second time, by environment steps
         super(DQNLearner, self).after_gradient_based_update(timesteps=timesteps)
-        if self.updates % self.options.target_network_update_freq == 0:
+        if self._with_actor() and self.updates % self.options.target_network_update_freq == 0:
             for module in self.module.values():
                 for net, target in module.unwrapped().get_target_network_pairs():
                     update_target_network(main_net=net, target_net=target, tau=self.options.tau)

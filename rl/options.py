@@ -55,9 +55,9 @@ class DdpgOptions:
     tau: float = 0.005
     """ε in (0, 1]: target networks move by this part."""
     target_network_update_freq: int = 1
-    """Updates between two moves of the target networks."""
+    """Updates between two moves of the target networks, which move only as the actor does."""
     policy_delay: int = 1
-    """Critic updates between two of the actor."""
+    """Critic updates between two of the actor (and so of the target networks)."""
     smoothing: float = 0.0
     """Standard deviation of the noise in the target's action (TD3); 0: none."""
     smoothing_clip: float = 0.5

@@ -77,7 +77,9 @@ class Ddpg(Learned):
     weight_decay: float = option(1e-5, "L2 penalty on all networks", ge=0)
     gamma: float = option(0.99, "discount factor", "γ", ge=0, le=1)
     soft_rate: float = option(1e-3, "target networks move by this part", "ε", gt=0, le=1)
-    soft_period: int = option(1, "updates between two moves of the target networks", ge=1)
+    soft_period: int = option(
+        1, "updates between two moves of the target networks (td3: only as the actor moves)", ge=1
+    )
     hidden: tuple[Width, ...] = option(
         (256, 256),
         "widths of the hidden layers (the paper compares 64, 128, 256)",
@@ -150,7 +152,9 @@ class Td3(Ddpg):
     2018)."""
 
     name: str = "td3"
-    policy_delay: int = option(2, "critic updates between two of the actor", ge=1)
+    policy_delay: int = option(
+        2, "critic updates between two of the actor, and so of the target networks", ge=1
+    )
     smoothing: float = option(
         0.2, "standard deviation of the targets' noise (on the raw outputs)", ge=0
     )

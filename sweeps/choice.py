@@ -89,9 +89,9 @@ class Choice:
         """What ``write`` has left there; raises UserError if it is damaged."""
         return cls.of(read_json(verify(folder, FILE), dict[str, Any]))
 
-    def leave_failed(self, folder: RunFolder, problem: str) -> None:
-        """Say in the trial's folder why it has no results."""
+    def leave_failed(self, folder: RunFolder, problem: str, diverged: bool = False) -> None:
+        """Say in the trial's folder why it has no results, and whether that is NaN or infinity."""
         folder.make()
         self.write(folder)
-        folder.leave_failure({"error": problem})
+        folder.leave_failure({"error": problem, "diverged": diverged})
         folder.publish()

@@ -4,7 +4,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +14,8 @@ Settings = tuple[str, ...]
 """Config keys as ``--set`` takes them: ``local.lr=0.1``; later ones win."""
 Values = Mapping[tuple[str, str], Mapping[int, float]]
 """(row, column) -> seed -> measured value; NaN where a target was not reached."""
+Diverged = Mapping[tuple[str, str], Collection[int]]
+"""(row, column) -> the seeds whose run ended with a model, or a loss, that is NaN or infinite."""
 Grid = Mapping[str, tuple[Yaml, ...]]
 """Config key -> values."""
 

@@ -159,6 +159,11 @@ class Sweep(Section):
                 "optuna chooses each trial by the last ones: give it one seed and unconditional "
                 "axes"
             )
+        if self.searcher == "optuna" and len(self.cells) > 1:
+            raise ValueError(
+                f"cells: optuna searches in one of them, and there are {len(self.cells)}; give "
+                "each a sweep of its own, or make them an axis"
+            )
 
     def _require_schedulable(self) -> None:
         if self.scheduler.name == "pbt" and self._all_on_the_grid:

@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
-from sweeps.entry import Budget, Column, Entry, Settings, Values
+from sweeps.entry import Budget, Column, Diverged, Entry, Settings, Values
 from sweeps.plan import Cell, Sweep
 from sweeps.results import by_trial
 from sweeps.tuning import Candidate, Scored, Tuned, best, candidates, size
@@ -190,4 +190,12 @@ class Reproduction:
                 if (label, seed) in results
             }
             for (row, column), label in self.labels.items()
+        }
+
+    def diverged(self, folder: Path) -> Diverged:
+        """The seeds of every cell whose trials in ``folder`` have diverged."""
+        results = by_trial(folder)
+        return {
+            cell: [seed for (of, seed), r in results.items() if of == label and r.diverged]
+            for cell, label in self.labels.items()
         }

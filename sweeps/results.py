@@ -35,6 +35,8 @@ class Result:
     drawn: Mapping[str, Yaml]
     """Path -> value."""
     folder: RunFolder
+    diverged: bool = False
+    """Whether its model, or its loss, ended as NaN or infinity."""
 
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed."""
@@ -71,24 +73,32 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
 def _result(path: Path) -> Result:
     folder, choice = RunFolder(path), Choice.read(path)
     planned, ended = choice.planned, folder.ending()
-    error = ended.get("error", "")
-    return Result(planned.label, planned.seed, ended["status"], error, choice.drawn, folder)
+    return Result(
+        label=planned.label,
+        seed=planned.seed,
+        status=ended["status"],
+        error=ended.get("error", ""),
+        drawn=choice.drawn,
+        folder=folder,
+        diverged=ended.get("diverged", False),
+    )
 
 
 def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
-    metric.
+    metric, and how many of its trials were stopped, failed or diverged.
     """
     sweep, results = stored(folder)
     rows = [_row(result, sweep.column) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
-    keys = [c for c in data.columns if c not in ("seed", "status", "value")]
+    keys = [c for c in data.columns if c not in ("seed", "status", "value", "diverged")]
     grouped = data.groupby(keys, sort=False)
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
     for status in ("stopped", "failed"):
         cells[status] = _count(grouped["status"], status)
+    cells["diverged"] = grouped["diverged"].sum().to_numpy()
     return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
         drop=True
     )
@@ -102,4 +112,4 @@ def _row(result: Result, column: Column) -> dict[str, object]:
     """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns."""
     at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
     own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
-    return {**at, **own}
+    return {**at, **own, "diverged": result.diverged}

@@ -83,8 +83,9 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
             # a cell that the condition leaves out goes on once, without the axis
             found = [
                 {**cell, path: value} if fits(axis, cell) else cell
-                for cell, value in itertools.product(found, axis.grid)
-                if fits(axis, cell) or value == axis.grid[0]
+                for cell, (place, value) in itertools.product(found, enumerate(axis.grid))
+                # by its place, because 1 == 1.0 == True
+                if fits(axis, cell) or place == 0
             ]
     return found
 

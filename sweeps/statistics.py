@@ -11,9 +11,13 @@ from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 
+JUDGED = "test_accuracy"
+"""What a round reports if it is evaluated, and is then a number whatever the model is."""
+
 
 def value(rounds: pd.DataFrame, column: Column) -> float:
-    """The ``column``'s statistic of a run's round table, scaled; NaN if a target was never reached.
+    """The ``column``'s statistic of a run's round table, scaled; NaN if a target was never reached,
+    and where the rounds that it is of report NaN.
 
     Raises UserError if the run does not report the metric.
     """
@@ -22,22 +26,35 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
             f"the runs do not report {column.metric!r}; "
             f"{nearest(column.metric, [str(c) for c in rounds.columns])}"
         )
-    known = rounds[column.metric].dropna()
-    if not len(known):
+    reported = _reported(rounds, column.metric)
+    if not len(reported):
         return math.nan
     if column.target is not None:
         return column.scale * _until(rounds, column, Goal(column.target, column.falling))
-    return column.scale * _of(known, column)
+    return column.scale * _of(reported, column)
 
 
-def _of(known: pd.Series, column: Column) -> float:
+def _reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
+    """The metric in the rounds that report it, from its first number on; NaN where it was none.
+
+    The table has NaN as well for a round that was not evaluated, which has no test accuracy.
+    """
+    values = rounds[metric].loc[rounds[metric].first_valid_index() :]
+    if JUDGED not in rounds or not values.notna().any():
+        return values.dropna()
+    judged = rounds[JUDGED].loc[values.index].notna()
+    return values if values[~judged].notna().any() else values[judged]
+
+
+def _of(reported: pd.Series, column: Column) -> float:
     """The statistic of the metric's values, in the order of the rounds."""
     if column.statistic == "sum":
-        return float(known.sum())
+        return float(reported.sum())
     if column.statistic == "best":
-        return float(known.max() if column.better == "high" else known.min())
+        return float(reported.max() if column.better == "high" else reported.min())
     last = column.tail if column.statistic == "tail" else 1
-    return float(known.iloc[-last:].mean())
+    # a run whose loss ended as NaN has no last loss, and not that of the round before
+    return float(reported.iloc[-last:].mean(skipna=False))
 
 
 def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:

@@ -34,6 +34,8 @@ class Status:
     """Since the sweep began, without the time that it was interrupted."""
     seconds_left: float | None
     """As long as the trials that have ended took; None before the first has."""
+    diverged: int = 0
+    """Whose model, or loss, is NaN or infinite, wherever they stand; among the others, too."""
     written: float = 0.0
     """When this was said (seconds since the epoch); 0: not known."""
 
@@ -64,7 +66,11 @@ class Status:
     def _so_far(self) -> list[str]:
         parts = [
             f"{count} {kind}"
-            for kind, count in (("stopped", self.stopped), ("failed", self.failed))
+            for kind, count in (
+                ("stopped", self.stopped),
+                ("failed", self.failed),
+                ("diverged", self.diverged),
+            )
             if count
         ]
         if self.best is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
@@ -17,12 +17,13 @@ from rich.table import Table
 
 from orchestrator.terminal import console
 from sweeps.claims import summaries
-from sweeps.entry import Column, Entry, Published, Values
+from sweeps.entry import Column, Diverged, Entry, Published, Values
 from sweeps.reproduction import Reproduction
 from sweeps.rules import lines
 
 FRAME = 3
 """Characters around a cell on the terminal."""
+NOBODY: Diverged = {}
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
 
 
@@ -37,29 +38,37 @@ class Number:
     standard_error: float
     seeds: int
     missed: int
-    """Seeds that did not reach the target, or failed."""
+    """Seeds that did not reach the target, or failed, but for those that diverged."""
+    diverged: int
+    """Seeds whose run ended in NaN or infinity, whether it has a number or not."""
     published: float
     published_spread: float
     difference: float
     note: str
 
 
-def numbers(one: Reproduction, values: Values) -> pd.DataFrame:
+def numbers(one: Reproduction, values: Values, diverged: Diverged = NOBODY) -> pd.DataFrame:
     """One row a cell, with ``Number``'s fields as columns."""
-    cells = [_number(one.entry, row, column, values) for row, column in one.labels]
+    cells = [
+        _number(one.entry, row, column, values, diverged.get((row, column), ()))
+        for row, column in one.labels
+    ]
     return pd.DataFrame([vars(cell) for cell in cells])
 
 
-def _number(entry: Entry, row: str, column: str, values: Values) -> Number:
+def _number(
+    entry: Entry, row: str, column: str, values: Values, diverged: Collection[int]
+) -> Number:
     published = entry.published.get((row, column), Published(None))
     # what a method does not have (a global model) its runs may report all the same
-    measured = list(values.get((row, column), {}).values()) if published.exists else []
-    seeds = np.array(measured)
-    known = seeds[np.isfinite(seeds)]
+    measured = values.get((row, column), {}) if published.exists else {}
+    known = np.array([value for value in measured.values() if math.isfinite(value)])
+    gone = [seed for seed in measured if seed in diverged]
+    missed = [s for s, value in measured.items() if not math.isfinite(value) and s not in gone]
     mean = float(known.mean()) if len(known) else math.nan
     said = _or_nan(published.value)
     return Number(
-        row, column, mean, _standard_error(known), len(seeds), int((~np.isfinite(seeds)).sum()),
+        row, column, mean, _standard_error(known), len(measured), len(missed), len(gone),
         said, _or_nan(published.spread), mean - said, published.note,
     )  # fmt: skip
 
@@ -92,12 +101,13 @@ def _cell(line: pd.Series, column: Column) -> str:
 def _measured(line: pd.Series, digits: int) -> str:
     if not line["seeds"]:
         return "·"
+    marks = [f"{line[what]} {what}" for what in ("missed", "diverged") if line[what]]
     if math.isnan(line["mean"]):
-        return "missed"
+        return ", ".join(marks) if len(marks) > 1 else marks[0].split()[-1]
     text = f"{line['mean']:.{digits}f}"
     if not math.isnan(line["standard_error"]):
         text += f" ± {line['standard_error']:.{digits}f}"
-    return f"{text}, {line['missed']} missed" if line["missed"] else text
+    return ", ".join([text, *marks])
 
 
 @dataclass(frozen=True)
@@ -112,11 +122,17 @@ class Written:
     """A sentence for each claim, and for each line of a rule."""
 
 
-def render(one: Reproduction, values: Values, form: Format, also: Sequence[str] = ()) -> str:
+def render(
+    one: Reproduction,
+    values: Values,
+    form: Format,
+    also: Sequence[str] = (),
+    diverged: Diverged = NOBODY,
+) -> str:
     """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has
     changed.
     """
-    data, entry, reduced = numbers(one, values), one.entry, one.budget.reduced
+    data, entry, reduced = numbers(one, values, diverged), one.entry, one.budget.reduced
     other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
     other += [f"and with {', '.join(also)}"] if also else []
     if form == "csv":

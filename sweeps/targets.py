@@ -115,7 +115,17 @@ class SweepFile(Target):
                 "a sweep's file has no published table: --format, --file and --column are for a "
                 "paper's"
             )
+        _require(folder, self.name)
         show_cells(folder)
+
+
+def _require(folder: Path, name: str) -> None:
+    """Raise UserError unless ``folder`` holds the sweep of that name."""
+    there = plan_of(folder).name
+    if there != name:
+        raise UserError(
+            f"{folder} holds the sweep {there!r}, and not {name!r}; choose another --out"
+        )
 
 
 def show_cells(folder: Path) -> None:
@@ -180,6 +190,7 @@ class PaperTarget(Target):
                 f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget "
                 f"{self.one.size}` first"
             )
+        _require(folder, self.name)
         values = self.one.measured(folder)
         self._show_table(folder, values, form, file)
         if self.one.entry.picture:
@@ -189,11 +200,11 @@ class PaperTarget(Target):
     def _show_table(
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
     ) -> None:
-        also = plan_of(folder).also
-        text = tables.render(self.one, values, form, also)
+        also, diverged = plan_of(folder).also, self.one.diverged(folder)
+        text = tables.render(self.one, values, form, also, diverged)
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
-            written = text or tables.render(self.one, values, "markdown", also)
+            written = text or tables.render(self.one, values, "markdown", also, diverged)
             write_text(file, written)
             console.print(f"wrote {file}", soft_wrap=True)
         elif text:

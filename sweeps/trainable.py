@@ -18,7 +18,7 @@ from orchestrator.cluster.connection import room
 from orchestrator.cluster.reservation import Reservation, bundle, capacity
 from orchestrator.config import Config
 from orchestrator.config.schema import ResourcesConfig
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results import checkpoint
 from orchestrator.rounds.drive import write_results
@@ -59,7 +59,7 @@ class Trial(tune.Trainable):
     def _open(self, config: dict[str, Yaml]) -> None:
         self.choice = Choice.of(config)
         self.folder = self.choice.folder(self.facts.folder, self.trial_id)
-        self.written, self.problem = False, ""
+        self.written, self.problem, self.diverged = False, "", False
         self.latest: dict[str, object] = {}
         self.experiment: Experiment | None = None
         self.exporter: Exporter | None = None
@@ -97,8 +97,9 @@ class Trial(tune.Trainable):
             return self._failed()
         try:
             self._advance(self.experiment)
+            self.diverged = self.experiment.diverged
         except UserError as error:
-            self.problem = str(error)
+            self.problem, self.diverged = str(error), isinstance(error, Diverged)
             return self._failed()
         except Exception:
             # the sweep's driver says what became of it, once it is not tried again
@@ -110,7 +111,7 @@ class Trial(tune.Trainable):
             return self._failed()
         if done:
             self._write("finished")
-        return {**self.latest, "round": self.experiment.t, "done": done}
+        return self._report(self.experiment.t, done=done)
 
     def _advance(self, experiment: Experiment) -> None:
         """Rounds up to the next report."""
@@ -132,12 +133,16 @@ class Trial(tune.Trainable):
         """A trial that cannot go on by its own fault is reported, and not tried again."""
         self._write("failed")
         at = self.experiment.t if self.experiment else 0
-        return {**self.latest, "round": at, "problem": self.problem, "done": True}
+        return {**self._report(at, done=True), "problem": self.problem}
+
+    def _report(self, t: int, done: bool) -> dict[str, object]:
+        """What Tune and the watcher hear after round ``t``."""
+        return {**self.latest, "round": t, "diverged": self.diverged, "done": done}
 
     def _write(self, status: str) -> None:
         self.written = True
         if self.experiment is None or status == "failed":
-            self.choice.leave_failed(self.folder, self.problem)
+            self.choice.leave_failed(self.folder, self.problem, self.diverged)
         else:
             write_results(self.experiment, self.folder, report=False)
             self.folder.publish()

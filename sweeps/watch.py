@@ -32,6 +32,8 @@ class Watcher(tune.Callback):
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
         self.ended: dict[str, Ended] = {}
+        self.diverged: set[str] = set()
+        """Trials whose model, or loss, is NaN or infinite."""
         self.best: tuple[float, str] = (math.nan, "")
         """The best value of the metric, and the label of the trial that reported it."""
         self._prepare()
@@ -56,10 +58,16 @@ class Watcher(tune.Callback):
 
     def get_state(self) -> dict[str, Any]:
         """What a resumed sweep must know of the trials that have ended."""
-        return {"ended": dict(self.ended), "best": self.best, "seconds": time.time() - self.begun}
+        return {
+            "ended": dict(self.ended),
+            "diverged": sorted(self.diverged),
+            "best": self.best,
+            "seconds": time.time() - self.begun,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.ended, self.best = dict(state["ended"]), tuple(state["best"])
+        self.diverged = set(state["diverged"])
         self.begun = time.time() - state["seconds"]
 
     def setup(self, *about: Any, **info: Any) -> None:
@@ -71,7 +79,9 @@ class Watcher(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         self.running[trial.trial_id] = 0
-        self.ended.pop(trial.trial_id, None)  # it ended in the sweep that this one continues
+        # it ended in the sweep that this one continues
+        self.ended.pop(trial.trial_id, None)
+        self.diverged.discard(trial.trial_id)
         self._tell()
 
     def on_trial_result(
@@ -85,6 +95,8 @@ class Watcher(tune.Callback):
         label = Choice.of(trial.config).planned.label
         self.running[trial.trial_id] = int(result.get("round", 0))
         self._compare(result.get(self.metric, math.nan), label)
+        change = self.diverged.add if result.get("diverged") else self.diverged.discard
+        change(trial.trial_id)
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
             console.print(f"failed: {label}: {result['problem']}")
@@ -132,6 +144,7 @@ class Watcher(tune.Callback):
             finished=ended["finished"],
             stopped=ended["stopped"],
             failed=ended["failed"],
+            diverged=len(self.diverged),
             running=self.running,
             metric=self.metric,
             best=None if math.isnan(value) else value,

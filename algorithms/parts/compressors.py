@@ -139,6 +139,8 @@ class Quantized(_Lossy):
 
     def _quantize(self, v: Tensor, u: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(v)
+        if norm.isinf():  # the squares of what float32 can hold it may not
+            norm = torch.linalg.vector_norm(v, dtype=torch.float64).to(v)
         if norm == 0:
             return v
         # ⌊x + u⌋ rounds x up with the probability of its fraction; the clamp is for sums that

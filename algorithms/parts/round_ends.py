@@ -29,8 +29,10 @@ class RoundState:
     work_steps: int
     """Local steps τ of the config's local work, on the member with the most."""
     weights: np.ndarray
-    """1/m for each client of the cohort (counting repeated draws) [m], 0 for the server where it
-    trains beside them."""
+    """How much each client of the cohort counts [m] (float64, sum 1): as in the aggregator's sum,
+    or 1/m (counting repeated draws) where it makes none; 0 for a server that trains beside them."""
+    server: bool = False
+    """Whether the cohort's last is such a server."""
 
 
 class RoundEnd(Part):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from algorithms.draws import torch_generator
+from algorithms.flat import outside
 from algorithms.local import Tensors
 from algorithms.parts.attacks import Attack, Forging, LabelFlip
 from orchestrator.training.messages import Role, role
@@ -23,11 +24,15 @@ class Adversary:
     clients: int
     ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     """The malicious clients, ascending."""
+    statistics_leave: bool = True
+    """Whether clients send their batch-norm statistics (``buffers: aggregate``)."""
 
     @classmethod
-    def of(cls, attack: Attack, seed: int, clients: int) -> Adversary:
+    def of(
+        cls, attack: Attack, seed: int, clients: int, statistics_leave: bool = True
+    ) -> Adversary:
         """The run's adversary; raises ValueError if the attack names clients that do not exist."""
-        return cls(attack, seed, clients, attack.malicious(seed, clients))
+        return cls(attack, seed, clients, attack.malicious(seed, clients), statistics_leave)
 
     @property
     def benign(self) -> np.ndarray:
@@ -67,10 +72,11 @@ class Adversary:
         uploads: Tensors,
         start: Tensor,
         unit: Tensor | None = None,
+        private: tuple[slice, ...] = (),
     ) -> Tensors:
-        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced: changes of the model,
-        controls, and batch-norm statistics where the attack has them; moments of optimisers and ξ
-        stay.
+        """Uploads [m, ...] of ``cohort`` with the malicious rows replaced: changes of the model but
+        for its ``private`` entries, controls, and batch-norm statistics where the attack has them
+        and they are sent; moments of optimisers and ξ stay.
 
         ``when`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
         cohort started from; changes of the model are sent divided by ``unit`` [m] (None: 1).
@@ -78,7 +84,8 @@ class Adversary:
         if not self.forges(cohort):  # they may have been too late
             return uploads
         assert isinstance(self.attack, Forging)
-        touched = {Role.model, Role.control} | ({Role.buffers} if self.attack.buffers else set())
+        sent = self.attack.buffers and self.statistics_leave
+        touched = {Role.model, Role.control} | ({Role.buffers} if sent else set())
         whole = self.attack.target == "model"
         forged = dict(uploads)
         for name, rows in uploads.items():
@@ -95,7 +102,8 @@ class Adversary:
             base = start.expand_as(rows) if whole else torch.zeros(1)
             meant = self._replaced("attack", when, cohort, rows * scale + base)
             bad = torch.from_numpy(np.isin(cohort, self.ids))[:, None]
-            forged[name] = torch.where(bad, (meant - base) / scale, rows)
+            leaves = outside(private, rows.shape[1])
+            forged[name] = torch.where(bad & leaves, (meant - base) / scale, rows)
         return forged
 
     def _replaced(

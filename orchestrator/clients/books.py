@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from torch import Tensor
 
 from algorithms.local import Tensors
 from algorithms.local_config import LocalConfig
@@ -14,6 +15,7 @@ from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.ledger import Ledger
 from orchestrator.clients.plane import abridged
 from orchestrator.clients.round_log import RoundLog
+from orchestrator.training.messages import BufferPolicy
 
 NonFinite = Literal["fail", "drop", "keep"]
 
@@ -33,6 +35,9 @@ class Terms:
     """What becomes of an update with NaN or infinity."""
     judge_local: bool
     """Whether local models are evaluated where the round is."""
+    buffers: BufferPolicy
+    initial_buffers: Tensor
+    """The first model's batch-norm statistics [b], which all clients know."""
     uplink: Compressor
     """What malicious clients compress their forgeries with, like the others their updates."""
     seed: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -139,9 +139,7 @@ class Federation:
             self.ledger.sent(ids, weight(leaving))
         self.ledger.received(ids, LOSS_BYTES)
         rows = [self._loss_rows(int(k), batch_size) for k in ids]
-        # one evaluation for the rows of all clients, which fills its chunks
-        losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
-        means = torch.stack([part.mean() for part in losses.split([len(r) for r in rows])])
+        means = torch.stack([part.mean() for part in self._losses(ids, w, buffers, rows)])
         if not means.isfinite().all():
             bad = int(ids[int((~means.isfinite()).nonzero()[0])])
             raise Diverged(
@@ -149,6 +147,23 @@ class Federation:
                 "set local.clip"
             )
         return self.terms.adversary.answers(self.books.question(), ids, means[:, None])[:, 0]
+
+    def _losses(
+        self, ids: np.ndarray, w: Tensor, buffers: Tensor, rows: list[np.ndarray]
+    ) -> Sequence[Tensor]:
+        """Each client's losses on its ``rows``, with the labels and the batch-norm statistics that
+        it has.
+        """
+        flips = np.isin(ids, self.terms.adversary.mislabelled)
+        common = self.terms.buffers == "aggregate" or not buffers.numel()
+        if common and not flips.any():
+            # one evaluation for the rows of all clients, which fills its chunks
+            losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
+            return losses.split([len(mine) for mine in rows])
+        states, first = self.store.states, self.terms.initial_buffers
+        own = [buffers if common else states.get(int(k), {}).get(BUFFERS, first) for k in ids]
+        each = zip(own, rows, flips.tolist(), strict=True)
+        return [self.per_sample(w, b, mine, flip)[0] for b, mine, flip in each]
 
     def _loss_rows(self, k: int, batch_size: int | None) -> np.ndarray:
         rows = self.data.train[k]
@@ -170,10 +185,15 @@ class Federation:
         self.ledger.sent(ids, nbytes)
         self.ledger.received(ids, nbytes)
 
-    def per_sample(self, w: Tensor, buffers: Tensor, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Cross-entropy [n] and correctness [n] of one model on ``rows``; transmits nothing."""
+    def per_sample(
+        self, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy [n] and correctness [n] of one model on ``rows``, by the labels, or by what
+        a label-flipping client makes of them; transmits nothing.
+        """
         begun = time.perf_counter()
-        model = self.plane.share({"w": w, "buffers": buffers})
+        flipped = {"flipped": torch.ones(())} if flip else {}
+        model = self.plane.share({"w": w, "buffers": buffers, **flipped})
         chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))
         losses, hits = zip(*self.plane.evaluate(model, chunks), strict=True)
         self.log.evaluate_seconds += time.perf_counter() - begun

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from algorithms.contract import Updates
-from algorithms.finite import finite_rows
+from algorithms.finite import all_finite, finite_rows
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients.books import Books, Store, Terms
@@ -87,10 +87,13 @@ def forged(
     if not here.vectors or not forgers.any():
         return here
     unit = here.scalars[rule.unit] if rule.unit else None
-    rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit)
+    rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit, rule.private)
     if rule.transmitted:
         rows, here = _compressed(here, rows, forgers, terms, rule, when)
-    # judged anew: a forged row may hold anything, whatever the client computed
+    # judged anew, by its message alone: a forged row may hold anything, whatever the client has
+    # computed, of which it then remembers nothing that is no number
+    bad = {int(k) for k in here.ids[forgers] if not all_finite(here.states.get(int(k), {}))}
+    here = replace(here, states={k: s for k, s in here.states.items() if k not in bad})
     sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
     return replace(here, vectors=vectors, finite=np.where(forgers, sent.numpy(), here.finite))

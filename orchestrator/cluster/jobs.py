@@ -20,6 +20,7 @@ from orchestrator.cluster.connection import authenticate
 from orchestrator.cluster.waiting import patience, within
 from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError, refuse_credentials
+from orchestrator.files import write_text
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
 RESULTS = "$HOME/fedorch"
@@ -145,14 +146,12 @@ def _check(words: Sequence[str]) -> None:
 def _carry(words: Sequence[str], place: Path) -> str:
     """The command line, with the files that it names written to ``place`` and named from there."""
     said = []
-    for word in words:
+    for number, word in enumerate(words):
         if word.endswith(YAML):
             path = Path(word)
-            (place / path.name).write_text(
-                yaml.safe_dump(read_whole(path), sort_keys=False), encoding="utf-8"
-            )
-            # the job starts in that folder
-            word = path.name
+            # the job starts in that folder; files of one name may come from several
+            word = f"{number}-{path.name}" if (place / path.name).exists() else path.name
+            write_text(place / word, yaml.safe_dump(read_whole(path), sort_keys=False))
         said.append(shlex.quote(word))
     return " ".join(said)
 

@@ -28,7 +28,7 @@ class Goal:
         except ValueError:
             limit = math.nan
         if not math.isfinite(limit):
-            raise ValueError(f'{text!r} is not a finite number, nor like "<= 0.1"')
+            raise ValueError(f'{text!r} is not a number that is reached, nor like "<= 0.1"')
         return cls(limit, falling)
 
     def __str__(self) -> str:

@@ -12,12 +12,13 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import UserError
+from orchestrator.files import require_file
 
 SIZE = 1_000_000
 """Most bytes of a file, or characters of a text."""
 LEVELS = 50
 """Most mappings and lists within one another."""
-VALUES = 50_000
+VALUES = 20_000
 """Most values, with those of an anchor counted wherever it is named."""
 DIGITS = 64
 """Most characters of a number."""
@@ -45,6 +46,7 @@ def parse(text: str, what: str) -> Any:
 def parse_file(path: Path) -> Any:
     """The value in a YAML file; raises UserError with one sentence."""
     try:
+        require_file(path)
         with path.open("rb") as file:
             # a byte more than is allowed: a device may have no end
             text = file.read(SIZE + 1)

@@ -76,8 +76,9 @@ class CheckpointConfig(Section):
 class ResourcesConfig(Section):
     """Section ``resources``: what runs where.
 
-    The result depends on ``threads``, and on whether ``clients_per_actor`` is set (blocks are then
-    one client each).
+    The result depends on ``threads``, on whether ``clients_per_actor`` is set (blocks are then one
+    client each), and on whether clients compute on a GPU; a client that ``on_timeout`` drops is the
+    clock's doing.
     """
 
     actors: int | None = Field(
@@ -87,7 +88,7 @@ class ResourcesConfig(Section):
         None,
         ge=1,
         description="fixed home of each client: N/clients_per_actor actors; 1 gives one actor per "
-        "client",
+        "client (blocks are then of one client, which other bits come from than with unset)",
     )
     cpus_per_actor: float = Field(
         1.0, ge=0, le=10_000, description="CPUs that each client actor is pinned to"
@@ -154,8 +155,8 @@ class Config(Section):
     stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
         default_factory=dict,
         max_length=100,
-        description="end before the last round when one of these metrics is at least its value (or "
-        '"<= 0.1": at most)',
+        description="end before the last round when one of these metrics of a round is at least "
+        'its value (or "<= 0.1": at most); steps_total adds up each round\'s longest client',
     )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()
@@ -215,8 +216,11 @@ class Config(Section):
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
+            self._repeats_problem(),
+            self._statistics_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
+            self._lateness_problem(),
             self.algorithm.refuses(self.composition()),
             self.aggregator.refuses(self.cohort_size),
         )
@@ -238,6 +242,15 @@ class Config(Section):
         name = self.algorithm.name
         return f"{name} cannot go on without a dropped client; set {key} to {others}"
 
+    def _lateness_problem(self) -> str | None:
+        """A round end that asks some clients at a time keeps count of all that it began with."""
+        if self.resources.on_timeout != "drop" or self.round_end.lock_step:
+            return None
+        return (
+            f"{self.round_end.name} keeps the last state of every client of the round, and cannot "
+            "go on without one that is dropped; set resources.on_timeout to redo"
+        )
+
     def _moments_problem(self) -> str | None:
         """Averages of optimiser moments are sums, which the chosen aggregation may not be."""
         rows = self.algorithm.needs_rows or self.aggregator.needs_rows
@@ -245,6 +258,24 @@ class Config(Section):
             return None
         return (
             "local.optimizer_state average would go past the chosen aggregation; use reset or keep"
+        )
+
+    def _repeats_problem(self) -> str | None:
+        """An aggregator that looks at rows knows of each client only one."""
+        if self.sampler.distinct or not self.aggregator.needs_rows:
+            return None
+        return (
+            f"aggregator {self.aggregator.name} counts a client once, and sampler "
+            f"{self.sampler.name} as set here may draw it more often; draw distinct clients"
+        )
+
+    def _statistics_problem(self) -> str | None:
+        """Statistics of models that stay with the clients are nobody else's."""
+        if self.buffers != "aggregate" or not self.algorithm.keeps_models:
+            return None
+        return (
+            f"{self.algorithm.name} leaves every model with its client, and so its batch-norm "
+            "statistics; leave buffers at local"
         )
 
     def _compression_problem(self) -> str | None:

@@ -72,6 +72,8 @@ class _IdxDataset(Dataset):
 
     def _part(self, folder: str, stem: str) -> Path:
         files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]
+        # looked for before; where nothing is, it is named with the others
+        files.append(f"{self.name}.npz")
         return found_or_downloaded(self.name, files, self.fetch)
 
 
@@ -145,12 +147,13 @@ class _ColourDataset(Dataset):
     """Colour images: ``NAME.npz``, or torchvision's files."""
 
     pictures: ClassVar[Pictures]
+    moments: ClassVar[tuple[tuple[float, ...], tuple[float, ...]]]
+    """Means and standard deviations of the training pixels in [0, 1], by channel."""
 
     def read(self, request: Request) -> Samples:
         packed = find(f"{self.name}.npz")
         train, test = from_npz(packed, self.pictures) if packed else self._torchvision()
-        means, deviations = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-        return join(train, test, self.pictures.classes, means, deviations)
+        return join(train, test, self.pictures.classes, *self.moments)
 
     def _torchvision(self) -> tuple[Split, Split]:
         import torchvision
@@ -177,6 +180,7 @@ class Cifar10(_ColourDataset):
 
     name: str = "cifar10"
     pictures = Pictures(32, 3, 10)
+    moments = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
 class Cifar100(_ColourDataset):
@@ -184,6 +188,7 @@ class Cifar100(_ColourDataset):
 
     name: str = "cifar100"
     pictures = Pictures(32, 3, 100)
+    moments = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
 
 class TinyImageNet(Dataset):

@@ -22,6 +22,9 @@ class Ending(TypedDict):
     """Rounds done."""
     error: NotRequired[str]
     """Why the run could not go on, where it failed."""
+    diverged: NotRequired[bool]
+    """Whether the model that the run ended with, or its loss, is NaN or infinite; or it failed by
+    that."""
 
 
 class Result(Ending):
@@ -45,7 +48,5 @@ class Result(Ending):
     actors_replaced: int
     versions: dict[str, str]
     git_commit: str | None
-    diverged: NotRequired[bool]
-    """Whether the model that the run ended with, or its loss, is NaN or infinite."""
     notes: NotRequired[list[str]]
     """What was told of numbers that were none, each once."""

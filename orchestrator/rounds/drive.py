@@ -157,6 +157,8 @@ def _rounds(
     plan = experiment.config.checkpoint
     # rounds after the checkpoint, which are done again, are taken out of it
     board = Board(folder.path / "tensorboard", experiment.t)
+    if experiment.finished:
+        experiment.judge_last()
     while not experiment.finished and not stopping():
         record = experiment.step()
         board.add(record)

@@ -61,7 +61,9 @@ class Experiment:
         with _of_config("algorithm: "):
             self.algorithm = self._algorithm()
         with _of_config():
-            self.adversary = Adversary.of(config.attack, config.seed, config.data.clients)
+            self.adversary = Adversary.of(
+                config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
+            )
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
@@ -104,6 +106,8 @@ class Experiment:
             adversary=self.adversary,
             non_finite=config.non_finite,
             judge_local=judge_local,
+            buffers=config.buffers,
+            initial_buffers=self.net.initial_buffers,
             uplink=config.compression.uplink,
             seed=config.seed,
             minimum_cohort=config.resources.minimum_cohort,
@@ -150,7 +154,8 @@ class Experiment:
         begun, t = time.perf_counter(), self.t + 1
         federation, sent_before = self.federation, self._bytes()
         evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
-        federation.begin_round(t, evaluated)
+        # local models are judged before they are collected, when nobody knows yet what will stop
+        federation.begin_round(t, evaluated or bool(self.config.stop))
         reported = self._aggregate(t)
         self._know_that_they_worked(t)
         seconds = self._seconds(time.perf_counter() - begun)
@@ -162,15 +167,13 @@ class Experiment:
             **reported,
             "steps_total": self._steps_so_far(),
         }
-        evaluating = time.perf_counter()
-        # a round that ends the run is its last, which is always judged
-        if evaluated or self._ends(record):
-            record |= self._evaluate(t, int(record["dropped"]))
-        seconds["seconds_evaluate"] += time.perf_counter() - evaluating
-        down, up = self._bytes() - sent_before
-        record |= {"bytes_down": float(down), "bytes_up": float(up)}
-        record["bytes_questions"] = float(federation.log.question_bytes)
-        record |= {"seconds": time.perf_counter() - begun, **seconds}
+        if evaluated:
+            self._judge(t, record, seconds)
+        record |= self._spent(begun, sent_before, seconds)
+        # a round that ends the run, be it by what it has spent, is its last, which is always judged
+        if not evaluated and self._ends(record):
+            self._judge(t, record, seconds)
+            record |= self._spent(begun, sent_before, seconds)
         self.alarm.metrics(t, record)
         # a round that has failed does not count
         self.t = t
@@ -178,6 +181,34 @@ class Experiment:
         if evaluated:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
+
+    def _judge(self, t: int, record: Record, seconds: Record) -> None:
+        """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
+        evaluating = time.perf_counter()
+        record |= self._evaluate(t, int(record["dropped"]))
+        seconds["seconds_evaluate"] += time.perf_counter() - evaluating
+
+    def judge_last(self) -> None:
+        """Judge the last round if it has not been, which a run that is resumed with fewer rounds,
+        or another ``stop``, may find to be its last.
+        """
+        judged = int(self.client_rows[-1]["round"][0]) if self.client_rows else 0
+        if judged == self.t:
+            return
+        self.federation.begin_round(self.t)
+        self.records[-1] |= self._evaluate(self.t, dropped=0)
+        self.alarm.metrics(self.t, self.records[-1])
+
+    def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
+        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes."""
+        down, up = self._bytes() - sent_before
+        return {
+            "bytes_down": float(down),
+            "bytes_up": float(up),
+            "bytes_questions": float(self.federation.log.question_bytes),
+            "seconds": time.perf_counter() - begun,
+            **seconds,
+        }
 
     def _aggregate(self, t: int) -> Record:
         """The algorithm's round, and a look at what it has made of the server."""

@@ -84,9 +84,12 @@ class BlockHost:
         self.blocks.pop(key, None)
 
     def evaluate(self, model: Tensors, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Per-sample loss and correctness of the model {w, buffers} on ``rows``."""
+        """Per-sample loss and correctness of the model {w, buffers} on ``rows``, by flipped labels
+        if {flipped} is there, too.
+        """
         w, buffers = model["w"].to(self.world.device), model["buffers"].to(self.world.device)
-        return per_sample(self.world, self.engines[False].net, w, buffers, rows)
+        net = self.engines[False].net
+        return per_sample(self.world, net, w, buffers, rows, "flipped" in model)
 
 
 @contextmanager

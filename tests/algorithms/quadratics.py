@@ -85,9 +85,8 @@ class QuadraticTraining:
         self.world, self.cohort, self.rule = world, cohort, rule
         spec = ParamSpec.of({"w": torch.zeros(world.d)})
         fresh = rule.state(received, spec)
-        rows = [
-            world.states.get(int(k), {n: v.double() for n, v in fresh.items()}) for k in cohort.ids
-        ]
+        first = {n: v.double() for n, v in fresh.items()}
+        rows = [first | world.states.get(int(k), {}) for k in cohort.ids]
         state = {n: torch.stack([r[n] for r in rows]) for n in fresh}
         empty = torch.empty(0, dtype=torch.float64)
         ids = torch.from_numpy(cohort.ids)
@@ -139,7 +138,8 @@ class QuadraticTraining:
         }
         self.rule.sent(self.work, uploads)
         for c, k in enumerate(self.cohort.ids):
-            self.world.states[int(k)] = {n: v[c].clone() for n, v in self.work.state.items()}
+            mine = {n: v[c].clone() for n, v in self.work.state.items()}
+            self.world.states[int(k)] = self.world.states.get(int(k), {}) | mine
         vectors = {n: v for n, v in uploads.items() if v.dim() > 1}
         scalars = {n: v for n, v in uploads.items() if v.dim() == 1}
         samples = np.ones(len(self.cohort))

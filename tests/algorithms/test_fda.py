@@ -2,6 +2,8 @@
 quadratic clients.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,9 @@ from algorithms.fda import AsyncFda, Fda, FdaOpt
 from algorithms.flat import ParamSpec
 from algorithms.local import Work
 from algorithms.parts import sketch
+from algorithms.parts.aggregators import Mean, WeightedMean
 from algorithms.parts.monitors import XI, AmsSketch, Exact, Linear, Naive
+from algorithms.parts.robust import Median
 from algorithms.parts.round_ends import RoundState
 from algorithms.parts.sketch import PRIME, Sketch, buckets_and_signs, squared_norm
 from algorithms.setting import Composition, Setting
@@ -338,6 +342,28 @@ def test_equal_speeds_make_asynchronous_fda_synchronous():
     for t in range(1, 6):
         assert one.round(t, a)["round_steps"] == two.round(t, b)["round_steps"]
         torch.testing.assert_close(one.w, two.w, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregator", [WeightedMean(), Mean(), Median()])
+@pytest.mark.parametrize("end", [Fda(theta=0, monitor=Exact()), AsyncFda(theta=0, jitter=0.0)])
+def test_the_variance_is_about_the_mean_that_is_made(aggregator, end):
+    """Eq. 3.4 after one step, with the aggregator's weights; a client without data counts there as
+    it does in the sum, and is no server.
+    """
+    world, samples = Quadratics(lr=0.02), np.array([0, 1, 2, 3, 4, 5])
+    end = end.model_copy(update={"monitor": Exact()})
+    plain = with_end("fedavg", world, end)
+    parts = replace(plain.setting.parts, aggregator=aggregator)
+    alg = type(plain)(
+        plain.options, replace(plain.setting, samples=samples, parts=parts), plain.w, plain.buffers
+    )
+    report = alg.round(1, world)
+    start = torch.zeros(6, world.d, dtype=torch.float64)
+    drift = -0.02 * world.gradient(torch.arange(6), start)
+    counted = isinstance(aggregator, WeightedMean)
+    p = torch.from_numpy(samples / samples.sum() if counted else np.full(6, 1 / 6))
+    expected = p @ drift.square().sum(1) - (p @ drift).square().sum()
+    assert report["variance_estimate"] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_fda_reaches_the_optimum():

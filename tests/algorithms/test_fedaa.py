@@ -89,7 +89,7 @@ def test_two_rounds_by_hand(reward):
         state = (sums[near] / sums[near].max()).tolist()
         sent.append((*state, accuracy[-1]))
         given = (
-            accuracy[-1] - (accuracy[-2] if t > 1 else 0.0) if reward == "change" else accuracy[-1]
+            (accuracy[-1] - accuracy[-2] if t > 1 else 0.0) if reward == "change" else accuracy[-1]
         )
         assert alg.agent.observed[t - 1][0] == pytest.approx(given)
         np.testing.assert_allclose(alg.agent.observed[t - 1][1], sent[-1], rtol=1e-6)

@@ -208,7 +208,7 @@ def _arrays(name: str, layout: str, rng: np.random.Generator) -> dict[str, Any]:
 def _changed(array: np.ndarray, kind: str, how: Any) -> np.ndarray | None:
     """The array, with something wrong where it can be; None: it is missing."""
     changes = {"type": _retyped, "value": _with_value, "figure": _refigured}
-    with contextlib.suppress(TypeError, ValueError, IndexError, OverflowError):
+    with contextlib.suppress(TypeError, ValueError, IndexError, OverflowError, RuntimeError):
         return changes[kind](array, how)
     return array
 

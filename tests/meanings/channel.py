@@ -92,8 +92,8 @@ def compressed(compressor, v, draw, doubts):
 
 
 def _quantized(v, u, s, doubts):
-    # it travels in float32; above 1e19 its squares do not fit, and no message is left
-    norm = float(v.norm())
+    # its squares may be more than float32 holds, though it is not; it travels as float32
+    norm = float(v.norm() if v.norm().isfinite() else v.double().norm().to(v.dtype))
     if norm == 0:
         return v
     level = v.abs().double() / norm * s + u

@@ -86,8 +86,8 @@ def _spied(forged):
     """
     honestly = adversary.Adversary.forge
 
-    def spy(self, when, cohort, uploads, start, unit=None):
-        out = honestly(self, when, cohort, uploads, start, unit)
+    def spy(self, when, cohort, uploads, *about):
+        out = honestly(self, when, cohort, uploads, *about)
         for row in np.flatnonzero(np.isin(cohort, self.forgers)):
             for name, rows in out.items():
                 touched = rows[row].numel() and not rows[row].equal(uploads[name][row])

@@ -32,11 +32,13 @@ class Sent:
     memory: dict = field(default_factory=dict)
     """What it remembers, should its update count."""
     nbytes: int = 0
+    forger: bool = False
+    """It is judged by its message alone, whatever has become of its own training."""
 
     @property
     def finite(self) -> bool:
-        values = [*self.parts.values(), *self.numbers.values(), *self.memory.values()]
-        return channel.finite(*values)
+        remembered = [] if self.forger else self.memory.values()
+        return channel.finite(*self.parts.values(), *self.numbers.values(), *remembered)
 
 
 class World:
@@ -278,6 +280,8 @@ class Federation:
             self._compress(t, s)
 
     def _forge(self, t, honest, liars, there):
+        for s in liars:
+            s.forger = True
         attack = self.config["attack"]
         for name in list(liars[0].parts):
             stays = name == "buffers" and self.config["buffers"] != "aggregate"
@@ -332,7 +336,8 @@ class Federation:
         if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
             raise Diverged("an update is not finite")
         for s in counted:
-            self.memory[s.k] = s.memory
+            if not s.forger or channel.finite(*s.memory.values()):
+                self.memory[s.k] = s.memory
         return counted
 
     # At the server

@@ -13,6 +13,7 @@ import torch
 from algorithms.contract import Cohort
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule
+from orchestrator.clients.session import Session
 from orchestrator.config import build, load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -96,6 +97,30 @@ def test_the_share_of_the_malicious_is_recorded():
     ).records[-1]
     assert krum["malicious_weight"] == 0
     assert krum["effective_clients"] == pytest.approx(8)
+
+
+def test_a_same_value_model_shrinks_the_mean_of_a_linear_one():
+    """It shifts all logits alike, and yet takes a third of what has been learnt: docs/fedaa.md said
+    that it does nothing.
+    """
+    collected, collect = [], Session.collect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "collect", lambda self, w=None: collected.append(collect(self)))
+        with pytest.raises(AttributeError):  # of None, where the algorithm goes on
+            Experiment(small("cohort=6", "rounds=1")).step()
+    attacked = Experiment(small("cohort=6", "attack={name: same_value, ids: [1, 4]}"))
+    start = attacked.algorithm.w
+    attacked.step()
+    honest = (start + collected[0].rows("delta"))[[0, 2, 3, 5]]
+
+    def told_apart(w):
+        """What of the weights [10, 784] tells classes apart."""
+        rows = w[..., : 10 * 784].view(*w.shape[:-1], 10, 784)
+        return rows - rows.mean(-2, keepdim=True)
+
+    torch.testing.assert_close(
+        told_apart(attacked.algorithm.w), told_apart(honest).sum(0) / 6, atol=1e-5, rtol=1e-4
+    )
 
 
 def test_an_attack_by_nobody_changes_nothing():
@@ -293,7 +318,7 @@ def test_presets_fill_in_what_is_left_open():
         (["attack={name: ipm, target: model}"], "attack.target"),
         (["algorithm=scaffold", "aggregator=median"], "averages uniformly"),
         (["data.heldout.per_class={11: 3}"], "not one of the 10 classes"),
-        (["data.heldout.per_class=-1"], "must be greater than or equal to 0"),
+        (["data.heldout.per_class=-1"], "per_class: must be greater than or equal to 0"),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(settings, message):

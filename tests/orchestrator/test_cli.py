@@ -23,6 +23,7 @@ from orchestrator import terminal
 from orchestrator.cli import app as cli
 from orchestrator.cli import doctor
 from orchestrator.cli.catalogue import KINDS
+from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.rounds.remote import answer_of, launch
 from tests.configs import small
@@ -265,14 +266,12 @@ def test_killed_and_resumed_is_undisturbed(tmp_path, plane):
 def test_resumed_before_the_first_checkpoint_and_with_another_config(tmp_path):
     out = tmp_path / "x"
     out.mkdir()
-    (out / "config.yaml").write_text(
-        "rounds: 2\nmodel: linear\nname: fresh\ndata: {limit: 400}\ncheckpoint: {every: 1}\n"
-    )
+    settings = ["rounds=2", "model=linear", "name=fresh", "data.limit=400", "checkpoint.every=1"]
+    (out / "config.yaml").write_text(load(None, settings).dump())
     code, text = here("run", "--resume", out, "--in-process")
     assert code == 0
     assert "no checkpoint had been written yet" in text
-    changed = (out / "config.yaml").read_text() + "seed: 5\n"
-    (out / "config.yaml").write_text(changed)
+    (out / "config.yaml").write_text(load(None, [*settings, "seed=5"]).dump())
     code, text = here("run", "--resume", out, "--in-process")
     assert code == 2
     assert "was changed since the checkpoint" in text
@@ -315,6 +314,19 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
     result = json.loads((out / "result.json").read_text())
     assert result["status"] == "stopped"
     assert list(out.glob(f"checkpoints/round-{result['rounds']:06d}"))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_either_signal_stops_after_the_round_and_the_second_at_once(sign):
+    """SIGTERM, which clusters send, is no other end than Ctrl-C's; handlers are put back."""
+    told, before = [], signal.getsignal(sign)
+    with cli._on_interrupt(lambda: told.append("stop")):
+        signal.raise_signal(sign)
+        assert told == ["stop"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(sign)
+        assert told == ["stop"]
+    assert signal.getsignal(sign) is before
 
 
 def test_list_and_describe_know_everything():

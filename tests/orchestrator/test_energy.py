@@ -42,15 +42,15 @@ def test_joules_by_hand():
     ],
 )
 def test_impossible_values(bad):
-    with pytest.raises(ValidationError, match="should be greater than"):
+    with pytest.raises(ValidationError, match=r"should be (greater than|a finite)"):
         Energy(**bad)
 
 
 def test_joules_are_finite_within_the_bounds():
     """At the worst channel that is allowed, and free at the best: 1 + SNR is 1 in float64 there."""
-    worst = Energy(step_joules=1e30, transmit_watts=1e30, bandwidth_hz=1e-30, snr_db=-300)
+    worst = Energy(step_joules=1e9, transmit_watts=1e9, bandwidth_hz=1e-3, snr_db=-100)
     assert np.isfinite(worst.joules(np.array([1e9]), np.array([1e18]))).all()
-    assert Energy(bandwidth_hz=1.0, snr_db=-300).rate() == pytest.approx(1e-30 / np.log(2))
+    assert Energy(bandwidth_hz=1.0, snr_db=-100).rate() == pytest.approx(1e-10 / np.log(2))
 
 
 def test_lists_must_fit_the_clients():
@@ -112,4 +112,4 @@ def test_best_local_steps_by_channel(tmp_path):
     assert here("energy", runs[0], runs[0])[0] == 2
     assert here("energy", *runs, "--snr", "a")[0] == 2
     code, text = here("energy", *runs, "--target", 0.55, "--snr", "nan")
-    assert (code, "--snr: must be from -300 to 300, not nan" in text) == (2, True)
+    assert (code, "--snr: 'nan' has a number that is not finite" in text) == (2, True)

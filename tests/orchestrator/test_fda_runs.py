@@ -166,6 +166,24 @@ def test_only_clients_that_have_something_to_say_are_asked(monkeypatch):
     assert len(asked) == messages / 8
 
 
+def test_a_server_that_trains_has_no_part_in_the_clock(monkeypatch):
+    """Neither steps nor time of the clients are other ones where FLTrust's server trains beside
+    them, whose update is of as many steps as theirs.
+    """
+    asynchronous = "round_end={name: fda_async, theta: 1e9, stragglers: 0.5, jitter: 0.5}"
+    trust = ["aggregator=fltrust", "data.heldout={per_class: 5}", "local.lr=1e-9"]
+    alone = run(asynchronous, "rounds=2")
+    steps, advance = np.zeros(K + 1), Session.advance
+    monkeypatch.setattr(
+        Session, "advance", lambda self, n: (np.add(steps, n, steps), advance(self, n))[1]
+    )
+    beside = run(asynchronous, "rounds=2", *trust)
+    for name in ("round_steps", "virtual_time", "lock_step_time", "bytes_questions"):
+        assert [r[name] for r in beside.records] == [r[name] for r in alone.records]
+    *done, at_the_server = steps / 2
+    assert at_the_server == round(np.mean(done)) > min(done)
+
+
 def test_private_entries_take_no_room_in_a_compressed_message():
     """FedBN's batch norm stays at home; what is sent of the rest is what is counted."""
     resnet = [
@@ -244,6 +262,10 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
     ("settings", "message"),
     [
         (["round_end=fda_async", "local.execution=vectorized"], "clients of their own pace"),
+        (
+            ["round_end=fda_async", "resources={client_timeout: 9, on_timeout: drop}"],
+            "fda_async keeps the last state of every client .*set resources.on_timeout to redo",
+        ),
         (["algorithm=local", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=drfa", "round_end=fda"], "leave round_end at fixed"),
         (["algorithm=clustered", "compression.downlink=bf16", "cohort=1.0"], "different models"),
@@ -283,13 +305,23 @@ def test_a_run_stops_at_its_target(tmp_path):
     assert partial.records[-1]["steps_total"] == 6
 
 
+@pytest.mark.parametrize("stop", ["bytes_up: 1", "seconds: 0.0", "bytes_questions: 0"])
+def test_the_round_that_ends_a_run_is_judged_whatever_ends_it(stop):
+    """What a round has spent is known after all else, and its local models are gone by then."""
+    e = run(f"stop={{{stop}}}", "evaluation={every: 5, local_models: true}", "rounds=30")
+    assert e.t == 1
+    assert e.reached
+    assert {"test_accuracy", "personal_accuracy_mean"} <= set(e.records[0])
+    assert e.client_rows[0]["round"][0] == 1
+
+
 def test_a_metric_may_have_to_fall():
     e = run("rounds=30", 'stop={test_loss: "<= 1.5"}')
     assert 1 < e.t < 30
     assert e.records[-1]["test_loss"] <= 1.5 < e.records[-2]["test_loss"]
     assert Goal.read("0.5") == Goal.read(0.5)
     assert not Goal.read("<= 0.5").met(float("nan"))
-    with pytest.raises(UserError, match=r"stop\.test_loss.* is not a finite number"):
+    with pytest.raises(UserError, match=r"stop\.test_loss.* is not a (finite )?number"):
         small('stop={test_loss: "below 1"}')
 
 
@@ -305,7 +337,10 @@ def test_suggested_thresholds():
         theta = small(f"round_end={{name: fda, theta: {text}}}").round_end.theta
         assert threshold(theta, D) == record["theta"]
     for wrong in ("fast", "-1", "-1 d", "1.2.3d", ".nan"):
-        with pytest.raises(UserError, match=r"round_end.theta: must be a finite number"):
+        with pytest.raises(
+            UserError,
+            match=r"round_end.theta: must be a (finite number|number from 0 on, one with a d)",
+        ):
             small(f"round_end={{name: fda, theta: {wrong}}}")
 
 

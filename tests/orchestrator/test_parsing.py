@@ -1,5 +1,6 @@
 """YAML from outside: whatever it is, it is read soon and wholly, or refused in one sentence."""
 
+import os
 import time
 
 import pytest
@@ -65,10 +66,13 @@ def test_what_is_no_date_is_a_text():
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    """A directory, a device without an end, bytes that are no UTF-8, a loop of links."""
+    """A directory, a device without an end, a pipe that nobody writes to, bytes that are no UTF-8,
+    a loop of links.
+    """
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "bytes").write_bytes(b"name: \xff")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for path in (tmp_path, "/dev/zero", tmp_path / "bytes", tmp_path / "loop", "x" * 300):
+    for path in (".", "/dev/zero", "pipe", "bytes", "loop", "x" * 300):
         with pytest.raises(UserError, match="cannot read"):
             parse_file(tmp_path / path)
 

@@ -141,6 +141,7 @@ def unstartable():
     return ray.remote(Unready).options(num_cpus=0).remote()
 
 
+@pytest.mark.long  # the crew is asked the same without processes
 def test_an_actor_that_cannot_be_started_again_is_left_out(start, company, monkeypatch):
     """The other does all the work; without any, the run ends."""
     config = small("resources.actors=2", "rounds=6")

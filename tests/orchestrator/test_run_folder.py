@@ -129,6 +129,22 @@ def test_fewer_rounds_than_were_done_are_refused(folder):
     assert folder.ending()["status"] == "stopped"
 
 
+def test_a_last_round_that_is_one_only_on_resume_is_judged_too(tmp_path):
+    """``rounds`` lowered to those that were done, of which the last was none to evaluate."""
+    folder = RunFolder.new(tmp_path / "run")
+    run_into(folder, small("evaluation.every=5"), stop_at=2)
+    assert "test_accuracy" not in folder.result()["metrics"]
+    text = (folder.path / "config.yaml").read_text()
+    (folder.path / "config.yaml").write_text(text.replace("rounds: 3", "rounds: 2"))
+    run_into(folder, resuming=True)
+    whole = finish(small("evaluation.every=5", "rounds=2"))
+    ended, last = folder.result(), whole.records[-1]
+    assert (ended["status"], ended["state_sha256"]) == ("finished", whole.state_sha256())
+    assert ended["metrics"] == pytest.approx({k: last[k] for k in ended["metrics"]})
+    assert {"test_accuracy", "client_accuracy_mean"} <= set(ended["metrics"])
+    assert len(folder.clients()) == whole.data.clients
+
+
 def strict(text):
     def refuse(constant):
         raise AssertionError(constant)

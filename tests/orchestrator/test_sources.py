@@ -72,6 +72,16 @@ def test_colour_npz(folder, name, side):
     assert np.array_equal(samples.x[7].transpose(1, 2, 0), x[7])
 
 
+def test_each_of_the_cifars_is_scaled_by_its_own_moments(folder):
+    """CIFAR-100's pixels were taken for CIFAR-10's, which are darker and less spread."""
+    x, y = RNG.integers(0, 256, (2, 32, 32, 3), np.uint8), np.arange(2)
+    for name in ("cifar10", "cifar100"):
+        np.savez(folder / f"{name}.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    ten, hundred = load("cifar10"), load("cifar100")
+    assert (ten.mean, ten.std) == ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+    assert (hundred.mean, hundred.std) == ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+
+
 def test_tiny_imagenet_folder(folder):
     from PIL import Image
 
@@ -160,6 +170,7 @@ def test_missing_data_names_the_files_and_places(folder, monkeypatch):
         load("kmnist")
     text = str(caught.value)
     assert "KMNIST/raw/train-images-idx3-ubyte" in text
+    assert " or kmnist.npz under" in text
     assert str(folder) in text
     assert "no network" in text
     assert "\n" not in text

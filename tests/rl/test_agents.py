@@ -125,8 +125,10 @@ def value(net, s, a, join):
     [
         Ddpg(noise="none", hidden=(12, 10), soft_rate=0.1),
         Td3(noise="none", hidden=(12, 10), soft_rate=0.1, smoothing=0.0),
+        # another preset's soft_period must not have the targets move before the actor has
+        Td3(noise="none", hidden=(12, 10), soft_rate=0.1, smoothing=0.0, soft_period=1),
     ],
-    ids=["ddpg", "td3"],
+    ids=["ddpg", "td3", "td3 with a soft_period of 1"],
 )
 def test_updates_agree_with_equations_1_to_3(weigher):
     """Two updates (four for TD3's delayed actor) from fixed weights and batches, in float64 plain
@@ -182,7 +184,8 @@ def test_updates_agree_with_equations_1_to_3(weigher):
             ):
                 p.grad = g
             adam_pi.step()
-        if update % options.target_network_update_freq == 0:
+        # Fujimoto et al. 2018, Algorithm 1: in the update of the actor
+        if update % np.lcm(options.policy_delay, options.target_network_update_freq) == 0:
             with torch.no_grad():
                 pairs = [
                     (nets["actor"], nets["target_actor"]),

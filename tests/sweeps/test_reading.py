@@ -1,6 +1,7 @@
 """Results of sweeps as tables, claims and figures, and what the first of two stages chooses from them."""
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -124,8 +125,32 @@ def test_every_form_of_the_table(reproduced, form, capsys):
     assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
 
 
+def test_a_cell_says_which_seeds_diverged():
+    """With a number and without: it must not pass for a target that was missed."""
+    values = {
+        ("FedAvg", "mean"): {0: 50.0, 1: math.nan, 2: math.nan},
+        ("FedProx", "mean"): {0: math.nan},
+        ("FedProx", "worst"): {0: 10.0},
+    }
+    gone = {("FedAvg", "mean"): [1], ("FedProx", "mean"): [0], ("FedProx", "worst"): [0]}
+    cells = tables.wide(ENTRY, tables.numbers(REDUCED, values, gone))
+    assert cells.loc["FedAvg", "mean"] == "50.00, 1 missed, 1 diverged (50.00)"
+    assert cells.loc["FedProx", "mean"] == "diverged (failed)"
+    assert cells.loc["FedProx", "worst"] == "10.00, 1 diverged"
+    assert "diverged" in tables.render(REDUCED, values, "csv", (), gone).splitlines()[0]
+
+
+def test_a_folder_of_another_sweep_has_no_such_table(finished, tmp_path):
+    """It was an empty one."""
+    with pytest.raises(UserError, match="holds the sweep 'sweep', and not 'drdm-table1-smoke'"):
+        resolve("drdm/table1", "smoke").show(finished, "terminal", None)
+    (tmp_path / "mine.yaml").write_text("{name: mine}")
+    with pytest.raises(UserError, match="and not 'mine'; choose another --out"):
+        resolve(str(tmp_path / "mine.yaml"), "reduced").show(finished, "terminal", None)
+
+
 def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
-    (tmp_path / "mine.yaml").write_text("{name: mine, axes: {local.lr: [0.1]}}")
+    (tmp_path / "mine.yaml").write_text("{name: sweep, axes: {local.lr: [0.1]}}")
     mine = resolve(str(tmp_path / "mine.yaml"), "reduced")
     mine.show(finished, "terminal", None)
     assert "8 trials ended" in capsys.readouterr().out

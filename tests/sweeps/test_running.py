@@ -12,6 +12,7 @@ from orchestrator.clients import plane
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
+from sweeps import commands
 from sweeps.choice import Choice, Planned
 from sweeps.home import Home
 from sweeps.results import by_trial, stored, table
@@ -60,6 +61,20 @@ def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(run_it, tmp_p
     )
     assert json.loads((tmp_path / "s" / "status.json").read_text())["failed"] == 1
     assert table(tmp_path / "s")["failed"].sum() == 1
+
+
+def test_a_trial_that_diverged_is_shown_as_such(tmp_path, capsys):
+    """One that finished (keep) beside one that failed (fail) by it, in table, status and cells; the
+    loss of the first is no number, and not that of the round before.
+    """
+    policies = {"axes": {"non_finite": ["keep", "fail"]}, "metric": "test_loss", "mode": "min"}
+    run_here(sweep(set=[*SMALL, "local.lr=1e38"], **policies), tmp_path)
+    data = table(tmp_path).set_index("trial")
+    assert data["diverged"].tolist() == [1, 1]
+    assert data.loc["non_finite=fail", "failed"] == 1
+    assert data["mean"].isna().all()
+    commands.show_status(tmp_path)
+    assert "1 failed, 2 diverged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("run_it", EITHER)

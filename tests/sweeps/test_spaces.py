@@ -32,6 +32,16 @@ def test_a_grid_is_the_product_without_what_a_condition_leaves_out():
     assert cells({}) == [{}]
 
 
+def test_a_condition_leaves_a_cell_there_once_though_values_are_equal():
+    """1 == 1.0: a cell was there for each value that equals the axis' first."""
+    axes = {
+        "algorithm": Axis(grid=("fedavg", "fedprox")),
+        "algorithm.mu": Axis(grid=(1, 1.0, True, 2), when={"algorithm": "fedprox"}),
+    }
+    assert [c for c in cells(axes) if c["algorithm"] == "fedavg"] == [{"algorithm": "fedavg"}]
+    assert len(cells(axes)) == 5
+
+
 def test_a_condition_on_an_axis_that_is_itself_conditional():
     axes = {**AXES, "local.clip": Axis(grid=(1.0, 2.0), when={"algorithm.mu": 1.0})}
     assert sum("local.clip" in cell for cell in cells(axes)) == 4
@@ -106,6 +116,7 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("- a", "is a mapping"),
         ("axes: {local.lr: {grid: [1], uniform: [0, 1]}}", r"axes\.local\.lr: an axis is one of"),
         ("searcher: optuna\nseeds: [1, 2]", "give it one seed"),
+        ("searcher: optuna\ncells: [{label: a}, {label: b}]", "cells: optuna searches in one"),
         ("scheduler: {name: pbt}", "this sweep has none"),
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),

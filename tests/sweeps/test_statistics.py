@@ -46,6 +46,25 @@ def test_statistics(column, expected):
     assert value(ROUNDS, column) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("metric", "column", "expected"),
+    [
+        ([3.0, 2.0, 1.0, 0.5, math.nan], Column("x"), math.nan),
+        ([3.0, 2.0, 1.0, 0.5, math.nan], Column("x", statistic="tail", tail=2), math.nan),
+        ([3.0, 2.0, 1.0, 0.5, math.nan], Column("x", statistic="best", better="low"), 0.5),
+        # reported by rounds that are evaluated only: the first, third and fourth
+        ([3.0, math.nan, 1.0, math.nan, math.nan], Column("x"), math.nan),
+        ([3.0, math.nan, 1.0, 0.5, math.nan], Column("x", statistic="tail", tail=3), 1.5),
+        # not reported at first (an agent that has not begun to learn)
+        ([math.nan, math.nan, math.nan, 1.0, 2.0], Column("x", statistic="tail", tail=4), 1.5),
+        ([math.nan] * 5, Column("x"), math.nan),
+    ],
+)
+def test_a_run_that_ended_as_nan_has_no_last_number(metric, column, expected):
+    """Nor that of the round before; rounds that were not evaluated are no such end."""
+    assert value(ROUNDS.assign(x=metric), column) == pytest.approx(expected, nan_ok=True)
+
+
 def test_a_target_that_was_missed_is_no_number():
     assert math.isnan(value(ROUNDS, Column(statistic="steps_to", target=0.9)))
 
