@@ -17,7 +17,7 @@ class Meanings(Family):
 
     name = "meanings"
     deadline = 30.0
-    quick = 12
+    quick = 8
 
     def draw(self, rng: Random) -> Pieces:
         return list(drawn(rng))

@@ -1,5 +1,6 @@
 """The product and the model on the same composition, round after round."""
 
+import re
 from unittest import mock
 
 import numpy as np
@@ -42,7 +43,8 @@ def compare(config, data=None) -> str:
             if found and _undecided(product, modelled, found, t):
                 return "undecided"
             if found:
-                raise Disagreement(f"round {t}: " + "; ".join(found.values()))
+                kinds = sorted({" ".join(re.sub(r"\W+|\d+", " ", n).split()) for n in found})
+                raise Disagreement(f"{', '.join(kinds)}: round {t}: {'; '.join(found.values())}")
     return "agree"
 
 
@@ -71,10 +73,10 @@ def _modelled(modelled, t, reason) -> bool:
         modelled.round(t)
     except readable.Diverged as error:
         if reason is None:
-            raise Disagreement(f"round {t}: goes on though {error}") from error
+            raise Disagreement(f"goes on though {error}: round {t}") from error
         return False
     if reason is not None:
-        raise Disagreement(f"round {t}: ends though nothing is infinite: {reason}")
+        raise Disagreement(f"ends though nothing is infinite: {reason}")
     return True
 
 
@@ -109,6 +111,7 @@ def _of_product(product, record, forged) -> dict:
         "w": algorithm.w,
         "statistics": algorithm.buffers,
         "test_loss": record["test_loss"],
+        "train_loss": federation.log.diagnostics["train_loss"],
         **_named("replica", federation.mailroom.replicas),
         **_named("averaged", federation.store.optimizer),
         **_named("forged", forged),
@@ -129,11 +132,12 @@ def _of_model(modelled) -> dict:
         "w": modelled.w,
         "statistics": modelled.statistics,
         "test_loss": modelled.test_loss(),
+        "train_loss": modelled.train_losses(),
         **_named("replica", modelled.replicas),
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),
     }
-    if modelled.algorithm["name"] == "scaffold":
+    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn"):
         named["control"] = modelled.control
     for k, memory in modelled.memory.items():
         named |= _named(f"client {k}", memory)

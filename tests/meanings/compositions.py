@@ -1,6 +1,7 @@
 """What is compared: whatever of the parts that the model knows fits together, on few rows."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.data.federated import FederatedData
+from orchestrator.data.samples import Dataset, Request, Samples
 from tests.meanings.networks import TINY_NORM
 
 BASE: dict[str, Any] = {
@@ -44,6 +46,8 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "fedbn"},
     {"name": "fedbn"},
     {"name": "scaffold"},
+    {"name": "fedpvr"},
+    {"name": "feddyn", "mu": 0.2},
     {"name": "fednova"},
     {"name": "fednova", "mu": 0.2},
     {"name": "qfedavg"},
@@ -86,11 +90,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 """Of these, whatever fits."""
 EVERYBODY = {"local", "synchronous"}
-UNMOVED = {"scaffold", "fednova"}
+UNMOVED = {"scaffold", "fedpvr", "fednova"}
 """Whose clients step by plain SGD (or FedNova's, whose moments are a case of its own)."""
-ALONE = {"scaffold", "fednova", "qfedavg", "local"}
+ALONE = {"scaffold", "fedpvr", "feddyn", "fednova", "qfedavg", "local"}
 """Which have a mean, and mostly a step, of their own."""
-DISTINCT = {"scaffold", "qfedavg", "local", *EVERYBODY}
+DISTINCT = {"scaffold", "fedpvr", "feddyn", "qfedavg", "local", *EVERYBODY}
 
 
 def drawn(rng) -> list[tuple[str, Any]]:
@@ -115,7 +119,7 @@ def drawn(rng) -> list[tuple[str, Any]]:
 
 
 def _moments(rng, name):
-    if rng.random() < 0.6 or name == "scaffold":
+    if rng.random() < 0.6 or name in ("scaffold", "fedpvr"):
         return []
     optimizer = MOMENTS[0] if name in UNMOVED else rng.choice(MOMENTS)
     states = ("reset", "average") if name == "ditto" else ("reset", "keep", "average")
@@ -168,10 +172,16 @@ def composed(pieces) -> tuple[Config, FederatedData]:
     for path, value in given.items():
         put(raw, path, "linear" if value == "tiny_norm" else value)
     config = build(raw)
-    data = FederatedData.build(config.data, config.seed)
+    samples = None if config.data.dataset.generated else _read(config.data.dataset)
+    data = FederatedData.build(config.data, config.seed, samples)
     if diverging is not None:
         data = _spoilt(data, diverging)
     return config.model_copy(update={"model": TINY_NORM}) if normed else config, data
+
+
+@cache
+def _read(dataset: Dataset) -> Samples:
+    return dataset.load(Request(0, 1))
 
 
 def _spoilt(data: FederatedData, k: int) -> FederatedData:

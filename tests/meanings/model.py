@@ -72,13 +72,20 @@ class Federation:
         if self.algorithm["name"] == "fedbn":
             self.private = networks.of_batch_norm(self.world.module)
         self.first = w[self.private]
-        self.control = torch.zeros(len(w))
+        self.corrects = self.algorithm["name"] in ("scaffold", "fedpvr")
+        self.corrected = slice(0, len(w))
+        if self.algorithm["name"] == "fedpvr":
+            last = list(self.world.module.children())[-1]
+            self.corrected = slice(len(w) - sum(p.numel() for p in last.parameters()), len(w))
+        self.control = torch.zeros_like(w[self.corrected])
         self.optimizer = server.Optimizer(config["server_optimizer"], w)
         self.averaged: dict = {}
         self.memory: dict[int, dict] = {k: {} for k in range(self.clients)}
         self.replicas: dict = {}
         self.heard: dict[str, set[int]] = {}
         self.down, self.up, self.steps = (np.zeros(self.clients, np.int64) for _ in range(3))
+        self.worked: dict[int, list] = {}
+        """Of this round's cohort: (steps, mean loss of them) in each session."""
         self.doubts: list[str] = []
         """Decisions that could have gone either way."""
         self.forgeries: dict = {}
@@ -88,6 +95,7 @@ class Federation:
 
     def round(self, t: int) -> None:
         ids, counts = self._cohort(t)
+        self.worked = {k: [] for k in ids}
         name = self.algorithm["name"]
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
@@ -141,7 +149,7 @@ class Federation:
     def _broadcast(self, t, ids):
         """What the cohort has after it was sent the model, and what else its algorithm sends."""
         message = {"w": self.w, "buffers": self.statistics, **self.averaged}
-        if self.algorithm["name"] == "scaffold":
+        if self.corrects:
             message["control"] = self.control
         there = dict(message)
         for name, v in message.items():
@@ -186,12 +194,18 @@ class Federation:
             start[self.private] = memory.get("kept", self.first)
         kept = self.config["buffers"] != "aggregate" and len(self.initial) > 0
         stats = memory.get("buffers", self.initial) if kept else there["buffers"]
-        own = memory.get("control", torch.zeros(len(start)))
+        own = memory.get("control", torch.zeros_like(self.control))
+        learnt = memory.get("gradient", torch.zeros(len(start)))
         mu = self.algorithm.get("mu", 0.0)
 
         def correct(g, w):
             g = g + mu * (w - start) if mu else g
-            return g - own + there["control"] if name == "scaffold" else g
+            if name == "feddyn":
+                g = g - learnt
+            if self.corrects:
+                g = g.clone()
+                g[self.corrected] += there["control"] - own
+            return g
 
         done = Trained(self.world, t, 0, k, start, stats, self._moments(k, there), correct)
         delta = done.w - there["w"]
@@ -201,9 +215,12 @@ class Federation:
         if self.private.any():
             memory["kept"] = done.w[self.private]
         self._remember_moments(memory, done.moments)
-        if name == "scaffold":
-            work = done.steps * done.lr
-            change = -there["control"] - delta / work if done.steps else torch.zeros(len(delta))
+        if name == "feddyn":
+            memory["gradient"] = learnt - mu * delta
+        if self.corrects:
+            work, change = done.steps * done.lr, torch.zeros_like(own)
+            if done.steps:
+                change = -there["control"] - delta[self.corrected] / work
             memory["control"] = own + change
             sent.parts["control"] = change
         if name == "fednova":
@@ -314,6 +331,7 @@ class Federation:
         """Those whose update counts; what they remember, and the work of all, is written down."""
         for s in sents:
             self.steps[s.k] += s.steps
+            self.worked[s.k].append((s.steps, s.loss))
         counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]
         if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
             raise Diverged("an update is not finite")
@@ -353,9 +371,14 @@ class Federation:
             return
         if self.algorithm["name"] == "fednova":
             update = update * sum(weights[s.k] * s.numbers["weight"] for s in counted)
+        part = len(counted) / self.clients
+        if self.algorithm["name"] == "feddyn":
+            mu = self.algorithm["mu"]
+            self.control = self.control - mu * part * update
+            self.w = self.w + update - self.control / mu
+            return
         self.w = self.optimizer.step(self.w, update)
-        if self.algorithm["name"] == "scaffold":
-            part = len(counted) / self.clients
+        if self.corrects:
             self.control = self.control + part * _sum(counted, "control", weights)
 
     def _fair(self, counted, losses) -> float:
@@ -400,6 +423,13 @@ class Federation:
             raise Diverged("the server is not finite")
 
     # What is judged
+
+    def train_losses(self) -> list[float]:
+        """Mean over all local steps of the round, of each client of the cohort."""
+        return [
+            sum(n * loss for n, loss in did) / max(1, sum(n for n, _ in did))
+            for did in self.worked.values()
+        ]
 
     def test_loss(self) -> float:
         x, y = self.world.batch(self.world.data.test_rows)
