@@ -146,7 +146,9 @@ class Quantized(_Lossy):
         # ⌊x + u⌋ rounds x up with the probability of its fraction; the clamp is for sums that
         # float32 rounds up to s + 1
         level = (v.abs() / norm * self.levels + u).floor().clamp_max(self.levels)
-        return norm * v.sign() * level / self.levels
+        sent = norm * v.sign() * level / self.levels
+        # the product of the three may be more than float32 holds, though what is sent is not
+        return sent if sent.isfinite().all() else norm * (v.sign() * level / self.levels)
 
     def nbytes(self, size: int) -> int:
         bits = 1 + math.ceil(math.log2(self.levels + 1))

@@ -84,7 +84,9 @@ def forged(
     started from.
     """
     forgers = np.isin(here.ids, terms.adversary.forgers)
-    if not here.vectors or not forgers.any():
+    told = [role(n, pieces[0]) for n, pieces in here.vectors.items()]
+    # of a model that stays only its statistics come here, and they are for nobody
+    if not forgers.any() or not (rule.transmitted or set(told) - {Role.buffers}):
         return here
     unit = here.scalars[rule.unit] if rule.unit else None
     rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit, rule.private)
@@ -92,8 +94,9 @@ def forged(
         rows, here = _compressed(here, rows, forgers, terms, rule, when)
     # judged anew, by its message alone: a forged row may hold anything, whatever the client has
     # computed, of which it then remembers nothing that is no number
-    bad = {int(k) for k in here.ids[forgers] if not all_finite(here.states.get(int(k), {}))}
-    here = replace(here, states={k: s for k, s in here.states.items() if k not in bad})
+    if terms.non_finite != "keep":
+        bad = {int(k) for k in here.ids[forgers] if not all_finite(here.states.get(int(k), {}))}
+        here = replace(here, states={k: s for k, s in here.states.items() if k not in bad})
     sent = torch.stack([finite_rows(v) for v in (*rows.values(), *here.scalars.values())]).all(0)
     vectors = {n: list(v.split(list(here.blocks))) for n, v in rows.items()}
     return replace(here, vectors=vectors, finite=np.where(forgers, sent.numpy(), here.finite))

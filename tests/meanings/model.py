@@ -336,7 +336,8 @@ class Federation:
         if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
             raise Diverged("an update is not finite")
         for s in counted:
-            if not s.forger or channel.finite(*s.memory.values()):
+            keep = self.config["non_finite"] == "keep"
+            if keep or not s.forger or channel.finite(*s.memory.values()):
                 self.memory[s.k] = s.memory
         return counted
 
