@@ -124,7 +124,7 @@ def test_blocks_and_lanes_mean_nothing(block, execution):
     )  # fmt: skip
 
 
-# What is known to be wrong; whoever mends one finds its mark to be too much.
+# What the battery has found.
 
 
 def test_what_never_leaves_a_client_is_not_forged():
