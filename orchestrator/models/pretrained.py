@@ -36,6 +36,8 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
                 # weights_only: nothing in the file is run
                 torch.load(existing(weights, key), map_location="cpu", weights_only=True)
             )
+        except UserError:
+            raise
         except Exception as error:  # torch's reader can raise anything on what is no such file
             raise UserError(f"{key}: {weights} holds no state dict of {name}") from error
     return network

@@ -45,7 +45,7 @@ def start(request, company):
     [
         ("resources.actors=1", 1),
         ("resources.actors=2", 2),
-        ("resources.actors=5", 5),
+        pytest.param("resources.actors=5", 5, marks=pytest.mark.long),
         ("resources.clients_per_actor=2", 3),
         pytest.param("resources.clients_per_actor=1", 6, marks=pytest.mark.long),
     ],
