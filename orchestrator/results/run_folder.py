@@ -37,6 +37,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: IO[str] | None = None
+        self._above: Path | None = None
+        """The folder above, if it was made for this one."""
 
     @classmethod
     def at(cls, place: str | Path) -> RunFolder:
@@ -58,6 +60,7 @@ class RunFolder:
         in the same second. Raises UserError if it cannot be made.
         """
         path = Path("runs", f"{name}-{time.strftime('%Y%m%d-%H%M%S')}").resolve()
+        above = None if path.parent.exists() else path.parent
         with files.said(f"{path}: cannot be created"):
             path.parent.mkdir(parents=True, exist_ok=True)
             for count in itertools.count(2):
@@ -65,7 +68,9 @@ class RunFolder:
                     path.mkdir()
                     break
                 path = path.with_name(f"{path.name.removesuffix(f'-{count - 1}')}-{count}")
-        return RunFolder(path)
+        folder = RunFolder(path)
+        folder._above = above
+        return folder
 
     @classmethod
     def existing(cls, place: str | Path) -> RunFolder:
@@ -226,9 +231,11 @@ class RunFolder:
         self._lock = None
 
     def forget_empty(self) -> None:
-        """Remove the folder if nothing is in it."""
+        """Remove the folder, and the one above that was made for it, if nothing is in them."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
+            if self._above is not None:
+                self._above.rmdir()
 
     def require_mine(self) -> None:
         """Raises UserError if the folder that this process has claimed is gone, or another's by

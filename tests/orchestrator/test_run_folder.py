@@ -195,9 +195,13 @@ def test_a_lock_that_was_removed_keeps_nobody_out(tmp_path):
 def test_default_names_of_one_second_differ(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda form: "20260101-000000")
-    names = [RunFolder.dated("quick").path.name for _ in range(3)]
+    folders = [RunFolder.dated("quick") for _ in range(3)]
+    names = [folder.path.name for folder in folders]
     base = "quick-20260101-000000"
     assert names == [base, f"{base}-2", f"{base}-3"]
+    for folder in reversed(folders):  # of runs that could not begin
+        folder.forget_empty()
+    assert not list(tmp_path.iterdir())
 
 
 # Disks
