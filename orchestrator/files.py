@@ -74,11 +74,16 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False, default=str))
 
 
-def read_json(path: Path, shape: type[Shape]) -> Shape:
-    """What a file of JSON says; raises UserError if it cannot be read, or is not of that shape."""
+def read_bytes(path: Path) -> bytes:
+    """All that is in a file; raises UserError if it cannot be read."""
     with said(f"cannot read {path}"):
         require_file(path)
-        text = path.read_bytes()
+        return path.read_bytes()
+
+
+def read_json(path: Path, shape: type[Shape]) -> Shape:
+    """What a file of JSON says; raises UserError if it cannot be read, or is not of that shape."""
+    text = read_bytes(path)
     try:
         return TypeAdapter(shape).validate_json(text)
     except ValidationError as error:

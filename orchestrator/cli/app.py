@@ -163,7 +163,6 @@ def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
         return InProcess(world, config.resources.gpus_per_actor)
 
     interrupts: list[int] = []
-
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))

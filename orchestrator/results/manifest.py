@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.files import digest, said, write_text
+from orchestrator.files import digest, read_bytes, said, write_text
 
 NAME = "manifest.sha256"
 
@@ -42,8 +42,7 @@ def verify(folder: Path, name: str) -> Path:
 
 def _read(folder: Path) -> dict[str, str]:
     """File -> SHA-256; raises UserError if there is no manifest, or it is damaged."""
-    with said(f"cannot read {folder / NAME}"):
-        lines, _, own = (folder / NAME).read_bytes().rpartition(b"# ")
+    lines, _, own = read_bytes(folder / NAME).rpartition(b"# ")
     if own != f"{_of(lines)}\n".encode():
         raise UserError(f"{folder / NAME} is damaged: its own checksum does not hold")
     pairs = (line.split("  ", 1) for line in lines.decode().splitlines())

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from orchestrator import files
-from orchestrator.config import Config, load
+from orchestrator.config import Config, build
 from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
@@ -152,11 +152,11 @@ class RunFolder:
     def config(self) -> Config:
         """The config that the run was started with; raises UserError if it is not whole."""
         path = self.path / CONFIG
-        config = load(path)
-        missing = set(Config.model_fields) - set(read_whole(path))
+        raw = read_whole(path)
+        missing = set(Config.model_fields) - set(raw)
         if missing:  # a run writes all of them, and defaults would make it another run
             raise UserError(f"{path} is damaged: it has lost {', '.join(sorted(missing))}")
-        return config
+        return build(raw)
 
     @property
     def begun(self) -> bool:
@@ -247,25 +247,26 @@ class RunFolder:
                 "going into it"
             )
 
+    def _mine(self, name: str) -> Path:
+        """Where a file of that name may be written; raises UserError as :meth:`require_mine`."""
+        self.require_mine()
+        return self.path / name
+
     def write_text(self, name: str, text: str) -> None:
         """Write a file, whole or not at all; raises UserError if that fails, as all below do."""
-        self.require_mine()
-        files.write_text(self.path / name, text)
+        files.write_text(self._mine(name), text)
 
     def write_json(self, name: str, value: object) -> None:
         """Write a document."""
-        self.require_mine()
-        files.write_json(self.path / name, value)
+        files.write_json(self._mine(name), value)
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a parquet file."""
-        self.require_mine()
-        files.write_whole(self.path / name, lambda path: table.to_parquet(path, index=False))
+        files.write_whole(self._mine(name), lambda path: table.to_parquet(path, index=False))
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """Write the model's tensors."""
-        self.require_mine()
-        files.write_whole(self.path / MODEL, lambda path: save_file(dict(tensors), path))
+        files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
     def seal(self) -> None:
         """Say what files are here, and what is in them, when all are complete."""
@@ -303,11 +304,12 @@ class RunFolder:
 
     def result(self) -> Result:
         """result.json of a run that has done a round; raises UserError if there is none."""
-        ended = self.ending()
+        path = manifest.verify(self.path, RESULT)
+        ended = files.read_json(path, Ending)
         if ended["status"] == "failed" and "rounds" not in ended:
             why = ended.get("error", "nobody knows why")
             raise UserError(f"{self.path}: the run failed before its first round: {why}")
-        return files.read_json(manifest.verify(self.path, RESULT), Result)
+        return files.read_json(path, Result)
 
     def rounds(self) -> pd.DataFrame:
         """rounds.parquet; raises UserError if it cannot be read."""
