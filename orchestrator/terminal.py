@@ -66,6 +66,7 @@ errors = Terminal(stderr=True)
 HEADLINES = {  # metric -> what a person calls it, in this order
     "test_accuracy": "test accuracy",
     "test_loss": "test loss",
+    "validation_accuracy": "validation accuracy",
     "heldout_accuracy": "held-out accuracy",
     "client_accuracy_mean": "client accuracy, mean",
     "client_accuracy_worst": "client accuracy, worst",

@@ -18,8 +18,9 @@ class RoundLog:
     dropped: list[int] = field(default_factory=list)
     not_finite: list[int] = field(default_factory=list)
     """Whose updates held NaN or infinity, whether they were dropped for it or kept."""
-    personal: dict[int, tuple[float, float, float]] = field(default_factory=dict)
-    """client -> correct, summed loss, rows of its local model on its own test data."""
+    personal: dict[str, dict[int, tuple[float, float, float]]] = field(default_factory=dict)
+    """"test" and "validation" -> client -> correct, summed loss, rows of its local model on its own
+    rows."""
     question_bytes: int = 0
     """Bytes of the answers that clients gave in mid-round (states of a variance monitor,
     snapshots); also uploads."""

@@ -159,10 +159,10 @@ class Session:
     def evaluate(self) -> None:
         self._add([Evaluate()] * len(self.specs))
         answers = self._flush(keep=True)
-        for s, table in zip([self.slices[b] for b in self.present], answers, strict=True):
-            columns = (table[name].tolist() for name in ("correct", "loss", "rows"))
-            found = zip(*columns, strict=True)
-            self.books.log.personal |= dict(zip(self.cohort.ids[s].tolist(), found, strict=True))
+        for s, tables in zip([self.slices[b] for b in self.present], answers, strict=True):
+            for split, table in tables.items():
+                found = dict(zip(self.cohort.ids[s].tolist(), table.tolist(), strict=True))
+                self.books.log.personal.setdefault(split, {}).update(found)
 
     def collect(self, weights: np.ndarray | None = None) -> Updates:
         terms, books, opening = self.terms, self.books, self.opening

@@ -17,9 +17,12 @@ from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.lists import Lists, keep_apart, keep_disjoint
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
+from orchestrator.data.validation import ValidationConfig, keep_back
 from orchestrator.errors import UserError
 
 Rows = Annotated[int, Field(ge=0)]
+SPLITS = ("test", "validation")
+"""What a client judges models by: ``FederatedData.judging``."""
 
 
 class HeldOut(Section):
@@ -69,6 +72,7 @@ class DataConfig(Section):
     )
     heldout: HeldOut = HeldOut()
     client_test: ClientTest = ClientTest()
+    validation: ValidationConfig = ValidationConfig()
     scale: Literal["standard", "half", "unit"] = Field(
         "standard",
         description="images: by the dataset's mean and deviation, to [-1, 1] (FedAA), or to [0, 1]",
@@ -77,13 +81,17 @@ class DataConfig(Section):
 
 @dataclass(frozen=True)
 class FederatedData:
-    """Samples, and row numbers: each client's training and test data, test and held-out set."""
+    """Samples, and row numbers: each client's training, validation and test data; the server's."""
 
     samples: Samples
     train: Lists
+    validation: Lists
+    """Of each client; empty without ``data.validation.clients``."""
     test: Lists
     test_rows: np.ndarray
     """The global test set."""
+    validation_rows: np.ndarray
+    """The global validation set (may be empty)."""
     heldout_rows: np.ndarray
     """The server's held-out set (may be empty)."""
     shift: tuple[float, ...]
@@ -101,9 +109,10 @@ class FederatedData:
             np.append(self.train.offsets, self.train.offsets[-1] + len(self.heldout_rows)),
         )
 
-    def test_of(self, k: int) -> np.ndarray:
-        """Test rows of client ``k``; the server has none of its own."""
-        return self.test[k] if k < self.clients else np.empty(0, np.int64)
+    def judging(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of client ``k`` by ``SPLITS``; the server has none of its own."""
+        none = np.empty(0, np.int64)
+        return (self.test[k], self.validation[k]) if k < self.clients else (none, none)
 
     @classmethod
     def build(cls, config: DataConfig, seed: int, samples: Samples | None = None) -> FederatedData:
@@ -127,16 +136,33 @@ class FederatedData:
             train, test = _share(config, samples, pool_rows, seed), published.tests
         else:
             train, test = _dealt(config, samples, pool_rows, split, seed)
+        train, kept, validation_rows = keep_back(
+            config.validation, train, samples.y, config.partition.overlapping, seed
+        )
         tests = Lists.of(test)
         # with both splits shared out, the clients' own test rows are all there is to test on
         test_rows = np.unique(tests.rows) if config.pool == "all" else split
         data = cls(
-            samples, Lists.of(train), tests, test_rows, heldout, *_scaling(config.scale, samples)
-        )
-        keep_apart(data.train, data.test, test_rows, heldout, len(samples.y))
+            samples, Lists.of(train), Lists.of(kept), tests, test_rows, validation_rows, heldout,
+            *_scaling(config.scale, samples),
+        )  # fmt: skip
+        data.keep_apart()
         if not config.partition.overlapping:
             keep_disjoint(data.train)
         return data
+
+    def keep_apart(self) -> None:
+        """Raise UserError unless what is trained on, tested on, chosen on and held out have no row
+        in common.
+        """
+        tested = np.concatenate([self.test.rows, self.test_rows])
+        chosen = np.concatenate([self.validation.rows, self.validation_rows])
+        sets = {
+            "a test set": tested,
+            "a validation set": chosen,
+            "the server's held-out rows": self.heldout_rows,
+        }
+        keep_apart(self.train, sets, len(self.samples.y))
 
     def histogram(self) -> np.ndarray:
         """Training rows per client and label [N, classes]."""

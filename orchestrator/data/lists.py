@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,33 +41,31 @@ class Lists:
         return int(np.searchsorted(self.offsets, place, "right")) - 1
 
 
-def keep_apart(
-    train: Lists, test: Lists, test_rows: np.ndarray, heldout: np.ndarray, rows: int
-) -> None:
-    """Raise UserError unless training, test and held-out rows have nothing in common.
+def keep_apart(train: Lists, others: Mapping[str, np.ndarray], rows: int) -> None:
+    """Raise UserError unless the clients' training rows and the ``others`` have nothing in common.
 
-    ``train`` and ``test`` are the clients', ``test_rows`` the global test set; all are numbers
-    below ``rows``. Whatever deals rows out, nothing that any of this lets through can make a model
-    be judged on what it, or another client's, was trained on.
+    ``others`` are row numbers by what is said of them ("a test set"); all are below ``rows``.
+    Whatever deals rows out, nothing that this lets through can make a model be judged on what it,
+    or another client's, was trained on or chosen by.
     """
-    tested = np.concatenate([test.rows, test_rows])
-    for some in (train.rows, tested, heldout):
+    for some in (train.rows, *others.values()):
         if len(some) and not 0 <= some.min() <= some.max() < rows:
             raise UserError(
                 f"data.partition: it names row {some.max()}, and the dataset has {rows} rows"
             )
-    both = np.intersect1d(train.rows, tested)
-    if len(both):
-        raise UserError(
-            f"data.partition: row {both[0]} is in the training rows of client "
-            f"{train.holder(both[0])} and in a test set ({len(both)} rows are in both)"
-        )
-    for whose, some in (("training rows", train.rows), ("test rows", tested)):
-        both = np.intersect1d(heldout, some)
+    for where, some in others.items():
+        both = np.intersect1d(train.rows, some)
         if len(both):
             raise UserError(
-                f"data.partition: row {both[0]} is held out at the server and in the clients' "
-                f"{whose} ({len(both)} rows are in both)"
+                f"data.partition: row {both[0]} is in the training rows of client "
+                f"{train.holder(both[0])} and in {where} ({len(both)} rows are in both)"
+            )
+    for (where, some), (other, more) in itertools.combinations(others.items(), 2):
+        both = np.intersect1d(some, more)
+        if len(both):
+            raise UserError(
+                f"data.partition: row {both[0]} is in {where} and in {other} ({len(both)} rows are "
+                "in both)"
             )
 
 

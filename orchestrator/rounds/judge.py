@@ -6,6 +6,7 @@ depends on how many actors did the work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,27 +24,36 @@ ClientTable = dict[str, np.ndarray]
 """Column -> a value of each client [N]."""
 
 
+NOTHING = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True)
-class TestRows:
+class Judged:
     """Distinct rows to evaluate, and the places among them of what is asked for."""
 
     rows: np.ndarray
-    clients: np.ndarray
-    """The clients' own test rows, one client after the other; empty where they are not asked."""
-    test: np.ndarray
-    """The global test set."""
-    heldout: np.ndarray
-    """The server's held-out rows."""
+    sets: Mapping[str, np.ndarray]
+    """What the server is judged by ("test", "validation", "heldout") -> its rows' places."""
+    clients: Mapping[str, np.ndarray]
+    """Of ``SPLITS`` -> the clients' own, one client after the other; empty where they are not
+    asked."""
 
     @classmethod
-    def of(cls, data: FederatedData, with_clients: bool) -> TestRows:
+    def of(cls, data: FederatedData, with_clients: bool) -> Judged:
         """The rows that a round's evaluation looks at."""
-        clients = data.test.rows if with_clients else np.empty(0, np.int64)
-        groups = (clients, data.test_rows, data.heldout_rows)
-        # clients may share test rows, and have them from the global test set
+        sets = {
+            "test": data.test_rows,
+            "validation": data.validation_rows,
+            "heldout": data.heldout_rows,
+        }
+        own = {"test": data.test.rows, "validation": data.validation.rows}
+        clients = own if with_clients else dict.fromkeys(own, NOTHING)
+        groups = (*sets.values(), *clients.values())
+        # clients may share rows, and have them from the global sets
         rows, found_at = np.unique(np.concatenate(groups), return_inverse=True)
-        a, b = len(groups[0]), len(groups[0]) + len(groups[1])
-        return cls(rows, found_at[:a], found_at[a:b], found_at[b:])
+        places = np.split(found_at, np.cumsum([len(group) for group in groups])[:-1])
+        first, last = places[: len(sets)], places[len(sets) :]
+        return cls(rows, dict(zip(sets, first, strict=True)), dict(zip(own, last, strict=True)))
 
 
 class Judge:
@@ -56,33 +66,38 @@ class Judge:
         self.data = federation.data
         self.benign = federation.terms.adversary.benign
         """Mask [N] of the clients whose metrics count."""
-        self.tests = TestRows.of(self.data, evaluation.clients)
+        self.judged = Judged.of(self.data, evaluation.clients)
 
     def judge(self) -> tuple[Record, ClientTable]:
         """All accuracy metrics, and their values by client."""
-        tests, algorithm = self.tests, self.algorithm
-        loss, hit = self.federation.per_sample(algorithm.model(), algorithm.buffers, tests.rows)
+        judged, algorithm = self.judged, self.algorithm
+        loss, hit = self.federation.per_sample(algorithm.model(), algorithm.buffers, judged.rows)
         losses, hits = loss.numpy(), hit.numpy()
-        record = over_rows(losses[tests.test], hits[tests.test], "test")
-        record |= over_rows(losses[tests.heldout], hits[tests.heldout], "heldout")
+        record: Record = {}
+        for name, places in judged.sets.items():
+            record |= over_rows(losses[places], hits[places], name)
         table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
         if self.evaluation.clients:
-            sizes = self.data.test.sizes
-            sums = per_client(loss[tests.clients], hit[tests.clients], sizes).numpy()
-            record |= self._over_benign(sums, "client")
-            table |= _means(sums)
-        personal = self._personal()
-        if personal is not None:
-            record |= self._over_benign(personal, "personal")
-            table["personal_accuracy"] = _per_row(personal[:, 0], personal[:, 2])
+            for split, places in judged.clients.items():
+                sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
+                record |= self._over_benign(sums, "client", split)
+                table |= _means(sums, split)
+        for split, sums in self._personal().items():
+            record |= self._over_benign(sums, "personal", split)
+            table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
         return record, table
 
-    def _over_benign(self, sums: np.ndarray, prefix: str) -> Record:
-        return over_clients(sums[self.benign, 0], sums[self.benign, 2], prefix)
+    def _sizes(self, split: str) -> np.ndarray:
+        """Rows of each client [N]."""
+        return (self.data.test if split == "test" else self.data.validation).sizes
 
-    def _personal(self) -> np.ndarray | None:
-        """Correct answers, summed loss and rows [N, 3] of each client's own model, where there are
-        such models: personal ones, or those that were trained in the round.
+    def _over_benign(self, sums: np.ndarray, whose: str, split: str) -> Record:
+        benign = sums[self.benign]
+        return over_clients(benign[:, 0], benign[:, 2], _named(whose, split))
+
+    def _personal(self) -> dict[str, np.ndarray]:
+        """Of ``SPLITS`` -> correct answers, summed loss and rows [N, 3] of each client's own model,
+        where there are such models: personal ones, or those that were trained in the round.
         """
         models = self.algorithm.personal_models()
         rule = self.algorithm.personal_rule() if models is None else GivenModel()
@@ -92,11 +107,11 @@ class Judge:
             own = {} if models is None else {"model": models}
             with self.federation.judging(everyone, rule, known, own) as session:
                 session.evaluate()
-        found = self.federation.log.personal
-        if not found:
-            return None
-        # who was not in the round has no test rows here, and is left out of the means
-        return np.array([found.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
+        # who was not in the round has no rows here, and is left out of the means
+        return {
+            split: np.array([found.get(k, (0.0, 0.0, 0.0)) for k in range(self.data.clients)])
+            for split, found in self.federation.log.personal.items()
+        }
 
 
 def keeps_personal_models(algorithm: Algorithm) -> bool:
@@ -104,15 +119,25 @@ def keeps_personal_models(algorithm: Algorithm) -> bool:
     return algorithm.personal_models() is not None or algorithm.personal_rule() is not None
 
 
-def _means(sums: np.ndarray) -> ClientTable:
+def _named(name: str, split: str) -> str:
+    """What a metric, or a column, of test rows is called; of validation rows it says so."""
+    return name if split == "test" else f"{name}_{split}"
+
+
+def _means(sums: np.ndarray, split: str) -> ClientTable:
+    """The columns of each client's results [N, 3]."""
     correct, loss, rows = sums.T
-    return {
-        "accuracy": _per_row(correct, rows),
-        "loss": _per_row(loss, rows),
-        "test_rows": rows,
-    }
+    accuracy = _columns("accuracy", correct, rows, split)
+    if not accuracy:
+        return {}
+    return {**accuracy, **_columns("loss", loss, rows, split), f"{split}_rows": rows}
 
 
-def _per_row(total: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Means [N] over each client's rows; NaN for a client without any."""
-    return np.divide(total, rows, out=np.full(len(rows), np.nan), where=rows > 0)
+def _columns(name: str, total: np.ndarray, rows: np.ndarray, split: str) -> ClientTable:
+    """The means [N] over each client's rows, under their name; NaN for a client without any, and
+    nothing if nobody has.
+    """
+    if split != "test" and not rows.any():
+        return {}
+    mean = np.divide(total, rows, out=np.full(len(rows), np.nan), where=rows > 0)
+    return {_named(name, split): mean}

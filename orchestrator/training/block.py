@@ -10,6 +10,7 @@ from torch import Tensor
 
 from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
+from orchestrator.data.federated import SPLITS
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
 from orchestrator.training.lane import Lane
@@ -102,17 +103,17 @@ class Block:
         return weight(travelling(one, rule, self.world.buffers), self.world.uplink)
 
     def _evaluate(self) -> Tensors:
-        """Correct answers, summed loss and number of test rows of each client [C]."""
-        results: dict[int, Tensor] = {}
+        """Correct answers, summed loss and number of rows [C, 3] of each client, by ``SPLITS``."""
+        results: dict[int, list[Tensor]] = {}
         for lane in self.lanes:
             for c, k in enumerate(lane.ids):
-                rows = self.world.data.test_of(int(k))
-                loss, hit = per_sample(
-                    self.world, lane.engine.net, lane.work.w[c], lane.buffers[c], rows
-                )
-                results[int(k)] = per_client(loss, hit, np.array([len(rows)]))[0]
-        table = torch.stack([results[k] for k in sorted(results)])
-        return {"correct": table[:, 0], "loss": table[:, 1], "rows": table[:, 2]}
+                model = lane.engine.net, lane.work.w[c], lane.buffers[c]
+                results[int(k)] = [
+                    per_client(*per_sample(self.world, *model, rows), np.array([len(rows)]))[0]
+                    for rows in self.world.data.judging(int(k))
+                ]
+        each = zip(*[results[k] for k in sorted(results)], strict=True)
+        return {name: torch.stack(table) for name, table in zip(SPLITS, each, strict=True)}
 
 
 def engines(world: World) -> dict[bool, Engine]:

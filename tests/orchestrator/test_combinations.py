@@ -51,7 +51,7 @@ def inner(experiment):
 
 
 def accuracy(experiment, w, buffers, k):
-    _, hit = per_sample(experiment.world, experiment.net, w, buffers, experiment.data.test_of(k))
+    _, hit = per_sample(experiment.world, experiment.net, w, buffers, experiment.data.test[k])
     return float(hit.double().mean())
 
 

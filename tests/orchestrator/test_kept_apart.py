@@ -44,6 +44,43 @@ def test_training_test_and_held_out_rows(partition, pool, source, more):
         assert len(train) == len(d.train.rows)
 
 
+@pytest.mark.parametrize(
+    "kept", [{"clients": 0.2}, {"server": 0.2}, {"clients": 0.2, "server": 0.1}], ids=str
+)
+@pytest.mark.parametrize("partition", PARTITIONS, ids=str)
+def test_rows_kept_back_for_choices(partition, kept):
+    """They come out of the training rows, which lose nothing else; tests are as they were, and
+    nobody trains on what another keeps back.
+    """
+    before, after = (
+        build(partition, test={"least": 5}),
+        build(partition, test={"least": 5}, validation=kept),
+    )
+    assert np.array_equal(before.test.rows, after.test.rows)
+    assert np.array_equal(before.test_rows, after.test_rows)
+    chosen = set(after.validation.rows.tolist()) | set(after.validation_rows.tolist())
+    assert not chosen & (set(after.train.rows.tolist()) | set(after.test_rows.tolist()))
+    assert chosen | set(after.train.rows.tolist()) == set(before.train.rows.tolist())
+    assert 0.05 < len(chosen) / len(set(before.train.rows.tolist())) < 0.4
+    for k in range(5):
+        mine = np.concatenate([after.train[k], after.validation[k]])
+        lost = np.setdiff1d(before.train[k], mine)
+        assert set(lost) <= (set(after.validation_rows) if "server" in kept else set())
+        assert len(after.train[k])
+        assert len(after.validation[k]) or "clients" not in kept or partition in OVERLAPPING
+    labels = after.samples.y
+    if kept == {"server": 0.2}:
+        rows = np.unique(before.train.rows)
+        for label in range(4):
+            share = (labels[after.validation_rows] == label).sum() / (labels[rows] == label).sum()
+            assert abs(share - 0.2) < 0.03
+
+
+def test_a_client_that_would_have_no_training_rows_left_is_told():
+    with pytest.raises(UserError, match=r"data.validation.server: client \d is left without"):
+        build({"name": "zipf", "alpha": 1e-3}, limit=8, validation={"server": 0.9})
+
+
 @pytest.mark.parametrize("heldout", [0, 1])
 def test_natural_clients_are_tested_on_their_own_rows_of_the_test_split(heldout):
     d = build("natural", pool="all", heldout={"per_class": heldout, "take": "random"})
@@ -66,17 +103,23 @@ def test_clients_that_overlap_keep_a_part_of_each_class_and_their_mix(name):
 
 def test_the_invariant_says_who_has_the_row():
     """Checked at the end of every build, so that a new partition cannot leak."""
-    none = np.empty(0, np.int64)
-    train, test = Lists.of([np.array([0, 1]), np.array([2])]), Lists.of([np.array([3]), none])
-    keep_apart(train, test, np.array([3, 4]), np.array([5]), 6)
+    train = Lists.of([np.array([0, 1]), np.array([2])])
+
+    def check(test, chosen=(), held=()):
+        sets = {"a test set": test, "a validation set": chosen, "the held-out rows": held}
+        keep_apart(train, {name: np.array(rows, np.int64) for name, rows in sets.items()}, 6)
+
+    check([3, 4], [], [5])
     for wrong, word in (
-        ((train, test, np.array([2, 3]), none), "row 2 .* client 1 and in a test set"),
-        ((train, Lists.of([np.array([1])]), none, none), "row 1 .* client 0"),
-        ((train, test, none, np.array([3])), "row 3 is held out .* test rows"),
-        ((train, test, none, np.array([0])), "row 0 is held out .* training rows"),
-        ((train, test, np.array([6]), none), "row 6"),
+        (([2, 3],), "row 2 .* client 1 and in a test set"),
+        (([1],), "row 1 .* client 0"),
+        (([], [2]), "row 2 .* client 1 and in a validation set"),
+        (([3], [4], [3]), "row 3 is in a test set and in the held-out rows"),
+        (([3], [3]), "row 3 is in a test set and in a validation set"),
+        (([], [], [0]), "row 0 .* client 0 and in the held-out rows"),
+        (([6],), "row 6"),
     ):
         with pytest.raises(UserError, match=word):
-            keep_apart(*wrong, 6)
+            check(*wrong)
     with pytest.raises(UserError, match="row 2 is dealt 2 times"):
         keep_disjoint(Lists.of([np.array([0, 2]), np.array([2])]))
