@@ -7,13 +7,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import stats
+import pandas as pd
 
-from sweeps.entry import Claim, Entry, Values
+from orchestrator.analysis.paired import Paired, compare, holm
+from sweeps.entry import Claim, Column, Entry, Values
 
 LEVEL = 0.05
-"""Below this p a claim holds."""
+"""Below this p, adjusted for the number of the claim's cells, a claim holds."""
 WORDS = {
     "holds": f"holds (p < {LEVEL})", "leans": "leans so", "fails": "fails", "open": "not measured",
 }  # fmt: skip
@@ -27,19 +27,19 @@ class Verdict:
     better: str
     worse: str
     column: str
-    difference: float
-    """How much better, mean over the seeds, in the column's unit; NaN without common seeds."""
-    p: float
-    """One-sided paired t-test over seeds; NaN with fewer than two."""
+    paired: Paired
+    """``better`` against ``worse``, in the column's unit."""
+    adjusted: float
+    """Its p after Holm's correction for the claim's cells."""
 
     @property
     def word(self) -> str:
-        """holds (p < 0.05), leans, fails or open."""
-        if math.isnan(self.difference):
+        """holds (adjusted p < 0.05), leans, fails or open."""
+        if not self.paired.n:
             return "open"
-        if self.difference <= 0:
+        if not self.paired.ahead:
             return "fails"
-        return "holds" if self.p < LEVEL else "leans"
+        return "holds" if self.adjusted < LEVEL else "leans"
 
 
 def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
@@ -48,32 +48,66 @@ def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
 
 
 def summaries(entry: Entry, values: Values) -> list[str]:
-    """A sentence for each claim of the paper: in how many cells it holds (p < 0.05), leans so,
-    fails, or is open.
+    """A sentence for each claim of the paper: in how many cells it holds (adjusted p < 0.05), leans
+    so, fails, or is open.
     """
     return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
 
 
+def differences(entry: Entry, values: Values) -> pd.DataFrame:
+    """Every pair of cells behind the claims: a line each, as it is printed."""
+    lines = [
+        _line(verdict, entry.columns[verdict.column])
+        for found in verdicts(entry, values).values()
+        for verdict in found
+        if verdict.paired.n
+    ]
+    # two claims may be about the same cells
+    return pd.DataFrame(lines).drop_duplicates() if lines else pd.DataFrame()
+
+
 def _cells(entry: Entry, claim: Claim, values: Values) -> list[Verdict]:
     columns = claim.columns or tuple(dict.fromkeys(column for _, column in values))
-    return [
-        _compare(values, claim.better, worse, column, entry.columns[column].better == "high")
+    pairs = [
+        (worse, column)
         for worse, column in itertools.product(claim.worse, columns)
         if (claim.better, column) in values and (worse, column) in values
     ]
+    found = [
+        compare(
+            values[claim.better, column],
+            values[worse, column],
+            entry.columns[column].better == "high",
+        )
+        for worse, column in pairs
+    ]
+    adjusted = holm([one.p for one in found])
+    return [
+        Verdict(claim.better, worse, column, one, p)
+        for (worse, column), one, p in zip(pairs, found, adjusted, strict=True)
+    ]
 
 
-def _compare(values: Values, better: str, worse: str, column: str, high: bool) -> Verdict:
-    """The two rows on the seeds that both have: a seed fixes the data and the first weights, so
-    the runs are pairs.
-    """
-    a, b = values[better, column], values[worse, column]
-    common = [s for s in a if s in b and math.isfinite(a[s]) and math.isfinite(b[s])]
-    gaps = np.array([a[s] - b[s] for s in common]) * (1 if high else -1)
-    p = math.nan
-    if len(gaps) > 1 and gaps.std() > 0:
-        p = float(stats.ttest_1samp(gaps, 0.0, alternative="greater").pvalue)
-    return Verdict(better, worse, column, float(gaps.mean()) if len(gaps) else math.nan, p)
+def _line(verdict: Verdict, column: Column) -> dict[str, str]:
+    one, digits = verdict.paired, column.digits
+    missed = f"missed {one.missed[0]} : {one.missed[1]}" if any(one.missed) else ""
+    return {
+        "pair": f"{verdict.better} against {verdict.worse}",
+        "column": verdict.column,
+        "n": str(one.n),
+        "ahead by": ", ".join(filter(None, [_number(one.difference, digits), missed])),
+        "95 % interval": ""
+        if math.isnan(one.low)
+        else f"[{_number(one.low, digits)}, {_number(one.high, digits)}]",
+        "d_z": _number(one.effect, 2),
+        "p": _number(one.p, 4),
+        "p, Holm": _number(verdict.adjusted, 4),
+        "verdict": verdict.word,
+    }
+
+
+def _number(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _summary(found: list[Verdict]) -> str:

@@ -13,7 +13,6 @@ from orchestrator.errors import UserError
 from orchestrator.terminal import console
 from sweeps import costs
 from sweeps.entry import Entry
-from sweeps.home import TUNING
 from sweeps.papers import entries
 from sweeps.reproduction import Reproduction
 from sweeps.status import Status, is_driven, stage_of
@@ -38,7 +37,7 @@ def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
     if budget not in entry.budgets:
         return ""
     one = Reproduction(entry, budget)
-    plans = [plan for plan in (one.tuning_sweep(), one.final_sweep()) if plan is not None]
+    plans = [one.final_sweep(), *([one.tuning_sweep(one.candidates())] if one.tuning else [])]
     trials = sum(len(plan.planned()) for plan in plans)
     per_round = known.get(costs.key(one))
     if per_round is None:
@@ -54,7 +53,7 @@ def show_status(folder: Path) -> None:
     if place is None:
         raise UserError(f"no sweep has begun in {folder}")
     status = Status.read(place)
-    stage = "tuning" if place.name == TUNING else "trials"
+    stage = "trials" if place == folder else "tuning"
     driven = is_driven(place)
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
     console.print(head, soft_wrap=True)

@@ -111,16 +111,24 @@ class Budget:
 @dataclass(frozen=True)
 class Tuning:
     """The first of two stages: each row's best setting by one criterion, on seeds that are not used
-    again.
+    again, and on rows that are kept back for it (``data.validation``).
     """
 
     grids: Mapping[str, Grid]
     """Row -> its grid. Every row must have as many combinations, so that no method is tuned
     harder."""
     criterion: Column
+    """What is to be best; a metric of test rows is taken of validation rows instead."""
     seeds: tuple[int, ...] = (1000,)
     settings: Settings = ()
     """What is different from the final runs (fewer rounds)."""
+    each_column: bool = False
+    """Whether each column's problem gets settings of its own; else all have those that are best
+    where the criterion is."""
+    where: str = "for all columns"
+    """Where the criterion is, in words; for those who read the table."""
+    kept_back: float = 0.1
+    """Part of the training rows that the criterion is of."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from orchestrator.results.storage import Mirror, is_remote, join
 
 TUNING = "tuning"
 """The first of two stages has a folder of its own inside."""
+EXTENSION = "further-{}"
+"""What is tried beyond the first stage's grids, inside its folder."""
 TUNE = "tune"
 """Ray Tune's own files, which Tune itself writes where the sweep is."""
 
@@ -37,6 +39,10 @@ class Home:
     def stage(self) -> Home:
         """The folder of the first stage."""
         return Home(join(self.place, TUNING))
+
+    def extension(self, number: int) -> Home:
+        """The folder of what is tried beyond the first stage's grids (1, 2, ...)."""
+        return Home(join(self.place, EXTENSION.format(number)))
 
     def holds(self, name: str) -> bool:
         """Whether there is a file of that name."""

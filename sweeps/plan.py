@@ -11,9 +11,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from algorithms.section import Section
 from orchestrator.config import Config
+from orchestrator.config.paths import has
 from orchestrator.config.reading import read_whole
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
+from orchestrator.rounds.metrics import on_test, on_validation
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from ray.tune.search.sample import Domain
 
 
+KEPT_BACK = {"clients": 0.1}
+"""``data.validation`` of a sweep that chooses by validation rows and does not say which."""
 Setting = Annotated[str, Field(max_length=100_000)]
 """``key=value``, where the value may be a list with a number for each client."""
 
@@ -95,7 +99,12 @@ class Sweep(Section):
     axes: dict[str, Axis] = Field(default_factory=dict, description="config key -> values")
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     samples: int = Field(1, ge=1, description="draws of the random axes for each cell of the grid")
-    metric: str = Field("test_accuracy", description="what is compared")
+    metric: str = Field("validation_accuracy", description="what is compared")
+    choose_on: Literal["validation", "test", "nothing"] = Field(
+        "validation",
+        description="data that the metric is of: validation; test, which tables then say, for who "
+        "chooses on it has nothing left to judge by; or nothing is chosen (a plain comparison)",
+    )
     mode: Literal["max", "min"] = "max"
     statistic: Literal["last", "best", "tail"] = "last"
     tail: int = Field(1, ge=1, description="values averaged by statistic tail")
@@ -131,6 +140,7 @@ class Sweep(Section):
             self._require_searchable,
             self._require_schedulable,
             self._require_draws,
+            self._require_choice,
         ):
             require()
         return self
@@ -176,6 +186,21 @@ class Sweep(Section):
                 "trial"
             )
 
+    def _require_choice(self) -> None:
+        other = on_validation(self.metric)
+        if self.choose_on == "validation" and other is not None:
+            raise ValueError(
+                f"metric: {self.metric} is of test data, on which nothing is to be chosen; take "
+                f"{other}, or say choose_on: test (tables say so, too), or choose_on: nothing for "
+                "a comparison without a choice"
+            )
+        if self.choose_on == "test" and other is None:
+            raise ValueError(f"choose_on: test, but metric {self.metric} is not of test data")
+        chooses = self.scheduler.name != "fifo" or self.searcher != "random"
+        if self.choose_on == "nothing" and chooses:
+            who = self.searcher if self.searcher != "random" else self.scheduler.name
+            raise ValueError(f"choose_on: nothing, but {who} chooses by the metric")
+
     @property
     def _all_on_the_grid(self) -> bool:
         return all(axis.grid is not None for axis in self.axes.values())
@@ -208,8 +233,14 @@ class Sweep(Section):
         return self.report_every or (0 if self.scheduler.name == "fifo" else 1)
 
     def raw(self) -> dict[str, Yaml]:
-        """The base config as a mapping."""
-        return dict(self.base) if isinstance(self.base, dict) else {}
+        """The base config as a mapping; one whose metric is of validation rows has such rows."""
+        base = dict(self.base) if isinstance(self.base, dict) else {}
+        if on_test(self.metric) is None or has(base, "data.validation"):
+            return base
+        data = base.get("data")
+        if data is None or isinstance(data, dict):
+            base["data"] = {**(data or {}), "validation": KEPT_BACK}
+        return base
 
     def planned(self) -> list[Planned]:
         """The cells of the grid, each on its seeds; under optuna there is one, which draws all

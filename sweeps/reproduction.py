@@ -6,21 +6,34 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
-from sweeps.entry import Budget, Column, Diverged, Entry, Settings, Values
+from sweeps.entry import Budget, Column, Diverged, Entry, Settings, Tuning, Values
 from sweeps.plan import Cell, Sweep
 from sweeps.results import by_trial
-from sweeps.tuning import Candidate, Scored, Tuned, best, candidates, size
+from sweeps.tuning import (
+    Candidate,
+    Chosen,
+    Search,
+    Tuned,
+    by_row,
+    candidates,
+    judged_by,
+    kept_back,
+    size,
+)
 
 UNTUNED = Tuned()
+EXTENDED_BUDGET = "full"
+"""The budget at which a grid goes on beyond a best setting on its edge."""
 UNTUNED_BUDGET = "smoke"
 """The budget that only shows that every setting runs: it takes the rows as they are."""
 
@@ -80,51 +93,74 @@ class Reproduction:
         return self.budget.columns or tuple(self.entry.columns)
 
     @cached_property
+    def firsts(self) -> Mapping[str, str]:
+        """Column -> the first that has the same settings, and so the same trials."""
+        first: dict[Settings, str] = {}
+        for column in self.columns:
+            first.setdefault(self.entry.columns[column].settings, column)
+        return {column: first[self.entry.columns[column].settings] for column in self.columns}
+
+    @cached_property
     def labels(self) -> Mapping[tuple[str, str], str]:
         """(row, column) -> label of the trials behind that cell; columns with equal settings share
         it.
         """
-        first: dict[Settings, str] = {}
-        for column in self.columns:
-            first.setdefault(self.entry.columns[column].settings, column)
         return {
-            (r, c): f"{r} / {first[self.entry.columns[c].settings]}"
-            for r, c in itertools.product(self.rows, self.columns)
+            (row, column): f"{row} / {self.firsts[column]}"
+            for row, column in itertools.product(self.rows, self.columns)
         }
 
     def final_sweep(self, tuned: Tuned = UNTUNED) -> Sweep:
         """All cells on the budget's seeds; columns with equal settings share their trials."""
         trials = {
-            label: (*self.entry.rows[row], *tuned.of(row), *self.entry.columns[column].settings)
+            label: (
+                *self.entry.rows[row],
+                *tuned.of(row, self.firsts[column]),
+                *self.entry.columns[column].settings,
+            )
             for (row, column), label in self.labels.items()
         }
         cells = tuple(Cell(label=label, settings=own) for label, own in trials.items())
         first = next(iter(self.entry.columns.values()))
-        return self._sweep((), cells, self.budget.seeds, first)
+        return self._sweep((), cells, self.budget.seeds, first, "nothing")
 
-    def tuning_sweep(self) -> Sweep | None:
-        """The first stage: every row's grid on the tuning seeds; None if there is nothing to tune.
+    @property
+    def tuning(self) -> Tuning | None:
+        """What is tuned at this budget."""
+        return None if self.size == UNTUNED_BUDGET else self.entry.tuning
 
-        Raises UserError if the rows' grids are not of one size.
-        """
-        tuning = self.entry.tuning
-        if tuning is None or self.size == UNTUNED_BUDGET:
-            return None
-        self._require_equal_grids()
+    def candidates(self) -> list[Candidate]:
+        """What every row is tried with; raises UserError if the rows' grids are not of one size."""
+        if self.tuning is None:
+            return []
+        self._require_equal_grids(self.tuning)
+        columns = list(dict.fromkeys(self.firsts.values())) if self.tuning.each_column else [""]
+        return [
+            one
+            for row, column in itertools.product(self.rows, columns)
+            for one in candidates(self.tuning, row, column)
+        ]
+
+    def tuning_sweep(self, tried: Sequence[Candidate]) -> Sweep:
+        """The first stage: the candidates on the tuning seeds."""
+        tuning = self.tuning
+        assert tuning is not None
         # the criterion's settings come last: they say on which column of the table it is measured
         cells = tuple(
             Cell(
                 label=one.label,
-                settings=(*self.entry.rows[row], *one.settings, *tuning.criterion.settings),
+                settings=(*self.entry.rows[one.row], *one.settings, *self._where(tuning, one)),
             )
-            for row in self.rows
-            for one in candidates(tuning, row)
+            for one in tried
         )
-        return self._sweep(tuning.settings, cells, tuning.seeds, tuning.criterion)
+        further = (*tuning.settings, *kept_back(tuning))
+        return self._sweep(further, cells, tuning.seeds, judged_by(tuning), "validation")
 
-    def _require_equal_grids(self) -> None:
-        assert self.entry.tuning is not None
-        sizes = {row: size(self.entry.tuning, row) for row in self.rows}
+    def _where(self, tuning: Tuning, one: Candidate) -> Settings:
+        return self.entry.columns[one.column].settings if one.column else tuning.criterion.settings
+
+    def _require_equal_grids(self, tuning: Tuning) -> None:
+        sizes = {row: size(tuning, row) for row in self.rows}
         if len(set(sizes.values())) > 1:
             raise UserError(
                 f"{self.entry.id}: every method must have as many trials to be tuned with, and "
@@ -132,7 +168,12 @@ class Reproduction:
             )
 
     def _sweep(
-        self, further: Settings, cells: tuple[Cell, ...], seeds: tuple[int, ...], column: Column
+        self,
+        further: Settings,
+        cells: tuple[Cell, ...],
+        seeds: tuple[int, ...],
+        column: Column,
+        choose_on: Literal["validation", "nothing"],
     ) -> Sweep:
         """``column`` is what Tune compares; ``further`` wins over the base and the budget."""
         return Sweep(
@@ -142,42 +183,59 @@ class Reproduction:
             seeds=seeds,
             metric=column.metric,
             mode=column.mode,
+            choose_on=choose_on,
         )
 
-    def choose(self, folder: Path) -> Tuned:
+    def searches(self, tried: Mapping[Candidate, Path]) -> list[Search]:
+        """What came of all that was tried, by row; ``tried``: candidate -> folder of its sweep."""
+        assert self.tuning is not None
+        column, seeds = judged_by(self.tuning), self.tuning.seeds
+        trials = {folder: by_trial(folder) for folder in set(tried.values())}
+        scores = {}
+        for one, folder in tried.items():
+            ended = [trials[folder].get((one.label, seed)) for seed in seeds]
+            values = [r.value(column) if r else math.nan for r in ended]
+            scores[one] = float(np.mean(values))
+        return by_row(scores, column.better == "high")
+
+    def further(self, searches: Sequence[Search]) -> list[Candidate]:
+        """What lies beyond the edges of the grids that a best setting is on; at the full budget
+        only, and only what makes a config.
+        """
+        if self.tuning is None or self.size != EXTENDED_BUDGET:
+            return []
+        found = [
+            one
+            for search in searches
+            for one in search.further(self.tuning.grids[search.best.candidate.row])
+        ]
+        return [one for one in found if self._is_config(one)]
+
+    def _is_config(self, one: Candidate) -> bool:
+        try:
+            list(self.tuning_sweep([one]).configs())
+        except UserError:
+            return False
+        return True
+
+    def choose(self, searches: Sequence[Search], folder: Path) -> Tuned:
         """Each row's best settings by the tuning's criterion, mean over its seeds; written to
         ``folder``/tuned.json.
 
         A row without a successful trial keeps its first settings; raises UserError if there is no
         other.
         """
-        assert self.entry.tuning is not None
-        high = self.entry.tuning.criterion.better == "high"
-        ahead = {row: best(scored, high) for row, scored in self._scored(folder).items()}
-        failed = [row for row, one in ahead.items() if math.isnan(one.score)]
-        for row in failed:
+        tuned = Tuned(tuple(Chosen.of(search) for search in searches))
+        failed = [one for one in tuned.chosen if one.score is None]
+        for one in failed:
             console.print(
-                f"note: no trial that tunes {row!r} has succeeded; it keeps its first settings"
+                f"note: no trial that tunes {one.place!r} has succeeded; it keeps its first "
+                "settings"
             )
-        if len(failed) == len(ahead):
+        if len(failed) == len(tuned.chosen):
             raise UserError(f"{self.entry.id}: no trial of the tuning has succeeded; see {folder}")
-        tuned = Tuned({row: one.candidate.settings for row, one in ahead.items()})
         tuned.write(folder)
         return tuned
-
-    def _scored(self, folder: Path) -> dict[str, list[Scored]]:
-        """Row -> its candidates with what their trials in ``folder`` have reached."""
-        tuning, found = self.entry.tuning, by_trial(folder)
-        assert tuning is not None
-
-        def score(one: Candidate) -> float:
-            ended = [found.get((one.label, seed)) for seed in tuning.seeds]
-            values = [r.value(tuning.criterion) if r else math.nan for r in ended]
-            return float(np.mean(values))
-
-        return {
-            row: [Scored(one, score(one)) for one in candidates(tuning, row)] for row in self.rows
-        }
 
     def measured(self, folder: Path) -> Values:
         """What the trials in ``folder`` that have ended say, for every cell."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.manifest import NAME as SEALED
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.metrics import on_test
 from sweeps.choice import Choice
 from sweeps.entry import Column
 from sweeps.plan import Sweep
@@ -86,19 +87,26 @@ def _result(path: Path) -> Result:
 
 def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
-    metric, and how many of its trials were stopped, failed or diverged.
+    metric, and how many of its trials were stopped, failed or diverged; the best first, unless
+    nothing is to be chosen.
+
+    Where the metric is of validation rows, ``test`` is the mean of the same on test rows.
     """
     sweep, results = stored(folder)
-    rows = [_row(result, sweep.column) for result in results]
+    rows = [_row(result, sweep) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
-    keys = [c for c in data.columns if c not in ("seed", "status", "value", "diverged")]
+    keys = [c for c in data.columns if c not in ("seed", "status", "value", "test", "diverged")]
     grouped = data.groupby(keys, sort=False)
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
+    if "test" in data:
+        cells["test"] = grouped["test"].mean().to_numpy()
     for status in ("stopped", "failed"):
         cells[status] = _count(grouped["status"], status)
     cells["diverged"] = grouped["diverged"].sum().to_numpy()
+    if sweep.choose_on == "nothing":
+        return cells
     return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
         drop=True
     )
@@ -108,8 +116,10 @@ def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> n
     return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
 
 
-def _row(result: Result, column: Column) -> dict[str, object]:
+def _row(result: Result, sweep: Sweep) -> dict[str, object]:
     """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns."""
+    column, metric = sweep.column, on_test(sweep.metric)
     at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
     own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
-    return {**at, **own, "diverged": result.diverged}
+    test = {} if metric is None else {"test": result.value(replace(column, metric=metric))}
+    return {**at, **own, **test, "diverged": result.diverged}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.files import read_json, require_file
 from orchestrator.results.run_folder import LOCK
-from sweeps.home import TUNING
+from sweeps.home import EXTENSION, TUNING
 
 FILE = "status.json"
 
@@ -104,8 +104,9 @@ def is_driven(folder: Path) -> bool | None:
 
 
 def stage_of(folder: Path) -> Path | None:
-    """The folder with the file: that of the sweep, or of its first stage if it has got no further;
-    None if no sweep has begun.
+    """The folder with the file: that of the sweep, or of its first stage (the last extension of
+    its grids) if it has got no further; None if no sweep has begun.
     """
-    places = (folder, folder / TUNING)
+    first = folder / TUNING
+    places = (folder, *sorted(first.glob(EXTENSION.format("*")), reverse=True), first)
     return next((place for place in places if (place / FILE).is_file()), None)

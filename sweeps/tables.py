@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
@@ -16,14 +16,13 @@ import pandas as pd
 from rich.table import Table
 
 from orchestrator.terminal import console
-from sweeps.claims import summaries
+from sweeps.claims import differences, summaries
 from sweeps.entry import Column, Diverged, Entry, Published, Values
 from sweeps.reproduction import Reproduction
 from sweeps.rules import lines
 
 FRAME = 3
 """Characters around a cell on the terminal."""
-NOBODY: Diverged = {}
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
 
 
@@ -47,10 +46,10 @@ class Number:
     note: str
 
 
-def numbers(one: Reproduction, values: Values, diverged: Diverged = NOBODY) -> pd.DataFrame:
+def numbers(one: Reproduction, values: Values, diverged: Diverged | None = None) -> pd.DataFrame:
     """One row a cell, with ``Number``'s fields as columns."""
     cells = [
-        _number(one.entry, row, column, values, diverged.get((row, column), ()))
+        _number(one.entry, row, column, values, (diverged or {}).get((row, column), ()))
         for row, column in one.labels
     ]
     return pd.DataFrame([vars(cell) for cell in cells])
@@ -81,18 +80,27 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
+def _spread(data: pd.DataFrame) -> str:
+    """What a cell's numbers are, and of how many seeds: the most that a cell has."""
+    most = int(data["seeds"].max()) if len(data) else 0
+    return f"mean ± standard error of it, {most} seeds" if most > 1 else "one seed, no spread"
+
+
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
     """The table as a paper prints it: a line a method, each cell ``measured ± s.e.
     (published)``."""
+    most = data["seeds"].max()
     cells = data.assign(
-        text=[_cell(line, entry.columns[str(line["column"])]) for _, line in data.iterrows()]
+        text=[_cell(line, entry.columns[str(line["column"])], most) for _, line in data.iterrows()]
     )
     table = cells.pivot(index="row", columns="column", values="text")
     return table.loc[list(dict.fromkeys(data["row"])), list(dict.fromkeys(data["column"]))]
 
 
-def _cell(line: pd.Series, column: Column) -> str:
+def _cell(line: pd.Series, column: Column, most: int) -> str:
+    """As printed; with the number of its seeds where others have ``most``."""
     measured, said = _measured(line, column.digits), line["note"]
+    measured += f", n = {line['seeds']}" if 0 < line["seeds"] < most else ""
     if not math.isnan(line["published"]):
         said = f"{line['published']:.{column.digits}f}"
     return f"{measured} ({said})" if said else measured
@@ -120,28 +128,38 @@ class Written:
     notes: tuple[str, ...]
     said: tuple[str, ...]
     """A sentence for each claim, and for each line of a rule."""
+    how: tuple[str, ...]
+    """How the rows were tuned, what they spent."""
+    differences: pd.DataFrame
+    """The pairs of cells behind the claims; may be empty."""
 
 
-def render(
-    one: Reproduction,
-    values: Values,
-    form: Format,
-    also: Sequence[str] = (),
-    diverged: Diverged = NOBODY,
-) -> str:
-    """The table as text; the terminal's is printed instead, and empty. ``also``: what --set has
-    changed.
-    """
-    data, entry, reduced = numbers(one, values, diverged), one.entry, one.budget.reduced
+@dataclass(frozen=True)
+class About:
+    """What is said of a table beside its numbers."""
+
+    also: Sequence[str] = ()
+    """What --set has changed."""
+    diverged: Diverged = field(default_factory=dict)
+    how: Sequence[str] = ()
+    """How its rows were tuned and what they spent, a sentence each."""
+
+
+def render(one: Reproduction, values: Values, form: Format, about: About | None = None) -> str:
+    """The table as text; the terminal's is printed instead, and empty."""
+    about = about or About()
+    data, entry, reduced = numbers(one, values, about.diverged), one.entry, one.budget.reduced
     other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
-    other += [f"and with {', '.join(also)}"] if also else []
+    other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
     written = Written(
         f"{entry.id}: {entry.title}",
         wide(entry, data),
-        ("measured ± standard error over seeds (published)", *other),
+        (f"measured: {_spread(data)} (published)", *other),
         (*summaries(entry, values), *map(str, lines(entry, values))),
+        tuple(about.how),
+        differences(entry, values),
     )
     return FORMS[form](written)
 
@@ -150,19 +168,20 @@ def _terminal(written: Written) -> str:
     for part in _pieces(written.table, console.width):
         console.print(_drawn(part, written.head))
     console.print("; ".join(written.notes))
-    for line in written.said:
+    for line in (*written.said, *written.how):
         console.print(f"  {line}")
     return ""
 
 
 def _html(written: Written) -> str:
-    listed = "".join(f"<li>{escape(line)}</li>" for line in written.said)
+    listed = "".join(f"<li>{escape(line)}</li>" for line in (*written.said, *written.how))
     table, notes = written.table.to_html(border=0), escape("; ".join(written.notes))
-    return f"<h3>{escape(written.head)}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n"
+    pairs = "" if written.differences.empty else written.differences.to_html(border=0, index=False)
+    return f"<h3>{escape(written.head)}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n{pairs}\n"
 
 
 def _latex(written: Written) -> str:
-    sentences = " ".join(f"{line}." for line in written.said)
+    sentences = " ".join(f"{line}." for line in (*written.said, *written.how))
     caption = _escaped(f"{written.head}; {'; '.join(written.notes)}. {sentences}")
     columns = "l" + "r" * written.table.shape[1]
     return written.table.to_latex(caption=caption, column_format=columns, escape=True)
@@ -178,8 +197,24 @@ def _markdown(written: Written) -> str:
         _line(["---"] * (table.shape[1] + 1)),
         *(_line([str(row), *cells]) for row, cells in table.iterrows()),
     ]
-    whole = "\n".join([*text, "", *[f"- {line}" for line in written.said], ""])
+    said = [f"- {line}" for line in (*written.said, *written.how)]
+    whole = "\n".join([*text, "", *said, "", *_pairs(written.differences)])
     return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", whole)
+
+
+def _pairs(differences: pd.DataFrame) -> list[str]:
+    """The pairs of cells behind the claims, as a table in Markdown."""
+    if differences.empty:
+        return []
+    head = "Pairs behind the claims (same seeds; one-sided paired t-test, or signed ranks where a "
+    return [
+        head + "run missed; Holm's correction within a claim):",
+        "",
+        _line(list(differences.columns)),
+        _line(["---"] * differences.shape[1]),
+        *(_line(list(cells)) for _, cells in differences.iterrows()),
+        "",
+    ]
 
 
 FORMS: dict[Format, Callable[[Written], str]] = {

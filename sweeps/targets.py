@@ -17,17 +17,17 @@ from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
-from sweeps import costs, figures, tables
+from sweeps import costs, efforts, figures, tables
 from sweeps.entry import Values
-from sweeps.home import Home
+from sweeps.home import TUNING, Home
 from sweeps.papers import entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import no_sweep, plan_of, stored
 from sweeps.results import table as cells_of
 from sweeps.runner import run_sweep
+from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
-from sweeps.tuning import Tuned
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,15 @@ def _require(folder: Path, name: str) -> None:
         )
 
 
+CHOSEN_ON = {
+    "validation": "best first, by data that is not tested on",
+    "test": "best first, chosen on test data: the best number is better than it would be on new "
+    "data",
+    "nothing": "in the order of the sweep: a comparison, and who picks its best picks on test data",
+}
+"""What a table says of its order."""
+
+
 def show_cells(folder: Path) -> None:
     """The cells of a sweep file, best first."""
     plan, results = stored(folder)
@@ -137,6 +146,12 @@ def show_cells(folder: Path) -> None:
     for _, line in data.iterrows():
         drawn.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in line])
     console.print(drawn)
+    console.print(CHOSEN_ON[plan.choose_on], soft_wrap=True)
+
+
+def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
+    """One of the sweeps that an entry is, from where it was left."""
+    run_sweep(how.changed(plan), home, how.resume and home.holds("sweep.json"))
 
 
 @dataclass(frozen=True)
@@ -153,12 +168,10 @@ class PaperTarget(Target):
         """An entry's settings are known to be configs; what can be wrong is said by ``resolve``."""
 
     def run(self, place: str, how: Running) -> None:
-        home, first = Home(place), self.one.tuning_sweep()
+        home = Home(place)
         self._require_place(home, how.resume)
-        tuned = Tuned() if first is None else self._tune(how.changed(first), home.stage(), how)
-        run_sweep(
-            how.changed(self.one.final_sweep(tuned)), home, how.resume and home.holds("sweep.json")
-        )
+        tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
+        _run_stage(self.one.final_sweep(tuned), home, how)
         costs.note(self.one, home.path)
         self.show(home.path, "terminal", None)
         home.send()
@@ -170,18 +183,31 @@ class PaperTarget(Target):
         elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
             raise no_sweep(home.place)
 
-    def _tune(self, plan: Sweep, home: Home, how: Running) -> Tuned:
+    def _tune(self, home: Home, how: Running) -> Tuned:
         """The first stage of two: every method's grid; returns the settings that it chose."""
         if how.resume and home.holds(TUNED):
             home.collect()
         else:
-            run_sweep(plan, home, how.resume and home.holds("sweep.json"))
-            self.one.choose(home.path)
+            self._search(home, how)
             home.send()
         tuned = Tuned.read(home.path)
-        for row, best in tuned.rows.items():
-            console.print(f"tuned {row}: {', '.join(best) or 'nothing to tune'}")
+        for one in tuned.chosen:
+            console.print(f"tuned {one.place}: {', '.join(one.settings) or 'nothing to tune'}")
         return tuned
+
+    def _search(self, home: Home, how: Running) -> None:
+        """Try the grids, and what lies beyond their edges where the best is there; choose."""
+        candidates = self.one.candidates()
+        tried: dict[Candidate, Path] = {}
+        for extension in range(EXTENSIONS + 1):
+            stage = home.extension(extension) if extension else home
+            _run_stage(self.one.tuning_sweep(candidates), stage, how)
+            tried |= dict.fromkeys(candidates, stage.path)
+            searches = self.one.searches(tried)
+            candidates = self.one.further(searches)
+            if not candidates:
+                break
+        self.one.choose(searches, home.path)
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
         if not (folder / "sweep.json").is_file():
@@ -201,11 +227,19 @@ class PaperTarget(Target):
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
     ) -> None:
         also, diverged = plan_of(folder).also, self.one.diverged(folder)
-        text = tables.render(self.one, values, form, also, diverged)
+        about = tables.About(also, diverged, self._how(folder))
+        text = tables.render(self.one, values, form, about)
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
-            written = text or tables.render(self.one, values, "markdown", also, diverged)
+            written = text or tables.render(self.one, values, "markdown", about)
             write_text(file, written)
             console.print(f"wrote {file}", soft_wrap=True)
         elif text:
             console.print(text, soft_wrap=True)
+
+    def _how(self, folder: Path) -> tuple[str, ...]:
+        """How the rows were tuned, and what they spent."""
+        tuning, stage = self.one.tuning, folder / TUNING
+        tuned = Tuned.read(stage) if tuning and (stage / TUNED).is_file() else Tuned()
+        said = tuned.sentences(tuning) if tuning else []
+        return (*said, *efforts.sentences(self.one, folder))

@@ -1,4 +1,4 @@
-"""Metrics of a round, from per-sample and per-client results."""
+"""Metrics of a round, from per-sample and per-client results, and what they are called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,30 @@ from algorithms.contract import Influence
 
 Record = dict[str, float]
 """What a round reports: metric -> value."""
+VALIDATED = {
+    "test_": "validation_",
+    "client_": "client_validation_",
+    "personal_": "personal_validation_",
+}
+"""How names of metrics on test rows begin -> how those of the same on validation rows do."""
+
+
+def on_validation(metric: str) -> str | None:
+    """The name of a metric of test rows where it is of validation rows; None if it is of neither,
+    or of these already.
+    """
+    for test, validation in VALIDATED.items():
+        if metric.startswith(test) and not metric.startswith(validation):
+            return validation + metric.removeprefix(test)
+    return None
+
+
+def on_test(metric: str) -> str | None:
+    """The inverse of :func:`on_validation`."""
+    for test, validation in VALIDATED.items():
+        if metric.startswith(validation):
+            return test + metric.removeprefix(validation)
+    return None
 
 
 def over_clients(correct: np.ndarray, rows: np.ndarray, prefix: str) -> Record:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sweeps.plans import REDUCED, sweep
+from tests.sweeps.plans import REDUCED, sweep, tuned
 from tests.sweeps.trials import run_here, run_sweep
 
 
@@ -21,6 +21,6 @@ def finished(tmp_path_factory, ray_session):
 def reproduced(tmp_path_factory, ray_session):
     """Both stages of ENTRY at the reduced budget, in this process."""
     folder = tmp_path_factory.mktemp("sweeps") / "entry"
-    run_here(REDUCED.tuning_sweep(), folder / "tuning")
-    run_here(REDUCED.final_sweep(REDUCED.choose(folder / "tuning")), folder)
+    run_here(REDUCED.tuning_sweep(REDUCED.candidates()), folder / "tuning")
+    run_here(REDUCED.final_sweep(tuned(REDUCED, folder / "tuning")), folder)
     return folder

@@ -18,7 +18,8 @@ SMALL = [
 
 
 def sweep(**changes):
-    return Sweep.model_validate({"set": SMALL, "at_once": 2, "loggers": [], **changes})
+    usual = {"metric": "test_accuracy", "choose_on": "test", "at_once": 2, "loggers": []}
+    return Sweep.model_validate({"set": SMALL, **usual, **changes})
 
 
 def results(folder):
@@ -58,3 +59,8 @@ ENTRY = Entry(
     ),
 )
 REDUCED = Reproduction(ENTRY, "reduced")
+
+
+def tuned(one, folder):
+    """What the trials of the first stage in ``folder`` have chosen."""
+    return one.choose(one.searches(dict.fromkeys(one.candidates(), folder)), folder)

@@ -106,8 +106,8 @@ def test_its_trials_are_configs(name):
                     *one.columns[column].settings,
                 ],
             )
-        tuning = reproduction.tuning_sweep()
-        if tuning is not None:
+        if reproduction.tuning is not None:
+            tuning = reproduction.tuning_sweep(reproduction.candidates())
             assert (
                 len(
                     {

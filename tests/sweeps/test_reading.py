@@ -21,7 +21,7 @@ from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
 from sweeps.targets import SweepFile, resolve
 from tests.running import finish
-from tests.sweeps.plans import ENTRY, REDUCED, SMALL, results
+from tests.sweeps.plans import ENTRY, REDUCED, SMALL, results, tuned
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -50,20 +50,29 @@ def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path
     for path in trials:
         if "FedProx" in (path / "trial.json").read_text():
             shutil.rmtree(path)
-    tuned = REDUCED.choose(tmp_path / "tuning")
-    assert tuned.rows == {"FedAvg": ("local.lr=0.1",), "FedProx": ("local.lr=0.1",)}
+    found = tuned(REDUCED, tmp_path / "tuning")
+    assert [found.of(row, "mean") for row in ("FedAvg", "FedProx")] == [("local.lr=0.1",)] * 2
     assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace(
         "\n", " "
     )
     for path in trials:
         shutil.rmtree(path, ignore_errors=True)
     with pytest.raises(UserError, match="no trial of the tuning"):
-        REDUCED.choose(tmp_path / "tuning")
+        tuned(REDUCED, tmp_path / "tuning")
 
 
 def test_the_first_stage_chooses_what_learns(reproduced):
-    tuned = json.loads((reproduced / "tuning" / "tuned.json").read_text())
-    assert tuned == {"FedAvg": ["local.lr=0.1"], "FedProx": ["local.lr=0.1"]}
+    """By rows that nobody is tested on; of two rates the larger is on an edge, which is said."""
+    found = json.loads((reproduced / "tuning" / "tuned.json").read_text())
+    assert [(one["row"], one["settings"], one["trials"]) for one in found] == [
+        ("FedAvg", ["local.lr=0.1"], 2), ("FedProx", ["local.lr=0.1"], 2),
+    ]  # fmt: skip
+    assert found[0]["edges"] == ["local.lr = 0.1 is the largest tried"]
+    for (label, _), trial in by_trial(reproduced / "tuning").items():
+        rounds = trial.folder.rounds()
+        if label == "FedAvg / local.lr=0.1":
+            assert found[0]["score"] == rounds["validation_accuracy"].iloc[-1]
+            assert found[0]["score"] != rounds["test_accuracy"].iloc[-1]
     seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {
         seed for _, seed in by_trial(reproduced)
     }
@@ -107,7 +116,7 @@ def test_claims_are_paired_tests():
     }  # fmt: skip
     mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
     a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
-    assert mean.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
+    assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
     assert (mean.word, worst.word) == ("holds", "fails")
     assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in summaries(ENTRY, values)[0]
     assert "not measured yet" in summaries(ENTRY, {})[0]
@@ -115,12 +124,15 @@ def test_claims_are_paired_tests():
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
 def test_every_form_of_the_table(reproduced, form, capsys):
-    text = tables.render(REDUCED, REDUCED.measured(reproduced), form, ["local.batch_size=7"])
+    about = tables.About(["local.batch_size=7"], how=["MB a run: 3"])
+    text = tables.render(REDUCED, REDUCED.measured(reproduced), form, about)
     text += capsys.readouterr().out
     assert "FedProx" in text
     assert "50.0" in text
     assert "missed" in text
     assert form == "csv" or "failed" in text
+    assert form == "csv" or "MB a run: 3" in text
+    assert form == "csv" or "standard error of it, 3 seeds" in text.replace("\n", " ")
     assert "and with local.batch_size=7" in text.replace("\n", " ").replace(r"\_", "_")
     assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
 
@@ -135,9 +147,10 @@ def test_a_cell_says_which_seeds_diverged():
     gone = {("FedAvg", "mean"): [1], ("FedProx", "mean"): [0], ("FedProx", "worst"): [0]}
     cells = tables.wide(ENTRY, tables.numbers(REDUCED, values, gone))
     assert cells.loc["FedAvg", "mean"] == "50.00, 1 missed, 1 diverged (50.00)"
-    assert cells.loc["FedProx", "mean"] == "diverged (failed)"
-    assert cells.loc["FedProx", "worst"] == "10.00, 1 diverged"
-    assert "diverged" in tables.render(REDUCED, values, "csv", (), gone).splitlines()[0]
+    assert cells.loc["FedProx", "mean"] == "diverged, n = 1 (failed)"
+    assert cells.loc["FedProx", "worst"] == "10.00, 1 diverged, n = 1"
+    csv = tables.render(REDUCED, values, "csv", tables.About(diverged=gone))
+    assert "diverged" in csv.splitlines()[0]
 
 
 def test_a_folder_of_another_sweep_has_no_such_table(finished, tmp_path):
@@ -241,4 +254,4 @@ def test_unequal_tuning_is_refused():
         ),
     )
     with pytest.raises(UserError, match="as many trials to be tuned with"):
-        Reproduction(unfair, "reduced").tuning_sweep()
+        Reproduction(unfair, "reduced").candidates()

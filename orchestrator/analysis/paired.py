@@ -1,0 +1,106 @@
+"""Two methods on the same seeds: a seed fixes the data, the first weights and who takes part, so
+their runs are pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+"""Of the intervals."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """How far one of two is ahead of the other, over the seeds that both have run."""
+
+    n: int
+    """Pairs."""
+    difference: float
+    """Mean over the pairs that have two numbers; NaN without one."""
+    low: float
+    high: float
+    """Ends of the confidence interval of the difference, by Student's t; NaN with fewer than two
+    pairs."""
+    effect: float
+    """The difference in standard deviations of the pairs' differences (Cohen's d_z)."""
+    p: float
+    """One-sided, that it is not ahead: paired t-test, or, where a run of a pair has no number, a
+    test on signed ranks in which it loses; NaN with fewer than two pairs."""
+    missed: tuple[int, int]
+    """Runs without a number (target missed, diverged, failed) of the one and of the other."""
+    ahead: bool
+    """Whether it is ahead at all."""
+
+
+def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) -> Paired:
+    """``one`` against the ``other`` (seed -> value, NaN for a run without a number); ``high``: more
+    is better.
+    """
+    common = [seed for seed in one if seed in other]
+    a, b = (np.array([side[seed] for seed in common], float) for side in (one, other))
+    missed = int((~np.isfinite(a)).sum()), int((~np.isfinite(b)).sum())
+    worst = -math.inf if high else math.inf
+    a, b = (np.where(np.isfinite(side), side, worst) for side in (a, b))
+    # two runs that have both missed are as good as each other
+    gaps = np.where(a == b, 0.0, np.subtract(a, b, where=a != b, out=np.zeros(len(a))))
+    gaps = gaps if high else -gaps
+    known = gaps[np.isfinite(a) & np.isfinite(b)]
+    mean, spread = _mean(known), _deviation(known)
+    half = _half_width(spread, len(known))
+    lead, p = (mean, _t_test(known)) if not any(missed) else _rank_test(gaps)
+    effect = mean / spread if spread > 0 else math.nan
+    return Paired(len(common), mean, mean - half, mean + half, effect, p, missed, lead > 0)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """p-values adjusted for being so many (Holm 1979); NaN stays, and is not counted."""
+    known = sorted((p, i) for i, p in enumerate(values) if not math.isnan(p))
+    adjusted, least = list(values), 0.0
+    for rank, (p, i) in enumerate(known):
+        least = max(least, min(1.0, (len(known) - rank) * p))
+        adjusted[i] = least
+    return adjusted
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _deviation(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def _half_width(spread: float, n: int) -> float:
+    if n < 2:
+        return math.nan
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
+
+
+def _t_test(gaps: np.ndarray) -> float:
+    # pairs that all differ by the same are no sample of anything
+    if len(gaps) < 2 or gaps.std() == 0:
+        return math.nan
+    return float(stats.ttest_1samp(gaps, 0.0, alternative="greater").pvalue)
+
+
+def _rank_test(gaps: np.ndarray) -> tuple[float, float]:
+    """The sum of the signed ranks of ``gaps``, which may be infinite, and its p by flipping signs
+    (all of them, up to 13 pairs).
+    """
+    gaps = gaps[gaps != 0]
+    if not len(gaps):
+        return 0.0, math.nan
+    signed = stats.rankdata(np.abs(gaps)) * np.sign(gaps)
+    if len(gaps) < 2:
+        return float(signed.sum()), math.nan
+    found = stats.permutation_test(
+        (signed,), np.sum, permutation_type="samples", alternative="greater", n_resamples=9999,
+        vectorized=True, rng=0,
+    )  # fmt: skip
+    return float(signed.sum()), float(found.pvalue)

@@ -1,0 +1,55 @@
+"""Two methods on the same seeds."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.analysis.paired import compare, holm
+
+A = {0: 10.0, 1: 11.0, 2: 12.5, 7: 3.0}
+B = {0: 9.0, 1: 9.5, 2: 12.0, 8: 50.0}
+
+
+@pytest.mark.parametrize("high", [True, False])
+def test_numbers_are_compared_by_students_t(high):
+    """On the seeds that both have; scipy's own interval."""
+    found = compare(A, B, high)
+    one, other = np.array([10.0, 11.0, 12.5]), np.array([9.0, 9.5, 12.0])
+    gap = one - other if high else other - one
+    expected = stats.ttest_rel(one, other, alternative="greater" if high else "less")
+    interval = stats.ttest_1samp(gap, 0.0).confidence_interval(0.95)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.n, found.difference) == (3, pytest.approx(gap.mean()))
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.effect == pytest.approx(gap.mean() / gap.std(ddof=1))
+    assert found.ahead is high
+
+
+def test_a_miss_loses_against_a_hit():
+    """It was left out, so that {100, 101, miss} was ahead of {200, 210, 220} rounds, p = 0.014."""
+    rounds = {0: 200.0, 1: 210.0, 2: 220.0}
+    found = compare({0: 100.0, 1: 101.0, 2: math.nan}, rounds, high=False)
+    # of the 8 ways to sign the ranks 1, 2, 3, five have a sum of at least 1 + 2 - 3
+    assert (found.ahead, found.p, found.missed) == (False, 5 / 8, (1, 0))
+    assert compare({0: 100.0, 1: 101.0, 2: 102.0}, {**rounds, 2: math.nan}, False).p == 1 / 8
+    both = compare({0: 1.0, 1: math.nan}, {0: 2.0, 1: math.nan}, high=True)
+    assert (both.n, both.missed, both.ahead) == (2, (1, 1), False)
+
+
+def test_too_few_for_a_test():
+    assert math.isnan(compare({0: 1.0}, {0: 0.0}, True).p)
+    assert compare({0: 1.0}, {0: 0.0}, True).ahead
+    assert compare({}, {}, True).n == 0
+    same = compare({0: 1.0, 1: 2.0}, {0: 0.0, 1: 1.0}, True)
+    assert (same.difference, same.low, same.high) == (1.0, 1.0, 1.0)
+    assert math.isnan(same.p)
+
+
+def test_holm_by_hand():
+    """The smallest of m times m, the next times m − 1, and never less than the one before."""
+    assert holm([0.01, 0.04, math.nan, 0.03])[:2] == pytest.approx([0.03, 0.06])
+    assert holm([0.01, 0.04, math.nan, 0.03])[3] == pytest.approx(0.06)
+    assert math.isnan(holm([0.5, math.nan])[1])
+    assert holm([0.6, 0.9]) == [1.0, 1.0]
