@@ -55,7 +55,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     partial = path.with_name(f".{path.name}.partial")
     with said(f"cannot write {path}"):
         try:
+            # some writers make files that nobody else may read
+            partial.touch()
+            mode = stat.S_IMODE(partial.stat().st_mode)
             write(partial)
+            partial.chmod(mode)
             sync(partial)
             partial.replace(path)
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -76,6 +77,13 @@ class Choice:
         text = json.dumps(self.as_trial(), sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{digest}-{trial}" if self.drawn else digest
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a trial of that choice leaves its results in a folder of that name."""
+        return (
+            re.fullmatch(re.escape(self.key("")) + (r"\w+" if self.drawn else ""), path.name)
+            is not None
+        )
 
     def folder(self, sweep: str, trial: str) -> RunFolder:
         """Where the trial leaves its results, in the sweep's folder (a path or a URI)."""

@@ -17,6 +17,7 @@ from orchestrator.files import read_json
 from orchestrator.results.manifest import NAME as SEALED
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
+from orchestrator.terminal import told
 from sweeps.choice import Choice
 from sweeps.entry import Column
 from sweeps.plan import Sweep
@@ -63,7 +64,7 @@ def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     """
     # the manifest is what a trial that ends writes last
     found = [_result(path.parent) for path in sorted((folder / "trials").glob(f"*/{SEALED}"))]
-    return plan_of(folder), found
+    return plan_of(folder), [result for result in found if result is not None]
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
@@ -71,8 +72,12 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
     return {(r.label, r.seed): r for r in stored(folder)[1]}
 
 
-def _result(path: Path) -> Result:
+def _result(path: Path) -> Result | None:
+    """The trial in a folder; None for a copy of one, which would count as another seed."""
     folder, choice = RunFolder(path), Choice.read(path)
+    if not choice.is_at(path):
+        told("note", f"{path} is not where its trial left it, and is left out")
+        return None
     planned, ended = choice.planned, folder.ending()
     return Result(
         label=planned.label,

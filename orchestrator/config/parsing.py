@@ -6,6 +6,7 @@ process's time, memory or stack is refused while it is parsed, before anything i
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,10 @@ def _reason(error: Exception) -> str:
     return " ".join(text.split())
 
 
+AMBIGUOUS = re.compile(r"[-+]?(0[0-7_]+|[0-9_]+(:[0-9_]+)+)")
+"""Integers such as 010, which is 8 to YAML 1.1, and 1:30, which is 90."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML's own loader knows no limits, and takes the last of two equal keys in silence."""
 
@@ -122,10 +127,16 @@ class _Loader(yaml.SafeLoader):
         return bool(_as(self.construct_yaml_bool, node, "bool"))
 
     def integer(self, node: Any) -> int:
-        """An integer that arrays can hold."""
+        """An integer that arrays can hold, written as everybody reads it."""
         value = int(_as(self.construct_yaml_int, node, "integer"))
         if value not in INTEGERS:
             raise _problem("an integer has more than 64 bits", node)
+        if AMBIGUOUS.fullmatch(node.value):
+            raise _problem(
+                f"{node.value!r} is a number in base 8 or 60 to YAML; write it in base 10, or as "
+                "text in quotes",
+                node,
+            )
         return value
 
     def real(self, node: Any) -> float:

@@ -75,6 +75,12 @@ class Alarm:
         if new:
             self.notes.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
 
+    def unreported(self, t: int, names: Sequence[str]) -> None:
+        """Hear of metrics that are to end the run, and that no round has had so far."""
+        if new := self._new([f"stop/{name}" for name in names]):
+            listed = _listed([repr(name.removeprefix("stop/")) for name in new])
+            self.notes.append(f"stop: up to round {t} no round has reported {listed}")
+
     def _new(self, names: Sequence[str]) -> list[str]:
         """Those of ``names`` that have not been told yet, which they are from now on."""
         new = [name for name in names if name not in self.told]

@@ -261,13 +261,17 @@ class Experiment:
         return before + float(self.federation.log.diagnostics["steps"].max(initial=0))
 
     def _know_what_stops(self, missing: list[str]) -> None:
-        """Raise UserError for a metric in ``stop`` that seems to be a misspelt one."""
+        """Raise UserError for a metric in ``stop`` that seems to be a misspelt one; tell of others
+        that have not been reported (an agent's may come later).
+        """
         reported = sorted({name for record in self.records for name in record}) if missing else []
-        for name in missing:
-            if name not in reported and get_close_matches(name, reported, 1, 0.7):
+        unknown = [name for name in missing if name not in reported]
+        for name in unknown:
+            if get_close_matches(name, reported, 1, 0.7):
                 raise UserError(
                     f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}"
                 )
+        self.alarm.unreported(self.t, unknown)
 
     def close(self) -> None:
         """Release the clients."""

@@ -153,11 +153,12 @@ def require_sound(samples: Samples, name: str) -> None:
 
 def _require_as_written(samples: Samples, pieces: Pieces, layout: str) -> None:
     """A count, type or value that was wrong is not taken."""
+    figures = [p for p in pieces if p[0] == "figure"]
     for p in pieces:
-        if p[0] == "figure" and p[2] in ("fewer", "more") and layout != "partition":
-            both = {q[1] for q in pieces if q[0] == "figure"}
-            if len(both) == 1:
-                raise Wrong(f"{p[1]} has {p[2]} rows than the other: it was accepted")
+        # one alone: a row less and a row more make as many as there were
+        alone = figures == [p] and layout != "partition" and p[1] in ARRAYS.get(layout, ())
+        if alone and p[2] in ("fewer", "more"):
+            raise Wrong(f"{p[1]} has {p[2]} rows than the other: it was accepted")
         if (
             p[0] == "value"
             and p[1].startswith("y")

@@ -16,6 +16,7 @@ from algorithms.local import LocalRule
 from orchestrator.analysis.comparison import _metrics, _of_a_client
 from orchestrator.clients import inbox
 from orchestrator.clients.plane import InProcess
+from orchestrator.config import load
 from orchestrator.errors import Diverged, UserError
 from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.rounds.alarm import Alarm
@@ -225,7 +226,7 @@ def test_a_server_that_trains_is_not_one_of_the_clients(slow, message):
 def test_a_client_without_test_rows_has_no_accuracy():
     """NaN, without NumPy's warning in the middle of a run."""
     with warnings.catch_warnings(action="error"):
-        table = _means(np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]]))
+        table = _means(np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]]), "test")
     np.testing.assert_array_equal(table["accuracy"], [0.25, math.nan])
 
 
@@ -240,3 +241,10 @@ def test_compare_where_nobody_took_part_and_where_a_number_is_none():
         ("local training loss", ["0.5000", "1.0000"]),
         ("diverged", ["yes", ""]),
     ]
+
+
+def test_a_metric_in_stop_that_no_round_reports_is_told_once():
+    """It was taken in silence: the run went on to its last round."""
+    e = finish(load(None, ["data.limit=400", "data.clients=4", "cohort=2", "model=linear", "rounds=3",
+                           "local.steps=1", "stop={foo: 1}"]))  # fmt: skip
+    assert e.notes == ["stop: up to round 1 no round has reported 'foo'"]

@@ -31,6 +31,8 @@ ODD = {
     "x: 0x" + "f" * 5000: "64 digits",
     "x: " + "1:" * 100_000 + "1": "64 digits",
     "x: 9223372036854775808": "64 bits",
+    "x: 010": "'010' is a number in base 8 or 60 to YAML",
+    "x: 1:30": "'1:30' is a number in base 8 or 60",
     "!!int ''": "is no integer",
     "!!bool x": "is no bool",
     "!!float x": "is no number",

@@ -342,7 +342,7 @@ class HangsOnce(LocalRule):
 
 def hanging(start, tmp_path, once, *settings):
     config = small(
-        "cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=10", *settings
+        "cohort=6", "local.block=1", "resources.actors=2", "resources.client_timeout=20", *settings
     )
     experiment = start(config)
     experiment.algorithm.rule = lambda: HangsOnce(str(tmp_path / "marker"), once)
@@ -354,7 +354,7 @@ def test_a_client_that_hangs_is_redone_elsewhere(start, tmp_path):
     while not experiment.finished:
         experiment.step()
     plane = experiment.federation.plane
-    assert "did not answer within 10 s while training clients 3 in round 1" in plane.events()[0]
+    assert "did not answer within 20 s while training clients 3 in round 1" in plane.events()[0]
     assert (plane.replaced, plane.repeated) == (1, 1)
     assert experiment.state_sha256() == finish(config).state_sha256()
 

@@ -6,11 +6,12 @@ import resource
 import shutil
 
 import pytest
+import torch
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import MODEL, RunFolder
 from orchestrator.rounds.drive import begin, held
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
@@ -310,3 +311,10 @@ def test_a_table_of_words_is_no_table(folder):
     folder.seal()
     with pytest.raises(UserError, match="test_loss does not hold numbers"):
         folder.rounds()
+
+
+def test_whoever_may_read_the_folder_may_read_the_model(tmp_path):
+    """safetensors makes files for their owner alone."""
+    (tmp_path / "other").touch()
+    RunFolder(tmp_path).write_model({"w": torch.zeros(2)})
+    assert (tmp_path / MODEL).stat().st_mode == (tmp_path / "other").stat().st_mode

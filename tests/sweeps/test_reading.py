@@ -182,6 +182,14 @@ def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     assert "·" in text
 
 
+def test_a_copy_of_a_trial_s_folder_is_no_other_seed(finished, tmp_path, capsys):
+    shutil.copytree(finished, tmp_path / "s")
+    one = next(iter(sorted((tmp_path / "s" / "trials").iterdir())))
+    shutil.copytree(one, one.with_name(f"{one.name} (copy)"))
+    assert table(tmp_path / "s").equals(table(finished))
+    assert "is left out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("figure", ["curves", "axis", "scatter", "clouds"])
 def test_figures(reproduced, figure):
     one = replace(REDUCED, entry=replace(ENTRY, figure=figure))
