@@ -6,8 +6,9 @@ trainable and data (a trial as Tune has it, with datasets once a node), runner, 
 it).
 
 A paper's table or figure: entry (as data), papers (all of them), reproduction and tuning (at a
-budget, as one or two sweeps), claims and rules (what the paper says of the numbers), tables and
-figures (beside the published ones), costs (how long it took here).
+budget, as one or two sweeps), claims and rules (what the paper says of the numbers), efforts (what
+the methods were given), tables and figures (beside the published ones), costs (how long it took
+here).
 
 The command: cli, targets (what is run and shown: a file's sweep or a paper's entry), commands.
 """
