@@ -81,15 +81,14 @@ def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     """Seconds on both sides."""
     server = [r["seconds_aggregate"].mean() for r in rounds]
     return [
-        ("seconds of training a client and round", [_of_a_client(r) for r in rounds]),
+        ("seconds of a client a round", [_of_a_client(r) for r in rounds]),
         ("seconds at the server a round", [f"{s:.3f}" for s in server]),
     ]
 
 
 def _of_a_client(rounds: pd.DataFrame) -> str:
-    """Seconds that a client trained in a round; "" where none took part (server_only)."""
-    took_part = rounds["cohort"].sum()
-    return f"{rounds['seconds_train'].sum() / took_part:.3f}" if took_part else ""
+    """Seconds that a client computed in a round; "" where none took part (server_only)."""
+    return f"{rounds['seconds_client'].mean():.3f}" if "seconds_client" in rounds else ""
 
 
 def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:

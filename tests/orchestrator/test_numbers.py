@@ -230,10 +230,10 @@ def test_a_client_without_test_rows_has_no_accuracy():
 
 
 def test_compare_where_nobody_took_part_and_where_a_number_is_none():
-    """server_only has no cohort to divide its seconds by; JSON's null stands for NaN."""
-    rounds = pd.DataFrame({"seconds_train": [1.0, 3.0], "cohort": [0.0, 0.0]})
+    """server_only has no client with seconds; JSON's null stands for NaN."""
+    rounds = pd.DataFrame({"seconds_train": [1.0, 3.0]})
     assert _of_a_client(rounds) == ""
-    assert _of_a_client(rounds.assign(cohort=4.0)) == "0.500"
+    assert _of_a_client(rounds.assign(seconds_client=[0.25, 0.75])) == "0.500"
     result = {"metrics": {"test_loss": None, "train_loss": 0.5}, "diverged": True}
     assert _metrics([result, {"metrics": {"train_loss": 1.0}}]) == [
         ("test loss", ["nan", ""]),
