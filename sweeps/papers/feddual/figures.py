@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
+from sweeps.papers.drawings import landscape
 from sweeps.papers.feddual.settings import (
     ACCURACY,
     BASE,
@@ -39,6 +40,7 @@ CENTRE = {
     "training loss": Column("train_loss", better="low", digits=3),
 }
 """What is known of the centre of a landscape."""
+AROUND = landscape(points=15, rows=1000)
 VGG16: Settings = (
     "data.dataset={name: features, base: fashion_mnist, backbone: vgg16, side: 32}",
     "model={name: mlp, hidden: [64]}",
@@ -48,17 +50,17 @@ LAYERS = {"conv 1": 0, "conv 2": 3, "dense over channels": 6, "dense 84": 9, "ou
 
 
 def landscapes() -> Figures:
-    """Figures 1 and 6. The surfaces are drawn by ``fedorch landscape``."""
+    """Figures 1 and 6: the loss on a plane around the final models."""
     ours = {name: METHODS[name] for name in ("FedAvg", "Proposed")}
     return {
         1: Entry(
             "feddual/figure1",
-            "FedAvg's minimum with even and with skewed clients (the centre of the landscapes)",
-            EVEN_OR_SKEWED, CENTRE, BASE, budgets(),
+            "The landscape around FedAvg's minimum with even and with skewed clients",
+            EVEN_OR_SKEWED, CENTRE, BASE, budgets(), drawn=AROUND,
         ),
         6: Entry(
-            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)",
-            ours, CENTRE, (*BASE, *VGG16), without_vgg16(), unavailable=NO_VGG16,
+            "feddual/figure6", "The landscapes around FedAvg's and FedDUAL's minima",
+            ours, CENTRE, (*BASE, *VGG16), without_vgg16(), unavailable=NO_VGG16, drawn=AROUND,
         ),
     }  # fmt: skip
 
