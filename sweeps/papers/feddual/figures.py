@@ -25,6 +25,7 @@ from sweeps.papers.feddual.settings import (
     placed,
     proposed_ahead,
     to_target,
+    tuned_on,
 )
 
 Figures = dict[int, Entry]
@@ -101,21 +102,22 @@ def learning() -> Figures:
         3: Entry(
             "feddual/figure3", "Learning curves of nine methods on three datasets",
             METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
         4: Entry(
             "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST",
             METHODS, rounds, BASE, fmnist_only(rounds), claims=proposed_ahead(),
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
         7: Entry(
             "feddual/figure7", "Learning curves of FedDUAL's halves",
             halves, {FMNIST: ACCURACY}, BASE, budgets(), claims=HALVES_CLAIMED[:1], figure="curves",
+            tuning=tuned_on(ACCURACY, halves),
         ),
         10: Entry(
             "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds",
             METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
     }  # fmt: skip
 
@@ -203,16 +205,17 @@ def heterogeneity() -> Figures:
     """
     alphas = {f"α={a}": a for a in (0.01, 0.1, 0.5, 1.0)}
     skews = over({name: (f"data.partition.alpha={a}",) for name, a in alphas.items()}, ACCURACY)
-    ends = ("α=0.01", "α=1.0")
+    ends, tuned = ("α=0.01", "α=1.0"), tuned_on(skews["α=0.01"], METHODS)
     return {
         13: Entry(
             "feddual/figure13", "Test accuracy of nine methods by label skew",
             METHODS, placed(skews, alphas.values()), BASE, short(40, ends), claims=proposed_ahead(),
-            figure="axis", along="α",
+            figure="axis", along="α", tuning=tuned,
         ),
         14: Entry(
             "feddual/figure14", "Learning curves of nine methods by label skew",
             METHODS, skews, BASE, short(40, ends), claims=proposed_ahead(), figure="curves",
+            tuning=tuned,
         ),
     }  # fmt: skip
 
