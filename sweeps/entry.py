@@ -4,11 +4,17 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sweeps.spaces import Yaml
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from orchestrator.results.run_folder import RunFolder
 
 Settings = tuple[str, ...]
 """Config keys as ``--set`` takes them: ``local.lr=0.1``; later ones win."""
@@ -25,6 +31,8 @@ Statistic = Literal[
     "rounds_to", "steps_to", "gigabytes_to", "seconds_to", "cost_to",
 ]  # fmt: skip
 Kind = Literal["", "curves", "axis", "scatter", "clouds"]
+Drawing = Callable[[Mapping[str, "Sequence[RunFolder]"]], "tuple[Figure, pd.DataFrame]"]
+"""Row -> its runs, one a seed -> a picture and its data."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,8 @@ class Entry:
     density of each strategy's runs."""
     rule: Rule | None = None
     """A figure of this rule's points and lines instead."""
+    drawn: Drawing | None = None
+    """A figure of what its runs have left instead."""
     over: str = "round"
     """What curves are drawn over: a column of rounds.parquet."""
     along: str = ""
@@ -185,8 +195,10 @@ class Entry:
     what stands in."""
 
     @property
-    def picture(self) -> Kind | Literal["rule"]:
+    def picture(self) -> Kind | Literal["rule", "runs"]:
         """What is drawn of it; empty for a table."""
+        if self.drawn is not None:
+            return "runs"
         return "rule" if self.rule is not None else self.figure
 
     def cost_of(self, setting: str, network: str) -> str:

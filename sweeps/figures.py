@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
+from orchestrator.results.run_folder import RunFolder
 from sweeps.entry import Column, Entry, Values
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
@@ -58,6 +59,16 @@ def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
     ).reset_index()
 
 
+def sound(one: Reproduction, folder: Path) -> dict[str, list[RunFolder]]:
+    """Row -> its trials that have ended in a model, by seed; rows without one are left out."""
+    results, rows = by_trial(folder), dict[str, list[RunFolder]]()
+    for (label, _), result in sorted(results.items(), key=lambda item: item[0][1]):
+        (row,) = {row for (row, _), own in one.labels.items() if own == label}
+        if result.status == "finished" and not result.diverged:
+            rows.setdefault(row, []).append(result.folder)
+    return {row: rows[row] for row in one.rows if row in rows}
+
+
 def _course(result: Result, column: Column, over: str) -> pd.DataFrame | None:
     """A run's rounds that report the column's metric: round, over, value; None if none does."""
     if result.status == "failed":
@@ -71,8 +82,13 @@ def _course(result: Result, column: Column, over: str) -> pd.DataFrame | None:
 
 
 def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
-    """The figure of an entry and its data; curves are read from ``folder``."""
+    """The figure of an entry and its data; curves, and what runs have left, are read from
+    ``folder``.
+    """
     entry = one.entry
+    if entry.drawn is not None:
+        runs = sound(one, folder)
+        return entry.drawn(runs) if runs else (Figure(), pd.DataFrame())
     data = curves(one, folder) if entry.figure == "curves" else numbers(one, values)
     panels = _panels(entry, data)
     across, down = min(ABREAST, len(panels)), -(-len(panels) // ABREAST)

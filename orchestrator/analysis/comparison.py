@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
 from algorithms.part import nearest
-from orchestrator.analysis.names import told_apart
+from orchestrator.analysis.names import by_config, group_names, told_apart
+from orchestrator.analysis.paired import compare, holm
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
@@ -19,15 +22,41 @@ from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, console
 
-Line = tuple[str, list[str]]
-"""A row of the table: its label, and a cell for each run."""
+LESS = ("loss", "std", "var", "seconds", "bytes")
+"""Words in the names of metrics of which less is better."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: a number of each run."""
+
+    label: str
+    values: Sequence[float | None]
+    """None where it was not reported; NaN where it is no number."""
+    digits: int = 4
+    none: str = "nan"
+    """What is said of NaN."""
+
+    def cell(self, runs: Sequence[int]) -> str:
+        """The number of one run, or mean ± standard error over several."""
+        given = [value for run in runs if (value := self.values[run]) is not None]
+        if not given:
+            return ""
+        known = np.array([value for value in given if not math.isnan(value)])
+        lost = len(given) - len(known)
+        if not len(known):
+            return self.none
+        text = f"{known.mean():.{self.digits}f}"
+        if len(known) > 1:
+            text += f" ± {known.std(ddof=1) / math.sqrt(len(known)):.{self.digits}f}"
+        return f"{text}, {lost} {self.none}" if lost else text
 
 
 def show_comparison(
     folders: list[RunFolder], plot: Path | None, metric: str, target: Goal | None = None
 ) -> None:
-    """A table of the runs' last metrics, and (if asked for) the curves of one metric: a picture and
-    its data.
+    """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
+    alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
 
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
@@ -38,66 +67,96 @@ def show_comparison(
     results = [f.result() for f in folders]
     names = told_apart(folders, [r["name"] for r in results])
     rounds = [f.rounds() for f in folders]
-    table = Table("metric", *names)
+    groups = by_config(folders)
+    columns = group_names(groups, [results[folders.index(runs[0])]["name"] for runs in groups])
+    places = [[folders.index(folder) for folder in runs] for runs in groups]
     lines = [*_metrics(results), *_efforts(results), *_times(rounds)]
     lines += _to_target(rounds, metric, target) if target is not None else []
-    for label, values in lines:
-        table.add_row(label, *values)
+    table = Table("metric", *columns)
+    for line in lines:
+        table.add_row(line.label, *[line.cell(runs) for runs in places])
     console.print(table)
+    for sentence in _tests(dict(zip(columns, places, strict=True)), results, metric):
+        console.print(sentence, soft_wrap=True)
     if plot is not None:
         _draw(dict(zip(names, rounds, strict=True)), metric, plot)
 
 
 def _metrics(results: list[Result]) -> list[Line]:
     """The headlines that any of the runs reports, and which of the runs diverged."""
-    marks = ["yes" if r.get("diverged") else "" for r in results]
+    diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
-        (label, [_four_digits(r["metrics"], key) for r in results])
+        Line(label, [_number(r["metrics"], key) for r in results])
         for key, label in HEADLINES.items()
         if any(key in r["metrics"] for r in results)
-    ] + ([("diverged", marks)] if any(marks) else [])
+    ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
 
 
-def _four_digits(metrics: Mapping[str, float | None], key: str) -> str:
-    """A metric; "" where it was not reported, "nan" where it is no number (null in JSON)."""
+def _number(metrics: Mapping[str, float | None], key: str) -> float | None:
+    """A metric; None where it was not reported, NaN where it is no number (null in JSON)."""
     if key not in metrics:
-        return ""
+        return None
     value = metrics[key]
-    return f"{math.nan if value is None else value:.4f}"
+    return math.nan if value is None else value
 
 
 def _efforts(results: list[Result]) -> list[Line]:
     """What the runs did and sent."""
-    traffic = [f"{r['bytes_up'] / 1e6:.1f} / {r['bytes_down'] / 1e6:.1f}" for r in results]
     return [
-        ("rounds", [str(r["rounds"]) for r in results]),
-        ("seed", [str(r["seed"]) for r in results]),
-        ("MB up / down", traffic),
-        ("seconds", [f"{r['seconds']:.1f}" for r in results]),
+        Line("rounds", [r["rounds"] for r in results], 0),
+        Line("MB up", [r["bytes_up"] / 1e6 for r in results], 1),
+        Line("MB down", [r["bytes_down"] / 1e6 for r in results], 1),
+        Line("seconds", [r["seconds"] for r in results], 1),
     ]
 
 
 def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     """Seconds on both sides."""
-    server = [r["seconds_aggregate"].mean() for r in rounds]
     return [
-        ("seconds of training a client and round", [_of_a_client(r) for r in rounds]),
-        ("seconds at the server a round", [f"{s:.3f}" for s in server]),
+        Line("seconds of a client a round", [_of_a_client(r) for r in rounds], 3),
+        Line("seconds at the server a round", [r["seconds_aggregate"].mean() for r in rounds], 3),
     ]
 
 
-def _of_a_client(rounds: pd.DataFrame) -> str:
-    """Seconds that a client trained in a round; "" where none took part (server_only)."""
-    took_part = rounds["cohort"].sum()
-    return f"{rounds['seconds_train'].sum() / took_part:.3f}" if took_part else ""
+def _of_a_client(rounds: pd.DataFrame) -> float | None:
+    """Seconds that a client computed in a round; None where none took part (server_only)."""
+    return float(rounds["seconds_client"].mean()) if "seconds_client" in rounds else None
 
 
 def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:
     """What it took until the metric reached the target."""
     reached = [up_to(r, metric, target) for r in rounds]
-    counts = ["never" if r is None else str(len(r)) for r in reached]
-    seconds = ["" if r is None else f"{r['seconds'].sum():.1f}" for r in reached]
-    return [(f"rounds to {target}", counts), (f"seconds to {target}", seconds)]
+    counts = [math.nan if r is None else float(len(r)) for r in reached]
+    seconds = [math.nan if r is None else float(r["seconds"].sum()) for r in reached]
+    return [
+        Line(f"rounds to {target}", counts, 0, "never"),
+        Line(f"seconds to {target}", seconds, 1, "never"),
+    ]
+
+
+def _tests(
+    groups: Mapping[str, Sequence[int]], results: list[Result], metric: str
+) -> Iterator[str]:
+    """The last ``metric`` of each group against the first one's, on the seeds that both have; with
+    Holm's correction where there are several.
+    """
+    high = not any(word in metric for word in LESS)
+    values = {
+        name: {results[i]["seed"]: results[i]["metrics"].get(metric, math.nan) for i in runs}
+        for name, runs in groups.items()
+    }
+    first, *others = values
+    pairs = {name: compare(values[name], values[first], high) for name in others}
+    back = [compare(values[first], values[name], high) for name in others]
+    both = [min(1.0, 2 * min(a.p, b.p)) for a, b in zip(pairs.values(), back, strict=True)]
+    for (name, one), p in zip(pairs.items(), holm(both), strict=True):
+        if one.n > 1 and not math.isnan(p):
+            yield (
+                f"{metric}: {name} against {first}, ahead by {one.difference:+.4f} "
+                f"[{one.low:+.4f}, {one.high:+.4f}] (95 %), d_z {one.effect:.2f}, {one.n} pairs, "
+                f"two-sided p {p:.4f}"
+                + (f" (Holm, {len(pairs)} comparisons)" if len(pairs) > 1 else "")
+            )
 
 
 def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
@@ -17,89 +20,57 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 
-def show_best_steps(
-    folders: list[RunFolder],
-    target: float,
-    snrs: list[float],
-    bandwidths: list[float],
-    plot: Path | None,
-) -> None:
-    """Print the best τ for every SNR (dB) x bandwidth (Hz); optionally a map and its data.
+@dataclass(frozen=True)
+class Channels:
+    """What is to be reached, and over which channels."""
 
-    Raises UserError if no run reaches the target or the runs do not say their local steps.
-    """
-    reached = _reached(folders, target)
-    table = _energies(folders, reached, snrs, bandwidths)
-    # Figure 4: of each channel the τ that costs least
-    best = table.loc[table.groupby(["snr_db", "bandwidth_hz"])["joules"].idxmin()]
-    grid = best.pivot(index="snr_db", columns="bandwidth_hz", values="steps")
-    shown = Table(
-        "SNR (dB)",
-        *[f"{b:g} Hz" for b in grid.columns],
-        title=f"local steps to {target:.0%} at least energy",
-    )
-    for snr, row in grid.iterrows():
-        shown.add_row(f"{snr:g}", *[f"{int(v)}" for v in row])
-    console.print(shown)
-    for steps, at in sorted(reached.items()):
-        when = (
-            f"reaches it in round {int(at['round'].iloc[0])}"
-            if at is not None
-            else "does not reach it"
-        )
-        console.print(f"τ = {steps}: {when}")
-    if plot is not None:
-        write_picture(plots.steps_map(grid), plot, table)
+    target: float = 0.8
+    """Accuracy of the worst client."""
+    snrs: Sequence[float] = (0.0, 5.0, 10.0, 15.0, 20.0)
+    """In dB."""
+    bandwidths: Sequence[float] = (1e5, 2e5, 5e5, 1e6, 2e6)
+    """In Hz."""
 
 
-def _reached(folders: list[RunFolder], target: float) -> dict[int, pd.DataFrame | None]:
-    """τ of each run -> its clients' rows when the worst client first reaches the target."""
-    found: dict[int, pd.DataFrame | None] = {}
-    for folder in folders:
-        steps = folder.config().local.steps
-        if steps is None or steps in found:
-            raise UserError(
-                f"{folder.path}: each run needs its own number of local.steps, and this one has "
-                f"{steps}"
-            )
-        clients = folder.clients()
+@dataclass(frozen=True)
+class Reached:
+    """One run."""
+
+    folder: RunFolder
+    steps: int
+    """Local steps a round, τ."""
+    seed: int
+    clients: pd.DataFrame | None
+    """The clients' rows when the worst of them first reached the target; None: never."""
+
+    @classmethod
+    def of(cls, folder: RunFolder, target: float) -> Reached:
+        """Read a run; raises UserError if it does not say its steps or its clients' accuracy."""
+        config, clients = folder.config(), folder.clients()
+        if config.local.steps is None:
+            raise UserError(f"{folder.place}: each run needs a number of local.steps, not epochs")
         if "accuracy" not in clients:
             raise UserError(
-                f"{folder.path}: the run did not evaluate its clients (evaluation.clients)"
+                f"{folder.place}: the run did not evaluate its clients (evaluation.clients)"
             )
         worst = clients.groupby("round")["accuracy"].min()
         hits = worst.index[worst >= target]
-        found[steps] = clients[clients["round"] == hits[0]] if len(hits) else None
-    if all(at is None for at in found.values()):
-        raise UserError(f"no run brings its worst client to an accuracy of {target}")
-    return found
+        at = clients[clients["round"] == hits[0]] if len(hits) else None
+        return cls(folder, config.local.steps, config.seed, at)
 
+    @property
+    def when(self) -> str:
+        """The round in which it reached the target."""
+        return "never" if self.clients is None else str(int(self.clients["round"].iloc[0]))
 
-def _energies(
-    folders: list[RunFolder],
-    reached: dict[int, pd.DataFrame | None],
-    snrs: list[float],
-    bandwidths: list[float],
-) -> pd.DataFrame:
-    """Joules of all clients up to the target, for every τ and channel."""
-    model = folders[0].config().energy
-    rows = []
-    for snr in snrs:
-        for bandwidth in bandwidths:
-            # steps and bytes do not depend on the channel, so no run has to be repeated for it
-            channel = _channel(model, snr, bandwidth)
-            for steps, at in reached.items():
-                if at is not None:
-                    joules = channel.joules(at["steps"].to_numpy(), at["bytes_up"].to_numpy()).sum()
-                    rows.append(
-                        {
-                            "snr_db": snr,
-                            "bandwidth_hz": bandwidth,
-                            "steps": steps,
-                            "joules": float(joules),
-                        }
-                    )
-    return pd.DataFrame(rows)
+    def joules(self, snr: float, bandwidth: float) -> float:
+        """Of all clients up to the target, over a channel; infinite for a run that misses it."""
+        if self.clients is None:
+            return float("inf")
+        # steps and bytes do not depend on the channel, so no run has to be repeated for it
+        channel = _channel(self.folder.config().energy, snr, bandwidth)
+        steps, sent = self.clients["steps"].to_numpy(), self.clients["bytes_up"].to_numpy()
+        return float(channel.joules(steps, sent).sum())
 
 
 def _channel(model: Energy, snr: float, bandwidth: float) -> Energy:
@@ -108,3 +79,87 @@ def _channel(model: Energy, snr: float, bandwidth: float) -> Energy:
         return Energy.model_validate(raw)
     except ValidationError as error:
         raise UserError(sentence(error, raw, Energy, "--snr, --bandwidth")) from error
+
+
+def reached(folders: Sequence[RunFolder], target: float) -> list[Reached]:
+    """The runs by τ and seed; raises UserError for two of one τ and seed, and as ``Reached.of``."""
+    found = [Reached.of(folder, target) for folder in folders]
+    for number, one in enumerate(found):
+        if (one.steps, one.seed) in [(other.steps, other.seed) for other in found[:number]]:
+            raise UserError(
+                f"{one.folder.place}: another run has {one.steps} local.steps on seed {one.seed}, "
+                "too; runs of one number of steps are its seeds"
+            )
+    return sorted(found, key=lambda one: (one.steps, one.seed))
+
+
+def energies(found: Sequence[Reached], channels: Channels) -> pd.DataFrame:
+    """A line for each τ and channel: mean joules over seeds and their standard deviation, seeds,
+    and seeds that missed the target; a τ that one of its seeds missed has infinite joules, because
+    the mean of the others would reward it for that.
+    """
+    each = pd.DataFrame(
+        [
+            (snr, bandwidth, one.steps, one.joules(snr, bandwidth))
+            for snr in dict.fromkeys(channels.snrs)
+            for bandwidth in dict.fromkeys(channels.bandwidths)
+            for one in found
+        ],
+        columns=["snr_db", "bandwidth_hz", "steps", "joules"],
+    )
+    grouped = each.groupby(["snr_db", "bandwidth_hz", "steps"])["joules"]
+    lost = grouped.apply(lambda joules: int((joules == float("inf")).sum()))
+    table = pd.DataFrame({"joules": grouped.mean(), "seeds": grouped.count(), "missed": lost})
+    table["standard_deviation"] = grouped.std().where(lost == 0)
+    return table.reset_index()
+
+
+def best_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """The τ of least mean energy: SNR (index) by bandwidth (columns); empty if none reaches the
+    target on all seeds.
+    """
+    possible = table[table["missed"] == 0]
+    best = possible.loc[possible.groupby(["snr_db", "bandwidth_hz"])["joules"].idxmin()]
+    return best.pivot(index="snr_db", columns="bandwidth_hz", values="steps")
+
+
+def energy_map(
+    folders: Sequence[RunFolder], channels: Channels
+) -> tuple[Figure | None, pd.DataFrame]:
+    """Figure 4 of some runs, and its data; no figure where no τ reaches the target on all seeds.
+
+    Prints the best τ for every channel, and when each run reached the target. Raises as
+    ``reached``.
+    """
+    found = reached(folders, channels.target)
+    table = energies(found, channels)
+    best = best_steps(table)
+    if not best.empty:
+        console.print(_shown(best, channels.target))
+    for steps in sorted({one.steps for one in found}):
+        rounds = ", ".join(one.when for one in found if one.steps == steps)
+        console.print(f"τ = {steps}: reaches {channels.target:.0%} in round {rounds}")
+    return (None if best.empty else plots.steps_map(best)), table
+
+
+def _shown(best: pd.DataFrame, target: float) -> Table:
+    title = f"local steps to {target:.0%} at least energy, mean over seeds"
+    shown = Table("SNR (dB)", *[f"{b:g} Hz" for b in best.columns], title=title)
+    for snr, row in best.iterrows():
+        shown.add_row(f"{snr:g}", *[f"{int(v)}" for v in row])
+    return shown
+
+
+def show_best_steps(folders: list[RunFolder], channels: Channels, plot: Path | None) -> None:
+    """Print the best τ for every channel; optionally a map and its data.
+
+    Raises UserError if no τ brings all its runs to the target, and as ``reached``.
+    """
+    figure, table = energy_map(folders, channels)
+    if figure is None:
+        raise UserError(
+            "no number of local steps brings the worst client to an accuracy of "
+            f"{channels.target} on all its seeds"
+        )
+    if plot is not None:
+        write_picture(figure, plot, table)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
-from orchestrator.analysis.names import told_apart
-from orchestrator.analysis.sharpness import largest_eigenvalue, rise
+from orchestrator.analysis.names import over_seeds
+from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
@@ -106,38 +108,89 @@ def surface(model: Trained, places: np.ndarray, seed: int) -> pd.DataFrame:
             loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
             found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
             at = {f"x{j}": float(v) for j, v in enumerate(place)}
-            rows.append({"run": model.name, **at, **found})
+            rows.append({**at, **found})
             shown.advance(task)
     return pd.DataFrame(rows)
 
 
-def show_landscape(
-    folders: list[RunFolder], plot: Path, *, dims: int, points: int, radius: float,
-    on: Literal["train", "test"],
-    rows: int, rho: float, seed: int,
-) -> None:  # fmt: skip
-    """Print each run's sharpness, and write the picture and its data beside it as CSV."""
-    if dims not in (1, 2) or points < 2 or radius <= 0 or rows < 1 or rho <= 0:
-        raise UserError(
-            "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
-            "positive"
-        )
-    places, tables = grid(dims, points, radius), []
-    shown = Table(
-        "run",
-        "loss",
-        "largest eigenvalue",
-        f"rise within {rho:g}",
-        title=f"{on} loss on up to {rows} rows",
-    )
-    for name, folder in zip(told_apart(folders), folders, strict=True):
-        model = Trained.of(name, folder, on, rows)
-        tables.append(surface(model, places, seed))
-        if not np.isfinite(tables[-1]["loss"]).all():
+def sharpness(model: Trained, rho: float, seed: int) -> dict[str, float]:
+    """Loss, curvature and rise of the loss at the model itself."""
+    at = (model.world, model.world.net(), model.w, model.buffers, model.rows)
+    top = largest_eigenvalue(partial(hessian_product, *at), len(model.w), seed)
+    return {"centre": mean_loss(*at), "largest_eigenvalue": top, "rise": rise(*at, rho)}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How far around models, and on what, their loss is looked at; raises UserError for what is
+    impossible.
+    """
+
+    dims: int = 1
+    """1: along a line, 2: on a plane."""
+    points: int = 21
+    """On each axis."""
+    radius: float = 1.0
+    """In lengths of the model's filters."""
+    on: Literal["train", "test"] = "train"
+    rows: int = 2000
+    """At most so many of them."""
+    rho: float = 0.05
+    """Radius of the SAM-style sharpness."""
+    seed: int = 0
+    """Of the directions, of the rows' choice within a run's seed, and of Lanczos' start."""
+
+    def __post_init__(self) -> None:
+        few = self.points < 2 or self.rows < 1
+        if self.dims not in (1, 2) or few or self.radius <= 0 or self.rho <= 0:
+            raise UserError(
+                "--dims is 1 or 2, --points at least 2, --rows at least 1, --radius and --rho are "
+                "positive"
+            )
+
+    def around(self, name: str, folder: RunFolder) -> pd.DataFrame:
+        """Loss and accuracy around a run's final model, with the run's seed and sharpness on each
+        line; raises UserError where the loss is no number.
+        """
+        model = Trained.of(name, folder, self.on, self.rows)
+        found = surface(model, grid(self.dims, self.points, self.radius), self.seed)
+        if not np.isfinite(found["loss"]).all():
             raise UserError(f"{folder.place}: around its model the loss is NaN or infinite")
-        at = (model.world, model.world.net(), model.w, model.buffers, model.rows)
-        numbers = mean_loss(*at), largest_eigenvalue(*at, seed), rise(*at, rho)
-        shown.add_row(model.name, *[f"{n:.4g}" for n in numbers])
-    data = pd.concat(tables)
+        sharp, seed = sharpness(model, self.rho, self.seed), folder.config().seed
+        return found.assign(run=name, seed=seed, **sharp)
+
+
+def survey(runs: Mapping[str, Sequence[RunFolder]], look: Look) -> tuple[Figure, pd.DataFrame]:
+    """The landscapes of some models (name -> its runs on several seeds), as a picture of the mean
+    over seeds and its data, seed by seed; prints their sharpness. Raises as ``Look.around``.
+    """
+    tables = [look.around(name, one) for name, seeds in runs.items() for one in seeds]
+    data = pd.concat(tables, ignore_index=True)
+    data = data[["run", "seed", *(c for c in data if c not in ("run", "seed"))]]
+    _print_sharpness(data, look)
+    return plots.landscape(data, look.dims), data
+
+
+def _print_sharpness(data: pd.DataFrame, look: Look) -> None:
+    shown = Table(
+        "run", "seeds", "loss", "largest eigenvalue", f"rise within {look.rho:g}",
+        title=f"{look.on} loss on up to {look.rows} rows, mean ± standard deviation over seeds",
+    )  # fmt: skip
+    for name, own in data.groupby("run", sort=False):
+        each = own.groupby("seed")[["centre", "largest_eigenvalue", "rise"]].first()
+        cells = [_mean_and_deviation(each[c]) for c in each]
+        shown.add_row(str(name), str(len(each)), *cells)
     console.print(shown)
-    write_picture(plots.landscape(data, dims), plot, data)
+
+
+def _mean_and_deviation(values: pd.Series) -> str:
+    mean = f"{values.mean():.4g}"
+    return f"{mean} ± {values.std(ddof=1):.2g}" if len(values) > 1 else mean
+
+
+def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
+    """Print each run's sharpness, and write the picture and its data beside it as CSV; runs whose
+    configs differ in nothing but the seed are one line.
+    """
+    figure, data = survey(over_seeds(folders), look)
+    write_picture(figure, plot, data)

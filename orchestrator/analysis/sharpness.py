@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
 from algorithms.draws import torch_generator
+from orchestrator.errors import UserError
 from orchestrator.models.net import Net
 from orchestrator.training.evaluation import BATCH, mean_loss, summed_gradient
 from orchestrator.training.world import World
+
+RESTARTS = 50
+"""Of Lanczos' method, with some twenty products each, before it is given up."""
 
 
 def hessian_product(
@@ -33,23 +40,30 @@ def hessian_product(
 
 
 def largest_eigenvalue(
-    world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, seed: int,
-    iterations: int = 50,
-    tolerance: float = 1e-3,
-) -> float:  # fmt: skip
-    """The Hessian's eigenvalue of largest magnitude, by power iteration up to ``tolerance``."""
-    v = torch.randn(w.shape, generator=torch_generator(seed, "power iteration"))
-    v /= v.norm()
-    value = 0.0
-    for _ in range(iterations):
-        product = hessian_product(world, net, w, buffers, rows, v)
-        # Rayleigh's quotient, which keeps the sign of the eigenvalue
-        before, value = value, float(v @ product)
-        length = float(product.norm())
-        if length == 0 or abs(value - before) <= tolerance * abs(value):
-            break
-        v = product / length
-    return value
+    product: Callable[[Tensor], Tensor], size: int, seed: int, tolerance: float = 1e-3
+) -> float:
+    """The largest eigenvalue of a symmetric matrix [size, size] that is known by its products with
+    vectors, to a relative ``tolerance``, by Lanczos' method (ARPACK).
+
+    The largest as a number, not in magnitude: at a saddle, power iteration finds the most negative.
+    Raises UserError where it does not converge.
+    """
+
+    def times(v: np.ndarray) -> np.ndarray:
+        return product(torch.from_numpy(v.astype(np.float32).ravel())).numpy()
+
+    start = torch.randn(size, generator=torch_generator(seed, "eigenvalue")).numpy()
+    if not times(start).any():
+        return 0.0  # of a matrix of zeros, which ARPACK does not take
+    matrix = LinearOperator((size, size), matvec=times, dtype=np.float32)
+    try:
+        found = eigsh(
+            matrix, 1, which="LA", v0=start, tol=tolerance, maxiter=RESTARTS,
+            return_eigenvectors=False,
+        )  # fmt: skip
+    except ArpackError as error:
+        raise UserError(f"the Hessian's largest eigenvalue was not found ({error})") from error
+    return float(found[0])
 
 
 def rise(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, rho: float) -> float:

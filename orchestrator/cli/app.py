@@ -319,7 +319,9 @@ def energy(
     runs: Annotated[
         list[str],
         typer.Argument(
-            callback=path, help="folders (or s3://...) of finished runs that differ in local.steps"
+            callback=path,
+            help="folders (or s3://...) of finished runs that differ in local.steps, or in their "
+            "seeds",
         ),
     ],
     target: Annotated[
@@ -337,15 +339,10 @@ def energy(
     """The number of local steps that reaches a target at the lowest energy, by channel (DRDM,
     Figure 4).
     """
-    from orchestrator.analysis.energy import show_best_steps
+    from orchestrator.analysis.energy import Channels, show_best_steps
 
-    show_best_steps(
-        [RunFolder.viewed(r) for r in runs],
-        target,
-        numbers(snr, "--snr"),
-        numbers(bandwidth, "--bandwidth"),
-        plot,
-    )
+    channels = Channels(target, numbers(snr, "--snr"), numbers(bandwidth, "--bandwidth"))
+    show_best_steps([RunFolder.viewed(r) for r in runs], channels, plot)
 
 
 @app.command()
@@ -385,7 +382,9 @@ def landscape(
     runs: Annotated[
         list[str],
         typer.Argument(
-            callback=path, help="folders (or s3://...) of finished runs of the same model"
+            callback=path,
+            help="folders (or s3://...) of finished runs of the same model; those that differ in "
+            "their seeds are one",
         ),
     ],
     dims: Annotated[int, typer.Option(callback=within(1, 2), help="1: curves, 2: contours")] = 1,
@@ -410,20 +409,10 @@ def landscape(
     ] = Path("landscape.png"),
 ) -> None:
     """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
-    from orchestrator.analysis.landscape import show_landscape
+    from orchestrator.analysis.landscape import Look, show_landscape
 
-    folders = [RunFolder.viewed(r) for r in runs]
-    show_landscape(
-        folders,
-        plot,
-        dims=dims,
-        points=points,
-        radius=radius,
-        on=on.value,
-        rows=rows,
-        rho=rho,
-        seed=seed,
-    )
+    look = Look(dims, points, radius, on.value, rows, rho, seed)
+    show_landscape([RunFolder.viewed(r) for r in runs], plot, look)
 
 
 @agent_app.command("pretrain")

@@ -79,7 +79,9 @@ class Plane(ABC):
         """Drop blocks of an abandoned session."""
 
     def busy(self, answers: Sequence[Answer | None]) -> float:
-        """Seconds that the computation itself needed with the trainers there are."""
+        """Of the time until the last answer, how long the trainers there are computed; what one
+        client did is in the answers themselves.
+        """
         # blocks run side by side, at most one at a time on each trainer
         return sum(a.seconds for a in answers if a is not None) / max(
             1, min(self.available, len(answers))

@@ -24,9 +24,25 @@ class RoundLog:
     question_bytes: int = 0
     """Bytes of the answers that clients gave in mid-round (states of a variance monitor,
     snapshots); also uploads."""
+    computing: dict[int, float] = field(default_factory=dict)
+    """client -> seconds that it computed, wherever and beside whom that was."""
     train_seconds: float = 0.0
+    """Of the round's duration, as the others: while client actors computed."""
     transfer_seconds: float = 0.0
     evaluate_seconds: float = 0.0
+
+    def computed(self, ids: np.ndarray, seconds: np.ndarray) -> None:
+        """Clients ``ids`` [C] have computed for ``seconds`` [C]."""
+        for k, more in zip(ids.tolist(), seconds.tolist(), strict=True):
+            self.computing[k] = self.computing.get(k, 0.0) + more
+
+    def seconds_a_client(self, apart: int) -> float | None:
+        """Mean over the clients that took part, without the one that stands for the server
+        (``apart``) and those that were too late; None if there was nobody.
+        """
+        gone = {*self.dropped, apart}
+        counted = [s for k, s in self.computing.items() if k not in gone]
+        return sum(counted) / len(counted) if counted else None
 
     def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
         """Note a session of clients ``ids`` [m]: what the same clients did in several sessions adds

@@ -218,6 +218,9 @@ class Session:
         log.train_seconds += busy
         # all that was not computing: calls, transfers, waiting
         log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
+        for b, answer in zip(blocks, answers, strict=True):
+            if answer is not None and self.opening.rule.transmitted:
+                log.computed(self.specs[b].ids, answer.clients)
         self.open = keep
         for b in blocks:
             # only now: what is under way must not be in the replay, too

@@ -24,6 +24,9 @@ class Signal:
 SIGNALS = (
     Signal("fedorch_round", "round", "Rounds done"),
     Signal("fedorch_round_seconds", "seconds", "Duration of the last round", "s"),
+    Signal(
+        "fedorch_client_seconds", "seconds_client", "Computing of a client in the last round", "s"
+    ),
     Signal("fedorch_test_accuracy", "test_accuracy", "Accuracy on the test set", "percentunit"),
     Signal("fedorch_test_loss", "test_loss", "Loss on the test set"),
     Signal("fedorch_train_loss", "train_loss", "Mean loss of the cohort's local training"),

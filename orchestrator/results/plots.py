@@ -80,7 +80,9 @@ def traffic(rounds: pd.DataFrame) -> Figure:
 
 
 def landscape(data: pd.DataFrame, dims: int) -> Figure:
-    """Loss around runs (columns run, x0, x1, loss): curves on one plot, or contours."""
+    """Mean loss over seeds around runs (columns run, seed, x0, x1, loss): curves on one plot, each
+    seed's beside them, or contours.
+    """
     runs = list(dict.fromkeys(data["run"]))
     width, height = SIZE
     figure = Figure(
@@ -89,13 +91,16 @@ def landscape(data: pd.DataFrame, dims: int) -> Figure:
     if dims == 1:
         axes = figure.add_subplot()
         for run in runs:
-            one = data[data["run"] == run]
-            axes.plot(one["x0"], one["loss"], label=run, linewidth=1.4)
+            each = data[data["run"] == run].pivot(index="x0", columns="seed", values="loss")
+            (line,) = axes.plot(each.index, each.mean(axis=1), label=run, linewidth=1.4)
+            if each.shape[1] > 1:
+                axes.plot(each.index, each, color=line.get_color(), linewidth=0.5, alpha=0.5)
         axes.set_xlabel("distance along the direction")
         axes.set_ylabel("loss")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
         return figure
+    data = data.groupby(["run", "x0", "x1"], sort=False)["loss"].mean().reset_index()
     # losses near a minimum and far from it differ by orders of magnitude; 0 has no logarithm
     logs = np.log10(data["loss"].clip(lower=1e-6))
     # a little above the highest, for levels must rise even where the loss does not

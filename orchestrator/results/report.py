@@ -34,7 +34,10 @@ def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
         *_client_figures(clients),
         (plots.label_map(histogram), "Who holds what: training rows per client and label"),
         (plots.traffic(rounds), "Bytes transmitted"),
-        (plots.curves({"": rounds}, SECONDS, "seconds"), "Where the time went"),
+        (
+            plots.curves({"": rounds}, SECONDS, "seconds"),
+            "Where a round's time went; a client's work",
+        ),
     ]
     body = "".join(_figure(f, caption) for f, caption in figures)
     with said(f"cannot read {folder.path / CONFIG}"):
@@ -56,7 +59,10 @@ ACCURACY = {
     "heldout_accuracy": "held-out set",
 }
 LOSS = {"test_loss": "test set", "train_loss": "local training", "heldout_loss": "held-out set"}
-SECONDS = {f"seconds_{p}": p for p in ("train", "transfer", "aggregate", "evaluate")}
+SECONDS = {
+    **{f"seconds_{p}": p for p in ("train", "transfer", "aggregate", "evaluate")},
+    "seconds_client": "one client's computing",
+}
 
 
 def _client_figures(clients: pd.DataFrame) -> list[tuple[Figure, str]]:

@@ -245,10 +245,14 @@ class Experiment:
         return np.array([ledger.down.sum(), ledger.up.sum()])
 
     def _seconds(self, round_seconds: float) -> Record:
-        """Where the time of the round went, but for its evaluation, which is still to come."""
+        """Where the time of the round went, but for its evaluation, which is still to come; and the
+        seconds of a client, which are not the round's.
+        """
         log = self.federation.log
         train, transfer, evaluate = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
+        of_a_client = log.seconds_a_client(self.federation.terms.server)
         return {
+            **({} if of_a_client is None else {"seconds_client": of_a_client}),
             "seconds_train": train,
             "seconds_transfer": transfer,
             "seconds_aggregate": max(0.0, round_seconds - train - transfer - evaluate),

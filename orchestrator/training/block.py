@@ -11,6 +11,7 @@ from torch import Tensor
 from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.data.federated import SPLITS
+from orchestrator.training.clock import now, shares
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
 from orchestrator.training.lane import Lane
@@ -46,9 +47,27 @@ class Block:
         # lanes sort their rows by planned work; answers go back in client order
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
+        self._seconds = np.zeros(size)
 
     def run(self, command: Command) -> Any:
         """Execute one command; None for those that only change the models."""
+        begun, before = now(self.world.device), self._steps()
+        answer = self._execute(command)
+        # the judge's work is not the clients'
+        if not isinstance(command, Evaluate):
+            self._seconds += shares(now(self.world.device) - begun, self._steps() - before)
+        return answer
+
+    def spent(self) -> np.ndarray:
+        """Seconds that each client [C] has computed since this was last asked."""
+        spent, self._seconds = self._seconds, np.zeros(len(self.spec.ids))
+        return spent
+
+    def _steps(self) -> np.ndarray:
+        """Local steps that each client [C] has done."""
+        return np.concatenate([lane.done for lane in self.lanes])[self.order.numpy()]
+
+    def _execute(self, command: Command) -> Any:
         match command:
             case Advance(steps):
                 for lane in self.lanes:

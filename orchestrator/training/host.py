@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,9 @@ class Answer:
 
     outputs: list[Any]
     seconds: float
+    """Of the whole call: with what was replayed, and with what only the judge wanted."""
+    clients: np.ndarray
+    """Seconds that each client of the block [C] computed."""
 
 
 class BlockHost:
@@ -68,8 +71,10 @@ class BlockHost:
             self.blocks[key] = Block(self.world, self.engines[spec.vectorized], spec, received)
             for command in replay:
                 self.blocks[key].run(command)
+            # counted when it was first done
+            self.blocks[key].spent()
             answer = self.resume(key, commands, keep)
-        return Answer(answer.outputs, time.perf_counter() - begun)
+        return replace(answer, seconds=time.perf_counter() - begun)
 
     def resume(self, key: Key, commands: Sequence[Command], keep: bool) -> Answer:
         """Execute ``commands`` on a block that an earlier call left; raises as :meth:`start`."""
@@ -77,7 +82,8 @@ class BlockHost:
         # if it goes, it goes first: nobody asks again for a block that failed
         block = self.blocks[key] if keep else self.blocks.pop(key)
         with _fitting():
-            return Answer([block.run(c) for c in commands], time.perf_counter() - begun)
+            outputs = [block.run(c) for c in commands]
+        return Answer(outputs, time.perf_counter() - begun, block.spent())
 
     def forget(self, key: Key) -> None:
         """Drop a block, if it is here."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sweeps.entry import Budget, Claim, Column, Entry, Grid, Published, Settings, Tuning
+from sweeps.papers.drawings import energy_map
 
 BASELINES = ("DRFA", "SCAFFOLD", "SCAFF-PD", "FedAvg")
 TAIL = 5
@@ -354,7 +355,7 @@ def local_steps() -> tuple[Entry, ...]:
     """Figures 3 and 4: what more local steps a round buy, in rounds, computation and bytes.
 
     Figure 4 asks which τ reaches 80 % with the least energy; its two parts, local steps and bytes
-    until then, are shown against one another, and ``fedorch energy`` weighs them for a channel.
+    until then, are the table, and the map weighs them by channel.
     """
     worst = "client_accuracy_worst"
     rounds = {
@@ -381,9 +382,9 @@ def local_steps() -> tuple[Entry, ...]:
         ),
         Entry(
             "drdm/figure4",
-            "Local steps and bytes until the worst client has 80 %, by local steps a round",
+            "Local steps of least energy until the worst client has 80 %, by channel",
             steps_rows(5, 10, 15, 20, 25, 30), spent, LOCAL_STEPS, steps_budgets(),
-            figure="scatter",
+            drawn=energy_map(0.8),
             claims=(
                 Claim("many local steps send less", "τ=30", ("τ=5",), (gigabytes,)),
                 Claim("few local steps compute less", "τ=5", ("τ=30",), (steps,)),

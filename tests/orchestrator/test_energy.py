@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.analysis.energy import Channels, best_steps, energies, reached
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
@@ -113,3 +114,57 @@ def test_best_local_steps_by_channel(tmp_path):
     assert here("energy", *runs, "--snr", "a")[0] == 2
     code, text = here("energy", *runs, "--target", 0.55, "--snr", "nan")
     assert (code, "--snr: 'nan' has a number that is not finite" in text) == (2, True)
+
+
+class Ran:
+    """A run of one client and ``tau`` local steps, whose client is at 0.9 after ``rounds`` rounds
+    (None: never); a round is a megabyte.
+    """
+
+    def __init__(self, tau, seed, rounds, epochs=False):
+        self.tau, self.rounds, self.place = tau, rounds, f"runs/{tau}-{seed}"
+        amount = "local.epochs=1" if epochs else f"local.steps={tau}"
+        clear = ["local.steps=null"] if epochs else []
+        model = "energy={step_joules: 1.0, transmit_watts: 1.0}"
+        self.made = small(*clear, amount, f"seed={seed}", model)
+
+    def config(self):
+        return self.made
+
+    def clients(self):
+        t = np.arange(1, 11)
+        good = np.zeros(10, bool) if self.rounds is None else t >= self.rounds
+        return pd.DataFrame(
+            {"round": t, "client": 0, "accuracy": np.where(good, 0.9, 0.1)}
+            | {"steps": t * self.tau, "bytes_up": t * 1_000_000}
+        )
+
+
+ONE = Channels(target=0.8, snrs=(0.0,), bandwidths=(1e6, 1e6))
+"""1 Mb/s: a megabyte is 8 s, at 1 W 8 J."""
+
+
+def test_runs_of_one_number_of_steps_are_seeds():
+    """τ = 2 takes 4 and 6 rounds of 2 + 8 J, τ = 10 takes 3 and 3 of 10 + 8 J."""
+    found = reached([Ran(2, 0, 4), Ran(10, 1, 3), Ran(2, 1, 6), Ran(10, 0, 3)], 0.8)
+    table = energies(found, ONE).set_index("steps")
+    assert table["joules"].to_dict() == {2: 50.0, 10: 54.0}
+    assert table["standard_deviation"].to_dict() == {2: pytest.approx(14.142136), 10: 0.0}
+    assert table["seeds"].to_dict() == {2: 2, 10: 2}
+    assert best_steps(table.reset_index()).to_numpy().tolist() == [[2]]
+
+
+def test_a_seed_that_misses_the_target_loses():
+    """The other one would have been the cheapest of all."""
+    found = reached([Ran(2, 0, 1), Ran(2, 1, None), Ran(10, 0, 3), Ran(10, 1, 3)], 0.8)
+    table = energies(found, ONE)
+    assert table.set_index("steps")["missed"].to_dict() == {2: 1, 10: 0}
+    assert best_steps(table).to_numpy().tolist() == [[10]]
+    assert best_steps(energies(found[:2], ONE)).empty
+
+
+def test_what_is_no_seed_of_another_run():
+    with pytest.raises(UserError, match=r"another run has 2 local\.steps on seed 0"):
+        reached([Ran(2, 0, 1), Ran(2, 0, 2)], 0.8)
+    with pytest.raises(UserError, match=r"needs a number of local\.steps"):
+        reached([Ran(2, 0, 1, epochs=True)], 0.8)

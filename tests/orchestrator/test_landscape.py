@@ -2,6 +2,8 @@
 them.
 """
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,9 +11,11 @@ import torch
 from typer.testing import CliRunner
 
 from algorithms.flat import ParamSpec
-from orchestrator.analysis.landscape import directions, grid
+from orchestrator.analysis.landscape import Look, directions, grid, show_landscape, survey
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.cli.app import app
+from orchestrator.errors import UserError
+from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
@@ -78,7 +82,29 @@ def test_the_largest_eigenvalue_is_that_of_the_written_out_hessian(judged):
         / len(rows) ** 0.5
     )
     expected = float(torch.linalg.eigvalsh(factors.T @ factors).max())
-    assert largest_eigenvalue(*judged, seed=0) == pytest.approx(expected, rel=0.02)
+    found = largest_eigenvalue(partial(hessian_product, *judged), len(w), seed=0)
+    assert found == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "spectrum",
+    [
+        [-50.0, -49.0, 1.0, 2.0, 3.0],  # a saddle: the largest in magnitude is negative
+        [-3.0, -1.0, 0.0, 2.0, 3.0],  # two of one magnitude, between which power iteration dithers
+        [-5.0, -4.0, -3.0, -2.0, -1.0],  # a maximum
+        [0.0, 0.0, 0.0, 0.0, 7.0],
+    ],
+)
+def test_the_largest_eigenvalue_is_not_the_one_of_largest_magnitude(spectrum):
+    values = torch.cat([torch.tensor(spectrum), torch.linspace(spectrum[0], spectrum[-2], 55)])
+    turn = torch.linalg.qr(torch.randn(60, 60, generator=torch.Generator().manual_seed(2)))[0]
+    matrix = turn @ torch.diag(values) @ turn.T
+    found = largest_eigenvalue(lambda v: matrix @ v, 60, seed=1)
+    assert found == pytest.approx(spectrum[-1], rel=5e-3)
+
+
+def test_a_flat_place_has_no_curvature():
+    assert largest_eigenvalue(torch.zeros_like, 30, seed=0) == 0.0
 
 
 def test_the_rise_is_the_gradients_length_for_a_small_radius(judged):
@@ -152,24 +178,53 @@ def test_the_command_draws_the_runs_side_by_side(folders, tmp_path, dims):
     assert data["loss"].max() > centre["loss"].min()
 
 
-def test_bad_requests(folders, tmp_path):
-    from orchestrator.analysis.landscape import show_landscape
-    from orchestrator.errors import UserError
+def test_runs_that_differ_in_their_seed_are_one_line(tmp_path, capsys):
+    """The picture is of the mean over seeds, its data are each seed's."""
+    made = []
+    for seed in (0, 1):
+        config = small(f"name=seed{seed}", "rounds=1", f"seed={seed}")
+        folder, experiment = RunFolder(tmp_path / f"s{seed}"), Experiment(config)
+        begin(experiment, folder, False)
+        drive(experiment, folder)
+        made.append(folder)
+    look = Look(points=3, rows=50)
+    show_landscape(made, tmp_path / "both.png", look)
+    data = pd.read_csv(tmp_path / "both.csv")
+    assert set(data["run"]) == {"s0 (seeds 0, 1)"}
+    assert data.groupby("seed").size().to_dict() == {0: 3, 1: 3}
+    # each seed's lines are those of the run alone
+    for seed, folder in enumerate(made):
+        alone = survey({"x": [folder]}, look)[1]
+        mine = data[data["seed"] == seed]
+        for column in ("x0", "loss", "largest_eigenvalue", "rise"):
+            np.testing.assert_allclose(mine[column], alone[column])
+    tops = data.groupby("seed")["largest_eigenvalue"].first()
+    assert f"{tops.mean():.4g} ± {tops.std(ddof=1):.2g}" in capsys.readouterr().out
+    with pytest.raises(UserError, match="is named twice"):
+        show_landscape([made[0], made[0]], tmp_path / "x.png", look)
 
-    options = {
-        "dims": 1,
-        "points": 3,
-        "radius": 1.0,
-        "on": "train",
-        "rows": 10,
-        "rho": 0.05,
-        "seed": 0,
-    }
+
+def test_the_mean_over_seeds_is_drawn():
+    data = pd.DataFrame(
+        [("a", s, x, loss) for s, losses in enumerate([(3, 1, 3), (5, 3, 1)])
+         for x, loss in zip((-1, 0, 1), losses, strict=True)],
+        columns=["run", "seed", "x0", "loss"],
+    )  # fmt: skip
+    mean, *each = plots.landscape(data, 1).axes[0].lines
+    assert mean.get_ydata().tolist() == [4, 2, 2]
+    assert [line.get_ydata().tolist() for line in each] == [[3, 1, 3], [5, 3, 1]]
+    plane = data.assign(x1=data["x0"].map({-1: 0, 0: 0, 1: 1})).assign(x0=0)
+    plane = plane.groupby(["run", "seed", "x0", "x1"], as_index=False)["loss"].first()
+    wide = pd.concat([plane, plane.assign(x0=1)])
+    assert len(plots.landscape(wide, 2).axes) == 2
+
+
+def test_bad_requests(folders, tmp_path):
     with pytest.raises(UserError, match="--dims is 1 or 2"):
-        show_landscape([RunFolder(folders[0])], tmp_path / "x.png", **{**options, "dims": 3})
+        Look(dims=3)
     (tmp_path / "config.yaml").write_text(RunFolder(folders[0]).config().dump())
     with pytest.raises(UserError, match=r"holds no model\.safetensors"):
-        show_landscape([RunFolder(tmp_path)], tmp_path / "x.png", **options)
+        show_landscape([RunFolder(tmp_path)], tmp_path / "x.png", Look(points=3, rows=10))
     assert not (tmp_path / "x.png").exists()
 
 

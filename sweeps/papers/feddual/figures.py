@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
+from sweeps.papers.drawings import landscape
 from sweeps.papers.feddual.settings import (
     ACCURACY,
     BASE,
@@ -24,6 +25,7 @@ from sweeps.papers.feddual.settings import (
     placed,
     proposed_ahead,
     to_target,
+    tuned_on,
 )
 
 Figures = dict[int, Entry]
@@ -39,6 +41,7 @@ CENTRE = {
     "training loss": Column("train_loss", better="low", digits=3),
 }
 """What is known of the centre of a landscape."""
+AROUND = landscape(points=15, rows=1000)
 VGG16: Settings = (
     "data.dataset={name: features, base: fashion_mnist, backbone: vgg16, side: 32}",
     "model={name: mlp, hidden: [64]}",
@@ -48,17 +51,17 @@ LAYERS = {"conv 1": 0, "conv 2": 3, "dense over channels": 6, "dense 84": 9, "ou
 
 
 def landscapes() -> Figures:
-    """Figures 1 and 6. The surfaces are drawn by ``fedorch landscape``."""
+    """Figures 1 and 6: the loss on a plane around the final models."""
     ours = {name: METHODS[name] for name in ("FedAvg", "Proposed")}
     return {
         1: Entry(
             "feddual/figure1",
-            "FedAvg's minimum with even and with skewed clients (the centre of the landscapes)",
-            EVEN_OR_SKEWED, CENTRE, BASE, budgets(),
+            "The landscape around FedAvg's minimum with even and with skewed clients",
+            EVEN_OR_SKEWED, CENTRE, BASE, budgets(), drawn=AROUND,
         ),
         6: Entry(
-            "feddual/figure6", "FedAvg's and FedDUAL's minima (the centre of the landscapes)",
-            ours, CENTRE, (*BASE, *VGG16), without_vgg16(), unavailable=NO_VGG16,
+            "feddual/figure6", "The landscapes around FedAvg's and FedDUAL's minima",
+            ours, CENTRE, (*BASE, *VGG16), without_vgg16(), unavailable=NO_VGG16, drawn=AROUND,
         ),
     }  # fmt: skip
 
@@ -99,21 +102,22 @@ def learning() -> Figures:
         3: Entry(
             "feddual/figure3", "Learning curves of nine methods on three datasets",
             METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
         4: Entry(
             "feddual/figure4", "Rounds to 40 % on CIFAR-10 and 70 % on Fashion-MNIST",
             METHODS, rounds, BASE, fmnist_only(rounds), claims=proposed_ahead(),
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
         7: Entry(
             "feddual/figure7", "Learning curves of FedDUAL's halves",
             halves, {FMNIST: ACCURACY}, BASE, budgets(), claims=HALVES_CLAIMED[:1], figure="curves",
+            tuning=tuned_on(ACCURACY, halves),
         ),
         10: Entry(
             "feddual/figure10", "Learning curves of Figure 3 with their spread over seeds",
             METHODS, columns, BASE, fmnist_only(columns), claims=proposed_ahead(), figure="curves",
-            unavailable=NO_VGG16,
+            unavailable=NO_VGG16, tuning=tuned_on(ACCURACY, METHODS),
         ),
     }  # fmt: skip
 
@@ -201,16 +205,17 @@ def heterogeneity() -> Figures:
     """
     alphas = {f"α={a}": a for a in (0.01, 0.1, 0.5, 1.0)}
     skews = over({name: (f"data.partition.alpha={a}",) for name, a in alphas.items()}, ACCURACY)
-    ends = ("α=0.01", "α=1.0")
+    ends, tuned = ("α=0.01", "α=1.0"), tuned_on(skews["α=0.01"], METHODS)
     return {
         13: Entry(
             "feddual/figure13", "Test accuracy of nine methods by label skew",
             METHODS, placed(skews, alphas.values()), BASE, short(40, ends), claims=proposed_ahead(),
-            figure="axis", along="α",
+            figure="axis", along="α", tuning=tuned,
         ),
         14: Entry(
             "feddual/figure14", "Learning curves of nine methods by label skew",
             METHODS, skews, BASE, short(40, ends), claims=proposed_ahead(), figure="curves",
+            tuning=tuned,
         ),
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sweeps.entry import Budget, Claim, Column, Grid, Settings
+from sweeps.entry import Budget, Claim, Column, Grid, Settings, Tuning
 
 SGD: Settings = ("local.optimizer=sgd", "local.lr=0.1")
 """For the methods that are defined for SGD only; the paper has Adam everywhere."""
@@ -20,6 +20,14 @@ METHODS: dict[str, Settings] = {
     "FedPVR": ("algorithm=fedpvr", *SGD),
     "Proposed": ("algorithm=feddual",),
 }
+READINGS: dict[str, Settings] = {
+    "Proposed, paper_eq": ("algorithm={name: feddual, reading: paper_eq}",),
+    "Proposed, authors": ("algorithm={name: feddual, reading: authors}",),
+    "FedAvg, last layer unmoved": (
+        "algorithm=fedavg", "aggregator={name: barycenter, method: unmoved, layers: 1}",
+    ),
+}  # fmt: skip
+"""The other readings of FedDUAL (``Proposed`` is ``ot``), and what its code amounts to."""
 BASELINES = tuple(name for name in METHODS if name != "Proposed")
 SEEDS = (0, 1, 2)
 BASE: Settings = (
@@ -79,22 +87,37 @@ HALVES_CLAIMED = (
     Claim("both halves ahead of either", "both", ("adaptive loss", "dynamic aggregation")),
     Claim("the loss alone behind FedAvg", "neither", ("adaptive loss",)),
 )
-EIGHT_ADAM = (0.0001, 0.0003, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01)
-EIGHT_SGD = (0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-TWO_ADAM = (0.001, 0.003)
+ADAM, SGD_RATES = (0.0003, 0.001, 0.003, 0.01), (0.01, 0.03, 0.1, 0.3)
+"""Learning rates that every method of its optimiser tries."""
+ADAM_ONLY: Grid = {"local.lr": tuple(sorted((*ADAM, 0.0005, 0.0015, 0.002, 0.005)))}
+SGD_ONLY: Grid = {"local.lr": tuple(sorted((*SGD_RATES, 0.02, 0.05, 0.15, 0.2)))}
+"""For methods that have nothing else to be tuned: the same rates, and four between them."""
+
+
+def with_mu(rates: tuple[float, ...], *values: float) -> Grid:
+    """The common rates with two values of the method's own μ."""
+    return {"local.lr": rates, "algorithm.mu": values}
+
+
 GRIDS: dict[str, Grid] = {
-    "FedAvg": {"local.lr": EIGHT_ADAM},
-    "FedProx": {"local.lr": TWO_ADAM, "algorithm.mu": (0.001, 0.1, 0.4, 0.7)},
-    "FedNova": {"local.lr": (0.03, 0.1), "algorithm.mu": (0.001, 0.003, 0.05, 0.1)},
-    "FedBN": {"local.lr": EIGHT_ADAM},
-    "FedDyn": {"local.lr": TWO_ADAM, "algorithm.mu": (0.001, 0.01, 0.1, 1.0)},
-    "MOON": {"local.lr": TWO_ADAM, "algorithm.mu": (0.01, 0.1, 1.0, 5.0)},
-    "SCAFFOLD": {"local.lr": EIGHT_SGD},
-    "FedPVR": {"local.lr": EIGHT_SGD},
-    "Proposed": {"local.lr": EIGHT_ADAM},
+    "FedAvg": ADAM_ONLY,
+    "FedProx": with_mu(ADAM, 0.001, 0.1),
+    "FedNova": with_mu(SGD_RATES, 0.001, 0.1),
+    "FedBN": ADAM_ONLY,
+    "FedDyn": with_mu(ADAM, 0.01, 0.1),
+    "MOON": with_mu(ADAM, 1.0, 5.0),
+    "SCAFFOLD": SGD_ONLY,
+    "FedPVR": SGD_ONLY,
+    "Proposed": ADAM_ONLY,
+    **dict.fromkeys((*READINGS, *HALVES), ADAM_ONLY),
 }
-"""Eight trials a method. Values of μ for FedProx and FedNova are the paper's; its learning rates
-are not legible."""
+"""Eight trials a method, between the same ends. Values of μ for FedProx and FedNova are the
+paper's; its learning rates are not legible."""
+
+
+def tuned_on(column: Column, rows: Iterable[str]) -> Tuning:
+    """Each of ``rows`` tuned by its accuracy on a column."""
+    return Tuning({row: GRIDS[row] for row in rows}, column)
 
 
 def over(settings: Mapping[str, Settings], column: Column) -> dict[str, Column]:
