@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import GivenModel
@@ -60,8 +61,17 @@ class Judge:
 
     def judge(self) -> tuple[Record, ClientTable]:
         """All accuracy metrics, and their values by client."""
-        tests, algorithm = self.tests, self.algorithm
-        loss, hit = self.federation.per_sample(algorithm.model(), algorithm.buffers, tests.rows)
+        record, table = self.of(self.algorithm.model(), self.algorithm.buffers)
+        personal = self._personal()
+        if personal is not None:
+            record |= self._over_benign(personal, "personal")
+            table["personal_accuracy"] = _per_row(personal[:, 0], personal[:, 2])
+        return record, table
+
+    def of(self, w: Tensor, buffers: Tensor) -> tuple[Record, ClientTable]:
+        """Those of one model [d] for all, with its batch-norm statistics [b]."""
+        tests = self.tests
+        loss, hit = self.federation.per_sample(w, buffers, tests.rows)
         losses, hits = loss.numpy(), hit.numpy()
         record = over_rows(losses[tests.test], hits[tests.test], "test")
         record |= over_rows(losses[tests.heldout], hits[tests.heldout], "heldout")
@@ -71,10 +81,6 @@ class Judge:
             sums = per_client(loss[tests.clients], hit[tests.clients], sizes).numpy()
             record |= self._over_benign(sums, "client")
             table |= _means(sums)
-        personal = self._personal()
-        if personal is not None:
-            record |= self._over_benign(personal, "personal")
-            table["personal_accuracy"] = _per_row(personal[:, 0], personal[:, 2])
         return record, table
 
     def _over_benign(self, sums: np.ndarray, prefix: str) -> Record:
