@@ -57,7 +57,9 @@ class _ServerAdaptive(ServerOptimizer):
     eps_hat: bool = option(False, "with it: add ε to √v before that is corrected, as Keras does")
 
     def _moments(self) -> dict[str, float]:
-        return {k: getattr(self, k) for k in ("beta1", "beta2", "eps", "bias_correction", "eps_hat")}
+        return {
+            k: getattr(self, k) for k in ("beta1", "beta2", "eps", "bias_correction", "eps_hat")
+        }
 
 
 class ServerAdam(_ServerAdaptive):

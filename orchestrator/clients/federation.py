@@ -20,8 +20,8 @@ from orchestrator.clients.ledger import Ledger
 from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.round_log import RoundLog
-from orchestrator.clients.watch import Watch
 from orchestrator.clients.session import Opening, Session
+from orchestrator.clients.watch import Watch
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged
 from orchestrator.training.messages import BUFFERS, travelling, weight

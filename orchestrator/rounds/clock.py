@@ -13,7 +13,9 @@ class Clock:
     into rounds.
     """
 
-    def __init__(self, evaluation: EvaluationConfig, local: LocalConfig, samples: np.ndarray):
+    def __init__(
+        self, evaluation: EvaluationConfig, local: LocalConfig, samples: np.ndarray
+    ) -> None:
         """``samples`` [N] are the clients' training rows."""
         self.epoch = max(1, local.steps_per_epoch(int(samples.max(initial=0))))
         """Mini-batches in the longest client's pass over its data."""

@@ -47,7 +47,9 @@ def _round_end(name: str, theta: Theta) -> str:
 def rivals(task: Task) -> dict[Row, Settings]:
     """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
     synchronous: Settings = (
-        "algorithm=synchronous", "round_end=fixed", "local.steps=1",
+        "algorithm=synchronous",
+        "round_end=fixed",
+        "local.steps=1",
     )
     rows = {Row("Synchronous"): synchronous}
     if task.federated is not None:
