@@ -22,7 +22,7 @@ def moments(e):
 
 def test_a_look_in_mid_round_is_at_the_mean_that_fixed_work_gives():
     """So many steps of FDA's first round are as many of fixed local work, and then an average."""
-    first = Experiment(small(*FDA, CLOCK))
+    first = Experiment(small(*FDA, "evaluation.every_steps=3"))
     seen = []
     first.judge.of, judge = lambda w, b: seen.append(w.clone()) or judge(w, b), first.judge.of
     record = first.step()
@@ -31,7 +31,7 @@ def test_a_look_in_mid_round_is_at_the_mean_that_fixed_work_gives():
     plain = finish(small(*COMMON, f"local.steps={steps}", "rounds=1"))
     torch.testing.assert_close(seen[-1], plain.algorithm.w, rtol=0, atol=0)
     assert record["test_accuracy"] == plain.records[0]["test_accuracy"]
-    assert len(seen) == steps / 4
+    assert len(seen) == steps / 3
 
 
 @pytest.mark.parametrize("weights", ["mean", "weighted_mean"])
@@ -52,7 +52,7 @@ def test_a_look_at_the_end_of_a_round_is_at_the_servers_model(weights):
     [
         FDA,
         [*FDA, "round_end={name: fda, theta: 1.0, every: 3}"],
-        [*COMMON, "round_end={name: fixed, steps: longest}", "local.epochs=2"],
+        [*COMMON, "round_end={name: fixed, steps: longest}", "local.steps=null", "local.epochs=2"],
         [*FDA, "local.execution=vectorized", "local.block=3", "local.optimizer_state=average"],
     ],
 )
