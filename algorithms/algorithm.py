@@ -115,6 +115,13 @@ class Algorithm:
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         """Run round ``t`` (from 1); returns scalars worth recording."""
 
+    @property
+    def averages(self) -> bool:
+        """Whether ending a round makes the weighted mean of the local models, and nothing else: in
+        mid-round that mean then is the model.
+        """
+        return False
+
     def model(self) -> Tensor:
         """The model [d] that is judged and saved."""
         return self.w

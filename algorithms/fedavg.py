@@ -13,6 +13,7 @@ from typing import ClassVar
 from algorithms.algorithm import Algorithm, AlgorithmOptions
 from algorithms.contract import Clients, Updates
 from algorithms.local import LocalRule, Tensors
+from algorithms.parts.server_optimizers import ServerSgd
 
 
 class FedAvg(Algorithm):
@@ -29,6 +30,13 @@ class FedAvg(Algorithm):
 
     def start(self) -> None:
         self.optimizer = self.setting.parts.server_optimizer.start(self.w)
+
+    @property
+    def averages(self) -> bool:
+        parts = self.setting.parts
+        # what is derived from it trains or steps in a way of its own
+        plain = type(self) is FedAvg and parts.server_optimizer == ServerSgd()
+        return plain and not parts.aggregator.needs_rows
 
     def rule(self) -> LocalRule:
         """The client side; subclasses with a different local objective override this."""

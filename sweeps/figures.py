@@ -212,7 +212,7 @@ def _rule(place: Axes, found: list[Line]) -> None:
 
 
 def _line(place: Axes, line: Line, color: str) -> None:
-    x, y = np.array(list(line.points.values())).T
+    x, y = np.array([(point.x, point.y) for point in line.points.values()]).T
     ends = np.array([x.min() / 2, 2 * x.max()])
     ours, theirs = f"{line.setting}: {line.slope:.3g} d", f"published {line.published:.3g} d"
     place.scatter(x, y, color=color, s=24, alpha=0.7)

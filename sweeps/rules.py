@@ -13,27 +13,52 @@ from sweeps.entry import Entry, Rule, Values
 
 
 @dataclass(frozen=True)
+class Point:
+    """A network's cheapest row."""
+
+    x: float
+    y: float
+    margin: float
+    """How much more the next cheapest row costs, as a part; infinite if there is no other."""
+    edge: str = ""
+    """``smallest`` or ``largest`` if no row beyond it was measured: the cheapest may lie there."""
+
+    def __str__(self) -> str:
+        remarks = [f"by {100 * self.margin:.1f} %"] if math.isfinite(self.margin) else []
+        remarks += [f"the {self.edge} tried"] if self.edge else []
+        return f"{self.y / self.x:.3g} d" + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+@dataclass(frozen=True)
 class Line:
     """y = c x for one setting."""
 
     setting: str
-    points: dict[str, tuple[float, float]]
-    """Network -> (x, y) of its cheapest row."""
+    points: dict[str, Point]
+    """Network -> its cheapest row."""
     published: float
 
     @property
     def slope(self) -> float:
         """c of the least squares through the origin; NaN without points."""
-        x, y = np.array(list(self.points.values())).reshape(-1, 2).T
+        x, y = np.array([(p.x, p.y) for p in self.points.values()]).reshape(-1, 2).T
         return float(x @ y / (x @ x)) if len(x) else math.nan
+
+    @property
+    def open(self) -> list[str]:
+        """The networks whose cheapest row is at an edge of what was measured: of them, and so of
+        the line, only a bound is known.
+        """
+        return [name for name, point in self.points.items() if point.edge]
 
     def __str__(self) -> str:
         if not self.points:
             return f"{self.setting}: not measured yet (published {self.published:.3g} d)"
-        found = ", ".join(f"{y / x:.3g} d for {name}" for name, (x, y) in self.points.items())
+        found = ", ".join(f"{name} at {point}" for name, point in self.points.items())
+        verdict = f"; not determined: {', '.join(self.open)} at an edge" if self.open else ""
         return (
-            f"{self.setting}: least at {found}; line {self.slope:.3g} d (published "
-            f"{self.published:.3g} d)"
+            f"{self.setting}: least for {found}; line {self.slope:.3g} d (published "
+            f"{self.published:.3g} d){verdict}"
         )
 
 
@@ -48,24 +73,31 @@ def lines(entry: Entry, values: Values) -> list[Line]:
     ]
 
 
-def _points(
-    entry: Entry, rule: Rule, values: Values, setting: str
-) -> dict[str, tuple[float, float]]:
-    """Network -> (x, y) of its cheapest row, without networks that have not been measured."""
+def _points(entry: Entry, rule: Rule, values: Values, setting: str) -> dict[str, Point]:
+    """Network -> its cheapest row, without networks that have not been measured."""
     found = {}
     for network, size in rule.sizes.items():
-        row = _cheapest(entry, values, entry.cost_of(setting, network))
-        if row is not None:
-            found[network] = (size, size * rule.factors[row])
+        point = _cheapest(rule, size, _costs(entry, values, entry.cost_of(setting, network)))
+        if point is not None:
+            found[network] = point
     return found
 
 
-def _cheapest(entry: Entry, values: Values, column: str) -> str | None:
-    """The row with the least mean cost; a row with a seed that missed the target does not count."""
-    means = {row: _mean(list(values.get((row, column), {}).values())) for row in entry.rows}
-    known = {row: mean for row, mean in means.items() if math.isfinite(mean)}
-    return min(known, key=lambda row: known[row]) if known else None
+def _costs(entry: Entry, values: Values, column: str) -> dict[str, float]:
+    """Mean cost of each row that was measured; infinite with a seed that missed the target."""
+    seeds = {row: list(values.get((row, column), {}).values()) for row in entry.rows}
+    means = {row: float(np.mean(found)) for row, found in seeds.items() if found}
+    return {row: mean if math.isfinite(mean) else math.inf for row, mean in means.items()}
 
 
-def _mean(seeds: list[float]) -> float:
-    return float(np.mean(seeds)) if seeds else math.nan
+def _cheapest(rule: Rule, size: float, costs: dict[str, float]) -> Point | None:
+    """The row with the least of the ``costs``; None if no row reached the target."""
+    best, *others = sorted(costs, key=lambda row: costs[row]) or [""]
+    if not math.isfinite(costs.get(best, math.inf)):
+        return None
+    margin = costs[others[0]] / costs[best] - 1 if others else math.inf
+    factors = [rule.factors[row] for row in costs]
+    mine = rule.factors[best]
+    # a row that missed the target is beyond, too: it costs more
+    edge = "smallest" if mine == min(factors) else "largest" if mine == max(factors) else ""
+    return Point(size, size * mine, margin, edge)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from algorithms.part import nearest
-from orchestrator.config.goal import Goal, up_to
+from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 
@@ -62,7 +62,7 @@ def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:
     spent = up_to(rounds, column.metric, goal)
     if spent is None:
         return math.nan
-    steps = float(spent["steps_total"].iloc[-1])
+    steps = steps_of(spent)
     nbytes = float((spent["bytes_up"] + spent["bytes_down"]).sum())
     if column.cost is not None:
         return column.cost(steps, nbytes)

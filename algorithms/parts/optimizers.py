@@ -62,6 +62,9 @@ class _Adaptive(Optimizer):
     beta2: float = option(0.999, "decay of the second moment", "β2", ge=0, lt=1)
     eps: float = option(1e-8, "added to the denominator", "ε", ge=0)
     bias_correction: bool = option(True, "divide the moments by 1 − β^t (Kingma & Ba 2015)")
+    eps_hat: bool = option(
+        False, "with it: add ε to √v before that is corrected (Keras; ε̂ of Kingma & Ba, section 2)"
+    )
 
     def start(self, w: Tensor) -> State:
         return {
@@ -78,10 +81,12 @@ class _Adaptive(Optimizer):
         v = self._second(state["second"], g)
         root = v.sqrt()
         if self.bias_correction:
-            # as PyTorch does it: ε is added after √v has been corrected; powers in float64
-            root.div_((1 - self.beta2**t).sqrt().to(w.dtype))
+            # powers in float64
+            correction = (1 - self.beta2**t).sqrt().to(w.dtype)
             lr_t = (lr / (1 - self.beta1**t)).to(w.dtype)
-            w.sub_(m.div(root.add_(self.eps)).mul_(lr_t))
+            # as PyTorch does it, ε is added after √v has been corrected
+            root = root.add_(self.eps).div_(correction) if self.eps_hat else root.div_(correction)
+            w.sub_(m.div(root if self.eps_hat else root.add_(self.eps)).mul_(lr_t))
         else:
             w.addcdiv_(m, root.add_(self.eps), value=-lr)
 

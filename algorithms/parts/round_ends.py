@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
 from algorithms.contract import Training
 from algorithms.local import Tensors
-from algorithms.part import Part
+from algorithms.part import Part, option
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,12 @@ class Fixed(RoundEnd):
     """Every client does the local work of the config: ``local.steps`` or ``local.epochs``."""
 
     name: str = "fixed"
+    steps: Literal["own", "longest"] = option(
+        "own",
+        "with local.epochs: the mini-batches of each client's own passes, or as many for all as "
+        "for the cohort's longest client (as the FDA round ends have it)",
+    )
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
-        training.advance()
+        training.advance(about.work_steps if self.steps == "longest" else None)
         return {}

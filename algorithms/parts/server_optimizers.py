@@ -54,9 +54,12 @@ class _ServerAdaptive(ServerOptimizer):
     beta2: float = option(0.99, "decay of the second moment", "β2", ge=0, lt=1)
     eps: float = option(1e-3, "degree of adaptivity, added to √v", "τ", ge=0)
     bias_correction: bool = option(False, "divide the moments by 1 − β^t")
+    eps_hat: bool = option(False, "with it: add ε to √v before that is corrected, as Keras does")
 
     def _moments(self) -> dict[str, float]:
-        return {k: getattr(self, k) for k in ("beta1", "beta2", "eps", "bias_correction")}
+        return {
+            k: getattr(self, k) for k in ("beta1", "beta2", "eps", "bias_correction", "eps_hat")
+        }
 
 
 class ServerAdam(_ServerAdaptive):

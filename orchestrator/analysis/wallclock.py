@@ -7,7 +7,7 @@ import math
 from rich.table import Table
 
 from orchestrator.analysis.names import told_apart
-from orchestrator.config.goal import Goal, up_to
+from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
@@ -49,7 +49,7 @@ def show_wallclock(
             table.add_row(name, f"never reached {metric} {target}", "", "", "", "", "")
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
-        steps = float(counted["steps_total"].iloc[-1])
+        steps = steps_of(counted)
         compute = steps * step_ms / 1e3
         # K are the clients of a round, who are all that talk
         moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)

@@ -15,6 +15,7 @@ from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.ledger import Ledger
 from orchestrator.clients.plane import abridged
 from orchestrator.clients.round_log import RoundLog
+from orchestrator.clients.watch import Watch
 from orchestrator.training.messages import BufferPolicy
 
 NonFinite = Literal["fail", "drop", "keep"]
@@ -66,14 +67,16 @@ class Books:
     evaluated: bool = False
     """Whether the round under way is evaluated."""
     log: RoundLog = field(default_factory=RoundLog)
+    watch: Watch | None = None
+    """What looks at the clients in mid-round, if anything does."""
     opened: int = 0
     """Sessions opened in the round."""
     asked: int = 0
     """Questions asked in the round."""
 
-    def begin_round(self, t: int, evaluated: bool) -> None:
+    def begin_round(self, t: int, evaluated: bool, watch: Watch | None = None) -> None:
         """Turn the page."""
-        self.t, self.evaluated = t, evaluated
+        self.t, self.evaluated, self.watch = t, evaluated, watch
         self.log, self.opened, self.asked = RoundLog(), 0, 0
 
     def question(self) -> tuple[int, int]:

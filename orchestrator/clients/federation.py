@@ -21,6 +21,7 @@ from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import Plane
 from orchestrator.clients.round_log import RoundLog
 from orchestrator.clients.session import Opening, Session
+from orchestrator.clients.watch import Watch
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged
 from orchestrator.training.messages import BUFFERS, travelling, weight
@@ -53,9 +54,9 @@ class Federation:
         """What has happened in the round under way."""
         return self.books.log
 
-    def begin_round(self, t: int, evaluated: bool = True) -> None:
-        """Start a new round log."""
-        self.books.begin_round(t, evaluated)
+    def begin_round(self, t: int, evaluated: bool = True, watch: Watch | None = None) -> None:
+        """Start a new round log; ``watch`` looks at the clients' models in mid-round."""
+        self.books.begin_round(t, evaluated, watch)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold of the clients."""

@@ -26,6 +26,7 @@ from orchestrator.training.messages import (
     Collected,
     Command,
     Evaluate,
+    Look,
     weight,
 )
 
@@ -72,6 +73,8 @@ class Session:
         """Commands that each block has executed."""
         self.waiting: list[list[Command]] = [[] for _ in self.specs]
         """Commands that it is to execute when an answer is needed."""
+        self.done = 0
+        """Local steps that all clients have done together, while a clock watches."""
         self.open = False
         """Whether actors may keep blocks of this session."""
         self.present = list(range(len(self.specs)))
@@ -91,12 +94,35 @@ class Session:
         )
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
+        watch = self.books.watch
+        if watch is None or not isinstance(steps, int):
+            self._advance(steps)
+            return
+        # cut at the ticks of the clock, which makes no difference to the clients
+        for piece in watch.pieces(self.done, steps):
+            self._advance(piece)
+            self.done += piece
+            if watch.due(self.done):
+                watch.look(self.done, self._look(watch.weights(self.cohort)))
+
+    def _advance(self, steps: int | np.ndarray | None) -> None:
         for waiting, s in zip(self.waiting, self.slices, strict=True):
             if not isinstance(steps, np.ndarray):
                 waiting.append(Advance(steps))
             # a block that has nothing to do is not called
             elif steps[s].any():
                 waiting.append(Advance(steps[s]))
+
+    def _look(self, weights: np.ndarray) -> Tensors:
+        """The mean of what the clients have, with ``weights`` [m]; nothing is sent."""
+        self._add([Look(weights[s]) for s in self.slices])
+        answers, scale = self._flush(keep=True), self._scale(weights)
+        return {n: inbox.in_order([a[n] for a in answers]) * scale for n in answers[0]}
+
+    def _scale(self, weights: np.ndarray) -> float:
+        """By what a sum over the clients that are left is multiplied, to be one over all."""
+        there = self._there()
+        return 1.0 if there.all() else float(weights.sum() / weights[there].sum())
 
     def query(
         self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
@@ -123,8 +149,7 @@ class Session:
         if lying:
             answers = self._forged_answers(answers, blocks, weights)
         if weights is not None:
-            scale = 1.0 if there.all() else float(weights.sum() / weights[there].sum())
-            return inbox.in_order(answers) * scale
+            return inbox.in_order(answers) * self._scale(weights)
         # blocks answer for all their clients; of these the wanted ones are picked
         answered = np.concatenate([rows[self.slices[b]] for b in blocks])
         return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]

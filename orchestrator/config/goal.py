@@ -49,6 +49,14 @@ def target_goal(target: str | None) -> Goal | None:
         raise UserError(f"--target: {error}") from error
 
 
+def steps_of(rounds: pd.DataFrame) -> float:
+    """Local steps when the last of these rounds was evaluated, or had ended."""
+    last = rounds.iloc[-1]
+    # in the middle of a round, where a clock of steps ran through it
+    then = last.get("evaluated_steps", math.nan)
+    return float(last["steps_total"] if math.isnan(then) else then)
+
+
 def up_to(rounds: pd.DataFrame, metric: str, goal: Goal | None) -> pd.DataFrame | None:
     """The rounds up to the first that reached the goal (all without one); None if none did.
 

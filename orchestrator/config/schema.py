@@ -48,6 +48,14 @@ class EvaluationConfig(Section):
     every: int = Field(
         1, ge=1, description="evaluate after every n-th round (and always after the last)"
     )
+    every_steps: Annotated[int, Field(ge=1)] | Literal["epoch"] | None = Field(
+        None,
+        description="in place of every: evaluate at each multiple of so many local steps (of the "
+        "longest client; epoch: its mini-batches in one pass), which is the same clock however "
+        "long rounds are. Where a round only averages, the mean of the local models is evaluated "
+        "in the middle of it, as after a synchronisation that nobody pays; else the model after "
+        "the first round that has passed the multiple. evaluated_steps says when",
+    )
     clients: bool = Field(True, description="evaluate the model on every client's own test rows")
     personal: bool = Field(
         True, description="evaluate personal models, where the algorithm keeps them"
@@ -62,6 +70,12 @@ class EvaluationConfig(Section):
         description="record the norm of the mini-batch gradients of each layer, mean over steps "
         "and clients",
     )
+
+    @model_validator(mode="after")
+    def _one_clock(self) -> EvaluationConfig:
+        if self.every_steps is not None and self.every != 1:
+            raise ValueError("give either every (rounds) or every_steps, not both")
+        return self
 
 
 class CheckpointConfig(Section):

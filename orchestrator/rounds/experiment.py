@@ -15,8 +15,11 @@ import torch
 from torch import Tensor
 
 from algorithms.algorithm import Algorithm
+from algorithms.contract import Cohort
 from algorithms.finite import NotFinite, all_finite
+from algorithms.local import Tensors
 from algorithms.part import nearest
+from algorithms.parts.compressors import NoCompression
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.books import Books, Terms
@@ -24,6 +27,7 @@ from orchestrator.clients.federation import Federation
 from orchestrator.clients.ledger import Ledger
 from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import InProcess, Plane
+from orchestrator.clients.watch import Watch
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.config.resolve import resolve
@@ -31,8 +35,10 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.models.net import Net
 from orchestrator.rounds.alarm import Alarm
+from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
+from orchestrator.training.messages import BUFFERS
 from orchestrator.training.world import World
 
 
@@ -67,10 +73,13 @@ class Experiment:
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
+        self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
         self.alarm = Alarm(config.non_finite)
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []
+        self.seen: tuple[Record, ClientTable] | None = None
+        """What the clock has last seen in the middle of the round under way."""
 
     def _algorithm(self) -> Algorithm:
         config, net, data = self.config, self.net, self.data
@@ -153,9 +162,12 @@ class Experiment:
         """
         begun, t = time.perf_counter(), self.t + 1
         federation, sent_before = self.federation, self._bytes()
-        evaluated = t % self.config.evaluation.every == 0 or t == self.config.rounds
-        # local models are judged before they are collected, when nobody knows yet what will stop
-        federation.begin_round(t, evaluated or bool(self.config.stop))
+        last = t == self.config.rounds
+        # local models are judged before they are collected, when nobody knows yet what will stop,
+        # or how many steps will have been done
+        maybe = bool(self.config.stop) or self.clock.steps is not None
+        watch, self.seen = self._watch(), None
+        federation.begin_round(t, maybe or last or self.clock.due(t, 0, 0), watch)
         reported = self._aggregate(t)
         self._know_that_they_worked(t)
         seconds = self._seconds(time.perf_counter() - begun)
@@ -165,15 +177,18 @@ class Experiment:
             **influence(self.algorithm.influence, self.adversary.ids),
             **self.algorithm.notes,
             **reported,
-            "steps_total": self._steps_so_far(),
+            **self._steps(),
         }
-        if evaluated:
+        # a round that ends the run, be it by what it has spent, is its last, which is always judged
+        last = last or self._ends(record | self._spent(begun, sent_before, seconds))
+        met = watch is not None and watch.over
+        due = self.clock.due(t, self._steps_before(), record["steps_total"])
+        evaluated = met or last or due
+        if self.seen is not None and (met or not last):
+            record |= self._noted(t, *self.seen, dropped=int(record["dropped"]))
+        elif evaluated:
             self._judge(t, record, seconds)
         record |= self._spent(begun, sent_before, seconds)
-        # a round that ends the run, be it by what it has spent, is its last, which is always judged
-        if not evaluated and self._ends(record):
-            self._judge(t, record, seconds)
-            record |= self._spent(begun, sent_before, seconds)
         self.alarm.metrics(t, record)
         # a round that has failed does not count
         self.t = t
@@ -182,11 +197,45 @@ class Experiment:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
 
+    def _watch(self) -> Watch | None:
+        """The clock inside the round to come; None where the mean of the clients' models is not
+        what the server would make of them.
+        """
+        config, algorithm, ticks = self.config, self.algorithm, self.clock.steps
+        ways = config.compression.uplink, config.compression.downlink
+        as_it_is = all(isinstance(way, NoCompression) for way in ways)
+        as_it_is = as_it_is and not len(self.adversary.forgers) and algorithm.averages
+        # local models are judged when they are collected
+        if ticks is None or not as_it_is or config.evaluation.local_models:
+            return None
+
+        def weights(cohort: Cohort) -> np.ndarray:
+            return algorithm.round_state(self.t + 1, cohort, algorithm.w).weights
+
+        return Watch(int(self._steps_before()), ticks, weights, self._notice)
+
+    def _notice(self, steps: int, mean: Tensors) -> bool:
+        """Judge the ``mean`` of the clients after so many local ``steps`` of the run; whether that
+        is what the run is to end with.
+        """
+        algorithm = self.algorithm
+        buffers = mean.get(BUFFERS, algorithm.buffers)
+        record, table = self.judge.of(algorithm.w + mean["delta"], buffers)
+        self.seen = record | {"evaluated_steps": float(steps)}, table
+        return self._ends(record)
+
     def _judge(self, t: int, record: Record, seconds: Record) -> None:
         """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
         evaluating = time.perf_counter()
         record |= self._evaluate(t, int(record["dropped"]))
+        record |= self._now(record)
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
+
+    def _now(self, record: Record) -> Record:
+        """Local steps when the models after the round of ``record`` are judged, where the clock
+        counts them.
+        """
+        return {} if self.clock.steps is None else {"evaluated_steps": record["steps_total"]}
 
     def judge_last(self) -> None:
         """Judge the last round if it has not been, which a run that is resumed with fewer rounds,
@@ -196,7 +245,7 @@ class Experiment:
         if judged == self.t:
             return
         self.federation.begin_round(self.t)
-        self.records[-1] |= self._evaluate(self.t, dropped=0)
+        self.records[-1] |= self._evaluate(self.t, dropped=0) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])
 
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
@@ -259,10 +308,17 @@ class Experiment:
             "seconds_evaluate": evaluate,
         }
 
-    def _steps_so_far(self) -> float:
-        """Local steps of the rounds so far, each counted with its longest client's."""
-        before = self.records[-1]["steps_total"] if self.records else 0.0
-        return before + float(self.federation.log.diagnostics["steps"].max(initial=0))
+    def _steps(self) -> Record:
+        """Local steps of the rounds so far, each counted with its longest client's; and how many
+        passes over the data of the client that has most those are.
+        """
+        mine = float(self.federation.log.diagnostics["steps"].max(initial=0))
+        total = self._steps_before() + mine
+        return {"steps_total": total, "epochs_total": total / self.clock.epoch}
+
+    def _steps_before(self) -> float:
+        """Those of the rounds before the one under way."""
+        return self.records[-1]["steps_total"] if self.records else 0.0
 
     def _know_what_stops(self, missing: list[str]) -> None:
         """Raise UserError for a metric in ``stop`` that seems to be a misspelt one; tell of others
@@ -336,7 +392,12 @@ class Experiment:
         """The models judged after round ``t``, in which so many clients were ``dropped``; what is
         said of each client joins its rows.
         """
-        record, table = self.judge.judge()
+        return self._noted(t, *self.judge.judge(), dropped)
+
+    def _noted(self, t: int, record: Record, table: ClientTable, dropped: int) -> Record:
+        """What was found of the models, and who could not be judged; the ``table`` of clients is
+        kept.
+        """
         late = len(set(self.federation.log.dropped)) - dropped
         record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import GivenModel
@@ -70,8 +71,16 @@ class Judge:
 
     def judge(self) -> tuple[Record, ClientTable]:
         """All accuracy metrics, and their values by client."""
-        judged, algorithm = self.judged, self.algorithm
-        loss, hit = self.federation.per_sample(algorithm.model(), algorithm.buffers, judged.rows)
+        record, table = self.of(self.algorithm.model(), self.algorithm.buffers)
+        for split, sums in self._personal().items():
+            record |= self._over_benign(sums, "personal", split)
+            table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
+        return record, table
+
+    def of(self, w: Tensor, buffers: Tensor) -> tuple[Record, ClientTable]:
+        """Those of one model [d] for all, with its batch-norm statistics [b]."""
+        judged = self.judged
+        loss, hit = self.federation.per_sample(w, buffers, judged.rows)
         losses, hits = loss.numpy(), hit.numpy()
         record: Record = {}
         for name, places in judged.sets.items():
@@ -82,9 +91,6 @@ class Judge:
                 sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
                 record |= self._over_benign(sums, "client", split)
                 table |= _means(sums, split)
-        for split, sums in self._personal().items():
-            record |= self._over_benign(sums, "personal", split)
-            table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
         return record, table
 
     def _sizes(self, split: str) -> np.ndarray:

@@ -23,6 +23,7 @@ from orchestrator.training.messages import (
     Collected,
     Command,
     Evaluate,
+    Look,
     scalars,
     travelling,
     vectors,
@@ -82,6 +83,8 @@ class Block:
                 return rows.cpu() if weights is None else weighted_sum(rows, weights).cpu()
             case Evaluate():
                 return self._evaluate()
+            case Look(weights):
+                return self._look(weights)
             case Collect(weights, drop):
                 return self._collect(weights, drop)
 
@@ -91,6 +94,12 @@ class Block:
             if len(self.order) == 1
             else torch.cat(pieces)[self.order.to(pieces[0].device)]
         )
+
+    def _look(self, weights: np.ndarray) -> Tensors:
+        """The changes of the models and the batch-norm statistics, summed with ``weights`` [C]."""
+        pieces = [lane.standing() for lane in self.lanes]
+        rows = {n: self._rows([piece[n] for piece in pieces]) for n in pieces[0]}
+        return {n: weighted_sum(v, weights).cpu() for n, v in rows.items()}
 
     def _collect(self, weights: np.ndarray | None, drop: bool) -> Collected:
         pairs = [lane.upload() for lane in self.lanes]

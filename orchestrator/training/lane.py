@@ -227,6 +227,17 @@ class Lane:
             torch.cuda.manual_seed(seed) if on_gpu else torch.default_generator.manual_seed(seed)
             yield
 
+    def standing(self) -> Tensors:
+        """How far each client has come, name -> [C, ...]: ``delta``, and its batch-norm statistics
+        where they are averaged, be it to evaluate only.
+        """
+        found = {"delta": self.work.w - self.work.start}
+        return found | ({BUFFERS: self.buffers} if self._averages_statistics else {})
+
+    @property
+    def _averages_statistics(self) -> bool:
+        return bool(self.buffers.numel()) and self.world.buffers != "exclude"
+
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
         self.work.steps.copy_(torch.from_numpy(self.done))
@@ -239,7 +250,7 @@ class Lane:
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
         self.rule.sent(self.work, uploads)
-        if self.buffers.numel() and self.world.buffers != "exclude":
+        if self._averages_statistics:
             uploads[BUFFERS] = self.buffers
         return uploads, self._diagnostics(uploads)
 

@@ -149,6 +149,15 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What the clients have now, which nobody sends: this block's part of the sums with ``weights``
+    [C].
+    """
+
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
 class Collect:
     """The uploads: this block's part of the weighted sums, or rows, with what is needed to finish
     them.
@@ -160,7 +169,7 @@ class Collect:
     drop: bool
 
 
-Command = Advance | Ask | Evaluate | Collect
+Command = Advance | Ask | Evaluate | Look | Collect
 
 
 @dataclass(frozen=True)

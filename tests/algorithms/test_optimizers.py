@@ -47,6 +47,26 @@ def test_every_row_follows_torch(ours, theirs):
     torch.testing.assert_close(w, torch.stack([r.detach() for r in rows]))
 
 
+def test_keras_form_of_epsilon():
+    """w ← w − η √(1 − β2^t)/(1 − β1^t) · m/(√v + ε), Keras' order, in plain numbers."""
+    rule, server = (
+        Adam(eps=0.01, eps_hat=True),
+        ServerAdam(lr=0.1, eps=0.01, beta2=0.999, bias_correction=True, eps_hat=True),
+    )
+    w, m, v, want = torch.tensor([1.0], dtype=torch.float64), 0.0, 0.0, 1.0
+    ours, theirs = rule.start(w), server.start(w)
+    other = w.clone()
+    for t, g in enumerate([0.3, -0.05, 0.002], start=1):
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        want -= 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t) * m / (v**0.5 + 0.01)
+        rule.step(ours, w, torch.tensor([g], dtype=torch.float64), 0.1)
+        other = server.step(theirs, other, -torch.tensor([g], dtype=torch.float64))
+        assert (w.item(), other.item()) == (pytest.approx(want), pytest.approx(want))
+    plain = torch.tensor([1.0], dtype=torch.float64)
+    Adam(eps=0.01).step(Adam().start(plain), plain, torch.tensor([0.3], dtype=torch.float64), 0.1)
+    assert plain.item() == pytest.approx(1.0 - 0.1 * 0.3 / (0.3 + 0.01))
+
+
 def test_yogi_second_moment():
     rule, w = Yogi(bias_correction=False, eps=0.0, beta1=0.0), torch.zeros(2)
     state = rule.start(w)

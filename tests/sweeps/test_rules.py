@@ -32,14 +32,37 @@ def test_the_cheapest_rows_decide():
         ("high", "fast, small"): {0: 9.0, 1: math.nan},
     }
     slow, fast = lines(ONE, values)
-    assert slow.points == {
-        "small": (10.0, pytest.approx(3.0)),
-        "large": (100.0, pytest.approx(10.0)),
-    }
+    small, large = slow.points["small"], slow.points["large"]
+    assert (small.x, small.y) == (10.0, pytest.approx(3.0))
+    assert (large.x, large.y) == (100.0, pytest.approx(10.0))
+    assert (small.margin, large.margin) == (pytest.approx(6.0 / 5.5 - 1), pytest.approx(0.5))
     assert slow.slope == pytest.approx((10 * 3 + 100 * 10) / (10**2 + 100**2))
     assert "published 0.2 d" in str(slow)
     assert fast.points == {}
     assert "not measured yet" in str(fast)
+
+
+@pytest.mark.parametrize(
+    ("costs", "best", "edge"),
+    [
+        ({1: 1.0, 2: 2.0, 3: 3.0}, 1, "smallest"),
+        ({1: 2.0, 2: 1.0, 3: 3.0}, 2, ""),
+        ({1: 3.0, 2: 2.0, 3: 1.0}, 3, "largest"),
+        ({1: 3.0, 2: 2.0}, 2, "largest"),  # the third has not been run
+        ({1: 3.0, 2: 2.0, 3: math.nan}, 2, ""),  # it has, and missed the target
+        ({2: 1.0}, 2, "smallest"),
+    ],
+)
+def test_a_best_at_the_edge_is_marked(costs, best, edge):
+    rule = Rule({str(n): float(n) for n in (1, 2, 3)}, {"net": 1.0}, {"slow": 2.0})
+    one = Entry(
+        "x/figure", "", {str(n): () for n in (1, 2, 3)},
+        {"c": Column(panel="slow", group="net")}, (), {}, rule=rule,
+    )  # fmt: skip
+    (line,) = lines(one, {(str(n), "c"): {0: cost} for n, cost in costs.items()})
+    assert (line.points["net"].y, line.points["net"].edge) == (best, edge)
+    assert ("not determined" in str(line)) == bool(edge)
+    assert (f"the {edge} tried" in str(line)) == bool(edge)
 
 
 def test_costs_of_figure_3_15_are_the_thesis_formulas():

@@ -1,8 +1,10 @@
 """Chapter 3 of the FDA thesis: what each strategy sends and computes until a model reaches an
 accuracy, by the number of workers and by Θ.
 
-Where the thesis has plots only, the numbers are those of its authors' published runs. A run counts
-as a miss later than in the thesis: the cap on steps is that of the fewest workers.
+Where the thesis has plots only, the numbers are those of its authors' published runs. As there, all
+strategies are evaluated once an epoch (n/bK steps), be it on the mean of models that are not
+synchronised then, and a run without the target is a miss after as many epochs as the thesis', for
+each K.
 """
 
 from __future__ import annotations

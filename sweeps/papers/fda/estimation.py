@@ -21,8 +21,9 @@ from sweeps.papers.fda.columns import GB, STEPS, cost, of_group
 from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, LENET, VGG, Task
 
 WORKERS = 5
-FACTORS = (1, 2, 3, 4, 5, 7, 10)
-"""Θ in units of 10⁻⁵ d; the thesis' grids lie between 0.8 and 11."""
+FACTORS = (0.25, 0.5, 1, 2, 3, 4, 5, 7, 10, 15)
+"""Θ in units of 10⁻⁵ d; the thesis' grids lie between 0.8 and 11, and a best Θ at one of their ends
+says nothing."""
 GOALS = ((LENET, 0.98), (VGG, 0.994), (DENSENET121, 0.8), (DENSENET201, 0.78))
 SLOW, BALANCED, FAST = (
     "seconds, 0.5 Gbps shared",

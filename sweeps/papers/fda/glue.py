@@ -65,7 +65,9 @@ class Glue:
 
     @property
     def base(self) -> Settings:
-        """One epoch a round at every client of the cohort."""
+        """One epoch a round: as many steps at every client of the cohort as at its longest, as in
+        the published code, and as FDA-Opt counts them.
+        """
         return (
             f"name=fda_opt_{self.key.replace('-', '_')}",
             f"rounds={self.rounds}",
@@ -76,6 +78,7 @@ class Glue:
             f"model={self.model}",
             f"cohort={self.cohort}",
             "sampler=cyclic",
+            "round_end={name: fixed, steps: longest}",
             "local={epochs: 1, batch_size: 8}",
             "evaluation={clients: false}",
         )

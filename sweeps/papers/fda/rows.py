@@ -47,16 +47,18 @@ def _round_end(name: str, theta: Theta) -> str:
 def rivals(task: Task) -> dict[Row, Settings]:
     """Synchronous training, and the FedOpt strategy that belongs to the local optimiser."""
     synchronous: Settings = (
-        "algorithm=synchronous", "round_end=fixed", "local.steps=1", f"rounds={task.cap}",
-        f"evaluation.every={task.evaluate}",
-    )  # fmt: skip
+        "algorithm=synchronous",
+        "round_end=fixed",
+        "local.steps=1",
+    )
     rows = {Row("Synchronous"): synchronous}
     if task.federated is not None:
         name, settings = task.federated
         # FedOpt's clients do an epoch a round, and start their optimiser anew in each
         rows[Row(name)] = (
             *settings, "round_end=fixed", "local.steps=null", "local.epochs=1",
-            "local.optimizer_state=reset", "rounds=1001", "stop.steps_total=400000",
+            "local.optimizer_state=reset", "rounds=1001", "stop.epochs_total=1001",
+            "stop.steps_total=400000",
         )  # fmt: skip
     return rows
 
