@@ -66,6 +66,7 @@ class Judge:
         record = over_rows(losses[tests.test], hits[tests.test], "test")
         record |= over_rows(losses[tests.heldout], hits[tests.heldout], "heldout")
         table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
+        table |= algorithm.by_client()
         if self.evaluation.clients:
             sizes = self.data.test.sizes
             sums = per_client(loss[tests.clients], hit[tests.clients], sizes).numpy()
@@ -78,7 +79,7 @@ class Judge:
         return record, table
 
     def _over_benign(self, sums: np.ndarray, prefix: str) -> Record:
-        return over_clients(sums[self.benign, 0], sums[self.benign, 2], prefix)
+        return over_clients(sums[self.benign], prefix)
 
     def _personal(self) -> np.ndarray | None:
         """Correct answers, summed loss and rows [N, 3] of each client's own model, where there are
