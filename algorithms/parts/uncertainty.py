@@ -133,11 +133,11 @@ class Groups(Uncertainty):
             return group
         if self.by == "label":
             return np.unique(setting.labels, return_inverse=True)[1]
+        # the places in the order of sizes, cut into as many parts as there are groups
+        order = np.argsort(setting.samples, kind="stable")
+        parts = np.array_split(np.arange(n), self.count)
         group = np.empty(n, np.int64)
-        for number, ids in enumerate(
-            np.array_split(np.argsort(setting.samples, kind="stable"), self.count)
-        ):
-            group[ids] = number
+        group[order] = np.repeat(np.arange(self.count), [len(part) for part in parts])
         return group
 
 

@@ -455,7 +455,10 @@ def line(name, w):
 
 
 def test_no_line_of_the_table_is_without_a_test():
-    assert ROWS[1:] == list(FAMILY) or list(FAMILY) == ROWS
+    page = (ROOT / "docs" / "drdm.md").read_text()
+    table = page.split("| method | distance to ERM")[1].split("\n\n")[0]
+    rows = [row.split(" | ")[0].removeprefix("| ") for row in table.splitlines()[2:]]
+    assert rows == list(FAMILY)
 
 
 @pytest.mark.long
