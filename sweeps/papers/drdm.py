@@ -14,8 +14,7 @@ WITHOUT_LAMBDA = ("DRDM γ = 0", "FedDyn")
 """What is left of DRDM without its dual step: the same drift correction, with cohorts drawn by a λ
 that stays uniform, or by the uniform sampler."""
 TAIL = 5
-"""Evaluations at the end of a run that a cell is the mean of (docs/results/drdm.md: rounds 80 to
-100)."""
+"""Evaluations at the end of a run that a cell is the mean of: rounds 80 to 100, of 100."""
 MEASURES = {
     "average": Column("client_accuracy_mean", (), "tail", TAIL, scale=100),
     "worst": Column("client_accuracy_worst", (), "tail", TAIL, scale=100),
@@ -394,7 +393,7 @@ LOCAL_STEPS: Settings = (
     *LINEAR.base, partition(0.1, 0.0), "algorithm={name: drdm, mu: 0.1, gamma: 0.001}",
     "local.lr=0.1", "rounds=120", "evaluation.every=1",
 )  # fmt: skip
-"""DRDM's runs over τ; the paper names no dataset for them (docs/results/drdm.md: MNIST, linear)."""
+"""DRDM's runs over τ; the paper names no dataset for them (here: MNIST, linear)."""
 
 
 def steps_rows(*steps: int) -> dict[str, Settings]:
