@@ -147,6 +147,10 @@ class Algorithm:
                 updates.clients, everyone, self.influence.weights * usable
             ).combine(rows)
 
+    def by_client(self) -> dict[str, np.ndarray]:
+        """What the algorithm has to say of each client now: column -> [N]."""
+        return {}
+
     def personal_models(self) -> Tensor | None:
         """Models [N, d] of the clients, if the server keeps one for each (clusters, gossip)."""
         return None

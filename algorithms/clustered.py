@@ -6,6 +6,12 @@ of its joint objective, ‖mean_i Δθ_i‖ < ε₁, while some client still wan
 cutting the single-linkage tree of the similarities finds exactly that bipartition. Both halves
 start from the cluster's model. Means are unweighted (the paper weights by |D_i|); batch-norm
 statistics, if any, are shared by all clusters.
+
+The paper's separation criterion is the option ``noise``: the cut is made only if γ_max < √((1 −
+α_cross)/2), with α_cross the largest similarity across it. Updates that are off their cluster's
+direction by a relative error of at most γ are less than 2 arcsin γ apart, so that their similarity
+is at least 1 − 2γ²: a cut that fails the criterion may have gone through one true cluster. By
+default, and in the experiments of the published code, ε₁ and ε₂ decide alone.
 """
 
 from __future__ import annotations
@@ -37,6 +43,14 @@ class Clustered(Algorithm):
         )
         eps2: float = option(
             1.6, "and is split when some client's update is longer than this", "ε₂", gt=0
+        )
+        noise: float | None = option(
+            None,
+            "largest relative error of an update as an estimate of its cluster's: a cluster is cut "
+            "only where the similarities cannot be due to it; unset: not asked",
+            "γ_max",
+            ge=0,
+            le=1,
         )
         least: int = option(2, "clients that a cluster needs to be split", ge=2)
         defaults = {"cohort": 1.0}
@@ -93,8 +107,12 @@ class Clustered(Algorithm):
         distance = (1 - unit @ unit.T).clamp_min(0).numpy()
         # the upper triangle, row by row, is SciPy's condensed form; single linkage joins clusters
         # by their most similar pair, so its last join is across the cut that is wanted
-        upper = distance[np.triu_indices(len(rows), 1)]
-        return cut_tree(linkage(upper, "single"), 2).ravel() == 1
+        tree = linkage(distance[np.triu_indices(len(rows), 1)], "single")
+        # whose height is 1 − α_cross
+        noise = self.options.noise
+        if noise is not None and noise >= np.sqrt(tree[-1, 2] / 2):
+            return None
+        return cut_tree(tree, 2).ravel() == 1
 
     def personal_models(self) -> Tensor:
         return self.models[torch.from_numpy(self.cluster)]

@@ -62,7 +62,7 @@ class DRDM(DRFA):
     def start(self) -> None:
         super().start()
         if self.options.initial_dual == "samples":
-            self.dual = self.setting.samples / self.setting.samples.sum()
+            self.dual = self.project(self.setting.samples / self.setting.samples.sum())
         self.control = torch.zeros_like(self.w)
         kept = self.setting.clients if self.options.control == "lambda_weighted" else 0
         self.gradients = self.w.new_zeros(kept, len(self.w))

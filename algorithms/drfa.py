@@ -5,37 +5,41 @@ min_w max_{λ in the simplex} Σ λ_i f_i(w). In round s:
     w_i: τ local SGD steps from w;            w ← mean_D w_i,   w' ← mean_D w_i^{(t')};
     sample U uniformly, |U| = m;              v_i = (N/m) f_i(w'; ξ_i) for i in U, else 0;
     λ ← Π_simplex(λ + τ γ v).
-λ starts uniform. DRDM's line 5 and Algorithm 3 are the same sampling and dual update, so DRDM
-builds on this file.
+λ starts uniform. ``uncertainty`` puts another set in the simplex's place. DRDM's line 5 and
+Algorithm 3 are the same sampling and dual update, so DRDM builds on this file.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself, uniform
+from algorithms.algorithm import uniform
 from algorithms.contract import Clients, Cohort, Training
 from algorithms.draws import generator
 from algorithms.local import LocalRule, ModelProbe
+from algorithms.minimax import Minimax
 from algorithms.part import option
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform, by_probability
-from algorithms.parts.simplex import project, spread
+from algorithms.parts.step_sizes import StepSize, at
 from algorithms.setting import Composition
 
 
-class DRFA(Algorithm):
+class DRFA(Minimax):
     """Distributionally robust federated averaging."""
 
-    class Options(AlgorithmOptions):
+    class Options(Minimax.Options):
         """FedAvg against the worst mixture of the clients' distributions; the cohort is drawn by
         λ."""
 
         name: str = "drfa"
-        gamma: float = option(1e-3, "step size of the dual variable, per local step", "γ", ge=0)
+        gamma: StepSize = option(
+            1e-3,
+            "step size of the dual variable, per local step; {start, power}: start · t^−power in "
+            "round t",
+            "γ",
+        )
         replace: bool = option(True, "draw the cohort with replacement, as the analysis assumes")
         floor: float = option(
             0.0,
@@ -43,8 +47,6 @@ class DRFA(Algorithm):
             "positive entries",
             "ε", ge=0, le=1,
         )  # fmt: skip
-
-        needs_whole_cohort = True
 
         def refuses(self, parts: Composition) -> str | None:
             if not isinstance(parts.sampler, Uniform):
@@ -58,13 +60,9 @@ class DRFA(Algorithm):
                 )
             if not self.replace and self.floor == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"
-            return steps_by_itself(self.name, parts)
+            return super().refuses(parts)
 
     options: Options
-    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual")
-
-    def start(self) -> None:
-        self.dual = np.full(self.setting.clients, 1 / self.setting.clients)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw_by_dual(t)
@@ -77,8 +75,10 @@ class DRFA(Algorithm):
             middle = self.ask_snapshot(training, weights)
             training.advance()
             snapshot = self.apply(training, weights, middle)
-        self.dual = self.dual_update(t, clients, snapshot)
-        return spread(self.dual)
+        v, dual = self.estimate(t, clients, snapshot), self.dual
+        # line 9
+        self.dual = self.project(dual + steps * at(self.options.gamma, t) * v)
+        return self.close(v, dual, whole=self.setting.parts.cohort == self.setting.clients)
 
     def rule(self) -> LocalRule:
         """The client side."""
@@ -103,15 +103,21 @@ class DRFA(Algorithm):
             by_probability(rng, (1 - floor) * self.dual + floor / n, m, self.options.replace)
         )
 
-    def dual_update(self, t: int, clients: Clients, snapshot: Tensor) -> np.ndarray:
-        """λ^(s+1) [N] (DRDM Algorithm 3): ascent along the loss estimate v of a uniform cohort."""
-        n, m, local = self.setting.clients, self.setting.parts.cohort, self.setting.parts.local
-        # U is drawn apart from D, or v would not be unbiased
-        chosen = np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
+    def draw_uniformly(self, t: int) -> np.ndarray:
+        """U: the ids of m clients, who are asked for their loss."""
+        n, m = self.setting.clients, self.setting.parts.cohort
+        # apart from D, or v would not be unbiased
+        return np.sort(generator(self.setting.seed, "dual cohort", t).choice(n, m, replace=False))
+
+    def estimate(self, t: int, clients: Clients, snapshot: Tensor) -> np.ndarray:
+        """v [N] (DRDM Algorithm 3): the loss estimate of a uniform cohort, unbiased."""
+        n, m = self.setting.clients, self.setting.parts.cohort
+        chosen = self.draw_uniformly(t)
         # the snapshot's own batch-norm statistics would be one more vector to send; of those that
         # the server has, the new ones are nearer to them than the old (docs/drdm.md)
-        losses = clients.loss(chosen, snapshot, self.buffers, local.batch_size)
+        batch_size = self.setting.parts.local.batch_size
+        losses = clients.loss(chosen, snapshot, self.buffers, batch_size)
         # lines 7–8: N/m makes up for those who are not asked
         v = np.zeros(n)
         v[chosen] = n / m * losses.numpy()
-        return project(self.dual + (local.steps or 1) * self.options.gamma * v)
+        return v

@@ -4,7 +4,7 @@ Federated Optimization".
 Client i sends its normalised update d_i = (w − x_i) / a_i, where a_i (the paper's ‖a_i‖₁, §4) adds
 up the weights of its K_i local steps:
     plain SGD     a_i = K_i
-    momentum ρ    a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ)
+    momentum ρ    a_i = (K_i − ρ (1 − ρ^{K_i})/(1 − ρ)) / (1 − ρ), from a velocity of 0
     proximal μ    a ← a (1 − ημ) + 1 a step
 Server (Eq. 5):  w ← w − τ_eff Σ p_i d_i,  τ_eff = Σ p_i a_i.
 The local learning rate is inside d_i. p_i = n_i/n with ``aggregator: weighted_mean`` (the default
@@ -72,6 +72,11 @@ class FedNova(FedAvg):
                 return (
                     "fednova's normalisation is for sgd with or without momentum; change "
                     "local.optimizer"
+                )
+            if local.momentum and parts.local.optimizer_state != "reset":
+                return (
+                    "fednova's normalisation of momentum counts from a velocity of 0; set "
+                    "local.optimizer_state to reset"
                 )
             if self.mu and local.momentum:
                 return (

@@ -11,24 +11,22 @@ Round r, two exchanges:
 Reconstructed from the paper's public reviews and reported parameters; the normalisation of ψ is
 from memory. The paper needs all clients; with a smaller cohort the sums run over it with λ
 renormalised there, and absent clients keep their last L_i (the cohort's mean loss before their
-first round), which is fedorch's reading.
+first round), which is fedorch's reading. ``uncertainty`` puts another set in the simplex's place.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
+from algorithms.minimax import Minimax
 from algorithms.part import option
 from algorithms.parts.optimizers import Sgd
-from algorithms.parts.simplex import project, spread
+from algorithms.parts.step_sizes import StepSize, at
 from algorithms.setting import Composition
 
 
@@ -63,10 +61,10 @@ class Anchored(WithAnchor):
         return gradient.sub_(work.state["anchor"]).add_(work.received["control"])
 
 
-class ScaffPD(Algorithm):
+class ScaffPD(Minimax):
     """Accelerated primal-dual federated learning with bias-corrected local steps."""
 
-    class Options(AlgorithmOptions):
+    class Options(Minimax.Options):
         """Primal-dual method with an extrapolated dual step and SCAFFOLD-like correction."""
 
         name: str = "scaffpd"
@@ -74,28 +72,30 @@ class ScaffPD(Algorithm):
             0.1, "weight of the χ² penalty on λ; 0: the plain worst case", "ρ", ge=0
         )
         theta: float = option(1.0, "extrapolation of the losses", "θ", ge=0)
-        dual_lr: float = option(0.1, "step size of the dual variable", "σ", ge=0)
+        dual_lr: StepSize = option(
+            0.1,
+            "step size of the dual variable; {start, power}: start · t^−power in round t",
+            "σ",
+        )
         anchor_batches: int = option(1, "mini-batches whose gradients make c_i", ge=1, le=100_000)
         full_loss: bool = option(
             False, "losses on all of a client's data instead of one mini-batch"
         )
         server_scale: float = option(1.0, "server step τ as a multiple of ηJ", "τ", gt=0)
 
-        needs_whole_cohort = True
-
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local.optimizer
             if not isinstance(local, Sgd) or local.momentum or local.weight_decay:
                 return "scaffpd corrects gradients of plain SGD; set local.optimizer to sgd"
-            return steps_by_itself(self.name, parts)
+            return super().refuses(parts)
 
     options: Options
-    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "losses", "heard")
+    server_state = (*Minimax.server_state, "losses", "heard")
 
     def start(self) -> None:
-        n = self.setting.clients
-        self.dual, self.losses = np.full(n, 1 / n), np.zeros(n)
-        self.heard = np.zeros(n, bool)
+        super().start()
+        self.losses = np.zeros(self.setting.clients)
+        self.heard = np.zeros(self.setting.clients, bool)
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort, options = self.draw(t), self.options
@@ -106,7 +106,8 @@ class ScaffPD(Algorithm):
         ) as training:
             # a client answers with L_i and c_i to one message; λ must be known before c is summed
             losses = clients.loss(ids, self.w, self.buffers, batch, known=True).double().numpy()
-            self._dual_step(ids, losses)
+            dual = self.dual
+            self._dual_step(t, ids, losses)
             # λ may be 0 on all of a small cohort
             weights = (
                 self.dual[ids] / self.dual[ids].sum()
@@ -115,17 +116,18 @@ class ScaffPD(Algorithm):
             )
             training.advance(options.anchor_batches)
             control = training.collect(weights).mean("gradient")
-        known = {"w": self.w, "buffers": self.buffers}
+        sent = {"w": self.w, "buffers": self.buffers}
         updates, report = self.train(
-            t, clients, cohort, Anchored(), {"control": control}, known, weights=weights
+            t, clients, cohort, Anchored(), {"control": control}, sent, weights=weights
         )
         self.w = self.w + options.server_scale * updates.mean("delta")
         self.take_buffers(updates)
-        return report | spread(self.dual)
+        known = np.where(self.heard, self.losses, losses.mean())
+        return report | self.close(known, dual, whole=len(ids) == self.setting.clients)
 
-    def _dual_step(self, ids: np.ndarray, losses: np.ndarray) -> None:
+    def _dual_step(self, t: int, ids: np.ndarray, losses: np.ndarray) -> None:
         """λ^{r+1}, from the cohort's new losses and the last known ones of the others."""
-        rho, theta, sigma = self.options.rho, self.options.theta, self.options.dual_lr
+        rho, theta, sigma = self.options.rho, self.options.theta, at(self.options.dual_lr, t)
         n = self.setting.clients
         # in its first round a client has no L_i^{r−1}, and nothing is extrapolated
         before = np.where(self.heard[ids], self.losses[ids], losses)
@@ -134,4 +136,4 @@ class ScaffPD(Algorithm):
         # copies, because ``state`` gave out the arrays themselves
         self.losses, self.heard = self.losses.copy(), self.heard.copy()
         self.losses[ids], self.heard[ids] = losses, True
-        self.dual = project((self.dual + sigma * slope + sigma * rho) / (1 + sigma * rho * n))
+        self.dual = self.project((self.dual + sigma * slope + sigma * rho) / (1 + sigma * rho * n))

@@ -42,6 +42,8 @@ class Setting:
     """Rows held out at the server."""
     statistics: ParamSpec = field(default_factory=lambda: ParamSpec(()))
     """Layout of the batch-norm statistics."""
+    labels: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """The commonest label among each client's training samples [N]."""
 
     @property
     def clients(self) -> int:

@@ -23,6 +23,7 @@ from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer
+from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
 from orchestrator.config import Config
 from orchestrator.data import Dataset
@@ -46,6 +47,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "attacks": ("attack", Attack),
     "weighers": ("algorithm.agent", Weigher),
     "graphs": ("algorithm.graph", Graph),
+    "uncertainty-sets": ("algorithm.uncertainty", Uncertainty),
     "server-optimizers": ("server_optimizer", ServerOptimizer),
 }
 

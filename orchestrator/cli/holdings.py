@@ -29,6 +29,7 @@ def show_data(config: Config, plot: Path | None) -> None:
     if hidden:
         console.print(f"not shown: {', '.join(hidden)}")
     console.print(_summary(data, histogram))
+    console.print(_use(data, config.data.pool == "all"))
     if plot is not None:
         write_picture(plots.label_map(histogram), plot)
 
@@ -43,4 +44,17 @@ def _summary(data: FederatedData, histogram: np.ndarray) -> str:
         f"{dominant:.0%}; "
         f"{len(data.test_rows)} test rows, {len(data.validation_rows)} for validation, "
         f"{len(data.heldout_rows)} held out at the server"
+    )
+
+
+def _use(data: FederatedData, both_splits: bool) -> str:
+    """How much of the dataset is trained on, and how often."""
+    times = np.bincount(data.train.rows, minlength=len(data.samples.y))
+    all_rows = len(data.samples.y) if both_splits else data.samples.train
+    used, again = (times > 0).sum(), (times > 1).sum()
+    where = "both splits" if both_splits else "the training split"
+    repeated = f"{again} rows are there more than once (at most {times.max()} times)"
+    return (
+        f"clients train on {used} of the {all_rows} rows of {where} ({used / all_rows:.1%}); "
+        f"{repeated if again else 'no row is there twice'}"
     )

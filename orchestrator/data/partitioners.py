@@ -47,8 +47,13 @@ class Published:
 class Partitioner(Part):
     """Shares a pool of rows out over the clients."""
 
-    overlapping: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
     """Whether it may hand one row to several clients, or twice to one, for their training."""
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether it does so with these options."""
+        return self.repeats
 
     @abstractmethod
     def split(self, pool: Pool) -> list[np.ndarray]:
@@ -179,7 +184,7 @@ class FedDualPartition(Partitioner):
     """
 
     name: str = "feddual"
-    overlapping = True
+    repeats = True
     alpha: float = option(0.01, "concentration", "α", ge=1e-6, le=1e6)
 
     def split(self, pool: Pool) -> list[np.ndarray]:
@@ -202,13 +207,21 @@ class Zipf(Partitioner):
 
     Rows of a class are dealt from a shuffled stack that starts again when it is used up, so sizes
     and mixes are exact and rows repeat only where the clients together ask for more of a class than
-    there is.
+    there is; of other classes rows are left that nobody holds.
     """
 
     name: str = "zipf"
-    overlapping = True
     alpha: float = option(0.1, "concentration of the class mixes", "α", ge=1e-6, le=1e6)
     sigma: float = option(0.0, "exponent of the sizes; 0 makes them equal", "σ", ge=0, le=100)
+    disjoint: bool = option(
+        False,
+        "deal no row twice: sizes stay exact, and what is used up is made up for by the other "
+        "classes of a client's mix, or by any that are left, so later clients' mixes are not exact",
+    )
+
+    @property
+    def overlapping(self) -> bool:
+        return not self.disjoint
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         rng = pool.rng()
@@ -216,10 +229,20 @@ class Zipf(Partitioner):
         present = np.array([len(s) > 0 for s in stacks], float)
         share = np.arange(1, pool.clients + 1) ** -self.sigma
         sizes = np.maximum(1, np.floor(len(pool.rows) * share / share.sum())).astype(int)
+        if self.disjoint and sizes.sum() > len(pool.rows):
+            raise UserError(
+                f"data.partition: {len(pool.rows)} rows do not give each of {pool.clients} clients "
+                f"one of its own with sigma {self.sigma:g}; use fewer clients or a smaller sigma"
+            )
         dealt = np.zeros(pool.classes, np.int64)
         parts = []
         for size in sizes:
-            counts = rng.multinomial(size, _dirichlet(rng, self.alpha * present))
+            mix = _dirichlet(rng, self.alpha * present)
+            if self.disjoint:
+                left = np.array([len(s) for s in stacks]) - dealt
+                counts = _capped_multinomial(rng, size, mix, left)
+            else:
+                counts = rng.multinomial(size, mix)
             pieces = [
                 # goes on where the last client stopped, round and round
                 s[(start + np.arange(c)) % len(s)]
@@ -335,7 +358,7 @@ class FromFile(Partitioner):
     """
 
     name: str = "file"
-    overlapping = True
+    repeats = True
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
 
     def split(self, pool: Pool) -> list[np.ndarray]:

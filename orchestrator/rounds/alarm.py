@@ -13,7 +13,12 @@ from orchestrator.rounds.metrics import Record
 
 SHOWN = 4
 """Metrics that are named where many could be."""
-CALLED = {"w": "model", "buffers": "batch-norm statistics", "dual": "dual variable λ"}
+CALLED = {
+    "w": "model",
+    "buffers": "batch-norm statistics",
+    "dual": "dual variable λ",
+    "past": "mean of its models",
+}
 """What a person calls a part of the server's state; the others have names that say it."""
 
 

@@ -85,7 +85,7 @@ class Experiment:
         config, net, data = self.config, self.net, self.data
         setting = Setting(
             config.seed, data.train.sizes, net.spec, config.composition(),
-            len(data.heldout_rows), net.buffer_spec,
+            len(data.heldout_rows), net.buffer_spec, data.histogram().argmax(1),
         )  # fmt: skip
         return config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
 

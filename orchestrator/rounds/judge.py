@@ -86,6 +86,7 @@ class Judge:
         for name, places in judged.sets.items():
             record |= over_rows(losses[places], hits[places], name)
         table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
+        table |= self.algorithm.by_client()
         if self.evaluation.clients:
             for split, places in judged.clients.items():
                 sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
@@ -98,8 +99,7 @@ class Judge:
         return (self.data.test if split == "test" else self.data.validation).sizes
 
     def _over_benign(self, sums: np.ndarray, whose: str, split: str) -> Record:
-        benign = sums[self.benign]
-        return over_clients(benign[:, 0], benign[:, 2], _named(whose, split))
+        return over_clients(sums[self.benign], _named(whose, split))
 
     def _personal(self) -> dict[str, np.ndarray]:
         """Of ``SPLITS`` -> correct answers, summed loss and rows [N, 3] of each client's own model,

@@ -34,25 +34,49 @@ def on_test(metric: str) -> str | None:
     return None
 
 
-def over_clients(correct: np.ndarray, rows: np.ndarray, prefix: str) -> Record:
-    """Accuracy over clients from correct answers [K] and test rows [K].
+def over_clients(sums: np.ndarray, prefix: str) -> Record:
+    """Accuracy and loss over clients from correct answers, summed loss and test rows [K, 3].
 
-    ``mean``, ``worst``, ``std`` (population), ``var`` and ``worst10`` (mean of the worst tenth, at
-    least one client) count every client once; ``weighted`` counts every row once. Clients without
-    test rows are left out.
+    ``mean``, ``worst``, ``std`` (population), ``var``, ``worst10`` and ``best10`` (means of the
+    worst and the best tenth, of at least one client each) count every client once; ``weighted``
+    counts every row once. ``loss_worst`` is the highest mean loss of a client. Clients without test
+    rows are left out. See :func:`evenness` for the others.
     """
-    tested = rows > 0
-    if not tested.any():
+    correct, loss, rows = sums[sums[:, 2] > 0].T
+    if not len(rows):
         return {}
-    accuracy = correct[tested] / rows[tested]
-    tail = np.sort(accuracy)[: max(1, round(0.1 * len(accuracy)))]
+    accuracy = correct / rows
+    ordered, tenth = np.sort(accuracy), max(1, round(0.1 * len(accuracy)))
     return {
         f"{prefix}_accuracy_mean": float(accuracy.mean()),
         f"{prefix}_accuracy_worst": float(accuracy.min()),
         f"{prefix}_accuracy_std": float(accuracy.std()),
         f"{prefix}_accuracy_var": float(accuracy.var()),
-        f"{prefix}_accuracy_worst10": float(tail.mean()),
-        f"{prefix}_accuracy_weighted": float(correct[tested].sum() / rows[tested].sum()),
+        f"{prefix}_accuracy_worst10": float(ordered[:tenth].mean()),
+        f"{prefix}_accuracy_best10": float(ordered[-tenth:].mean()),
+        f"{prefix}_accuracy_weighted": float(correct.sum() / rows.sum()),
+        f"{prefix}_loss_worst": float((loss / rows).max()),
+        **{f"{prefix}_accuracy_{name}": value for name, value in evenness(accuracy).items()},
+    }
+
+
+def evenness(x: np.ndarray) -> Record:
+    """How evenly x ≥ 0 [K] is spread; nothing where all of it is 0.
+
+    ``jain``: Jain's index (Σ x)²/(K Σ x²), 1/K to 1. ``angle``: degrees between x and (1, …, 1);
+    ``kl``: KL divergence, in nats, of x/Σ x from the uniform distribution (both as q-FFL prints
+    them: Li et al. 2020, Appendix).
+    """
+    if not x.any():
+        return {}
+    # the mean and what is left of it do not cancel, as Σ x² − (Σ x)²/K would
+    apart = float(np.linalg.norm(x - x.mean()) / (np.sqrt(len(x)) * x.mean()))
+    ratio = x / x.mean()
+    logs = np.log(np.where(ratio > 0, ratio, 1.0))
+    return {
+        "jain": 1 / (1 + apart**2),
+        "angle": float(np.degrees(np.arctan(apart))),
+        "kl": float(np.mean(ratio * logs - ratio + 1)),
     }
 
 

@@ -11,15 +11,25 @@ from sweeps.entry import Budget, Claim, Column, Entry, Grid, Published, Settings
 from sweeps.papers.drawings import energy_map
 
 BASELINES = ("DRFA", "SCAFFOLD", "SCAFF-PD", "FedAvg")
+WITHOUT_LAMBDA = ("DRDM γ = 0", "FedDyn")
+"""What is left of DRDM without its dual step: the same drift correction, with cohorts drawn by a λ
+that stays uniform, or by the uniform sampler."""
 TAIL = 5
-"""Evaluations at the end of a run that a cell is the mean of (docs/results/drdm.md: rounds 80 to
-100)."""
+"""Evaluations at the end of a run that a cell is the mean of: rounds 80 to 100, of 100."""
 MEASURES = {
     "average": Column("client_accuracy_mean", (), "tail", TAIL, scale=100),
     "worst": Column("client_accuracy_worst", (), "tail", TAIL, scale=100),
     "deviation": Column("client_accuracy_std", (), "tail", TAIL, scale=100, better="low"),
 }
 """The three lines that the tables have for each method."""
+SPENT = {
+    "clients a round": Column("cohort", digits=1),
+    "steps a round": Column("steps", digits=1),
+    "MB up a round": Column("bytes_up", scale=1e-6, better="low"),
+    "MB down a round": Column("bytes_down", scale=1e-6, better="low"),
+}
+"""What a method's last round takes: its distinct clients, the mean of their local steps (gradients
+at the anchor are steps, too), bytes of all clients. The methods of a table are not equal in it."""
 PAPER_SEEDS = tuple(range(10))
 FEW_SEEDS = (0, 1, 2)
 SMOKE: Settings = (
@@ -45,6 +55,7 @@ class Task:
     reduced: Settings
     """What a table's reduced budget changes, beside its seeds."""
     reduced_how: str
+    reduced_seeds: tuple[int, ...] = FEW_SEEDS
     unavailable: str = ""
 
 
@@ -55,10 +66,20 @@ def methods(
     scaffpd: tuple[float, float],
     fedavg: float,
 ) -> dict[str, Settings]:
-    """Rows of a table from learning rates, with μ (DRDM), γ (DRFA) and the dual step (SCAFF-PD)."""
+    """Rows of a table from learning rates, with μ (DRDM), γ (DRFA) and the dual step (SCAFF-PD).
+
+    DRFA draws distinct clients, like all others: with replacement, as its analysis has it, it would
+    train 14.5 of 20 in the mean. FedDyn and DRDM without its dual step have DRDM's rate and μ.
+    """
+    rate, mu = f"local.lr={drdm[0]}", drdm[1]
     return {
-        "DRDM": (f"algorithm={{name: drdm, mu: {drdm[1]}, gamma: 0.001}}", f"local.lr={drdm[0]}"),
-        "DRFA": (f"algorithm={{name: drfa, gamma: {drfa[1]}}}", f"local.lr={drfa[0]}"),
+        "DRDM": (f"algorithm={{name: drdm, mu: {mu}, gamma: 0.001}}", rate),
+        "DRDM γ = 0": (f"algorithm={{name: drdm, mu: {mu}, gamma: 0}}", rate),
+        "FedDyn": (f"algorithm={{name: feddyn, mu: {mu}}}", rate),
+        "DRFA": (
+            f"algorithm={{name: drfa, gamma: {drfa[1]}, replace: false, floor: 0.001}}",
+            f"local.lr={drfa[0]}",
+        ),
         "SCAFFOLD": ("algorithm=scaffold", f"local.lr={scaffold}"),
         "SCAFF-PD": (
             f"algorithm={{name: scaffpd, dual_lr: {scaffpd[1]}}}",
@@ -68,31 +89,44 @@ def methods(
     }
 
 
-def nine_trials(
-    nine: tuple[float, ...], three: tuple[float, ...], careful: tuple[float, ...] = ()
-) -> dict[str, Grid]:
-    """Nine combinations for every method: learning rates alone, or three of them times three of the
-    own parameter.
+def rates(low: float, high: float, count: int) -> tuple[float, ...]:
+    """So many learning rates from ``low`` to ``high``, evenly in logarithms, to three digits."""
+    steps = range(count)
+    return tuple(float(f"{low * (high / low) ** (i / (count - 1)):.3g}") for i in steps)
 
-    ``careful`` are SCAFF-PD's learning rates where the others' are too large for control variates.
+
+def equal_grids(
+    wide: tuple[float, float],
+    three: tuple[float, float, float],
+    careful: tuple[float, float] | None = None,
+) -> dict[str, Grid]:
+    """27 combinations for every method, of which each parameter has three values or more: rates
+    alone, nine of them times three of a method's own parameter, or three times three times three.
+
+    Rates are between the ends of ``wide`` (``careful`` for SCAFF-PD, where the others' are too
+    large for control variates) or the ``three`` that DRDM has.
     """
+    nine, mu = rates(*wide, 9), (0.01, 0.1, 1.0)
+    gamma = (0.0001, 0.001, 0.01)
     return {
-        "DRDM": {"local.lr": three, "algorithm.mu": (0.01, 0.1, 1.0)},
-        "DRFA": {"local.lr": three, "algorithm.gamma": (0.0001, 0.001, 0.01)},
-        "SCAFFOLD": {"local.lr": nine},
-        "SCAFF-PD": {"local.lr": careful or three, "algorithm.dual_lr": (0.001, 0.01, 0.1)},
-        "FedAvg": {"local.lr": nine},
-    }
+        "DRDM": {"local.lr": three, "algorithm.mu": mu, "algorithm.gamma": gamma},
+        "DRDM γ = 0": {"local.lr": nine, "algorithm.mu": mu},
+        "FedDyn": {"local.lr": nine, "algorithm.mu": mu},
+        "DRFA": {"local.lr": nine, "algorithm.gamma": gamma},
+        "SCAFFOLD": {"local.lr": rates(*wide, 27)},
+        "SCAFF-PD": {
+            "local.lr": rates(*(careful or wide), 9), "algorithm.dual_lr": (0.001, 0.01, 0.1),
+        },
+        "FedAvg": {"local.lr": rates(*wide, 27)},
+    }  # fmt: skip
 
 
 CNN = Task(
     base=("data.dataset=kmnist", "data.scale=unit", "model=drdm_cnn", *CLIENTS),
     rows=methods(
-        drdm=(0.1, 0.1), drfa=(0.2, 0.0001), scaffold=0.02, scaffpd=(0.01, 0.01), fedavg=0.2
+        drdm=(0.1, 0.1), drfa=(0.2, 0.001), scaffold=0.02, scaffpd=(0.01, 0.01), fedavg=0.2
     ),
-    grids=nine_trials(
-        (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3), (0.05, 0.1, 0.2), (0.005, 0.01, 0.02)
-    ),
+    grids=equal_grids((0.005, 0.5), (0.05, 0.1, 0.2), (0.002, 0.05)),
     smoke=SMOKE,
     reduced=("data.dataset=fashion_mnist", "rounds=30", "evaluation.every=2"),
     reduced_how="Fashion-MNIST stands in for Kuzushiji-MNIST; 30 rounds; three seeds; the two ends "
@@ -103,12 +137,13 @@ CNN = Task(
 LINEAR = Task(
     base=("data.dataset=mnist", "data.scale=unit", "model=linear", *CLIENTS),
     rows=methods(
-        drdm=(0.5, 0.01), drfa=(0.5, 0.0001), scaffold=1.0, scaffpd=(0.1, 0.01), fedavg=1.0
+        drdm=(0.5, 0.01), drfa=(0.5, 0.001), scaffold=1.0, scaffpd=(0.1, 0.01), fedavg=1.0
     ),
-    grids=nine_trials((0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0), (0.1, 0.5, 1.0)),
+    grids=equal_grids((0.02, 4.0), (0.03, 0.1, 0.5)),
     smoke=SMOKE,
     reduced=(),
-    reduced_how="Three seeds instead of ten.",
+    reduced_how="",
+    reduced_seeds=PAPER_SEEDS,
 )
 RESNET = Task(
     base=(
@@ -117,7 +152,7 @@ RESNET = Task(
         *CLIENTS,
     ),
     rows=methods(drdm=(0.1, 0.1), drfa=(0.1, 0.001), scaffold=0.1, scaffpd=(0.1, 0.1), fedavg=0.1),
-    grids=nine_trials((0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5), (0.01, 0.05, 0.1)),
+    grids=equal_grids((0.001, 0.5), (0.02, 0.1, 0.5)),
     smoke=SMOKE,
     reduced=(
         "data.dataset={name: features, base: fashion_mnist_10k, backbone: efficientnet_lite0, "
@@ -132,9 +167,10 @@ RESNET = Task(
 )
 
 
-def partition(alpha: float, sigma: float) -> str:
+def partition(alpha: float, sigma: float, disjoint: bool = False) -> str:
     """Clients whose class mixes are Dir(α) and whose sizes follow Zipf's law with exponent σ."""
-    return f"data.partition={{name: zipf, alpha: {alpha}, sigma: {sigma}}}"
+    others = ", disjoint: true" if disjoint else ""
+    return f"data.partition={{name: zipf, alpha: {alpha}, sigma: {sigma}{others}}}"
 
 
 def name_of(axis: str, measure: str) -> str:
@@ -169,10 +205,20 @@ def cells(
     }
 
 
-def ahead(axes: tuple[str, ...], *names: str) -> Claim:
-    """DRDM is ahead of all baselines, in the columns ``names`` of every partition."""
+def claimed(axes: tuple[str, ...], *names: str) -> Claims:
+    """The paper's: DRDM is ahead of all baselines, in the columns ``names`` of every partition. And
+    what the paper does not ask: whether the dual step adds anything to drift correction, and
+    whether DRFA's adds anything to FedAvg.
+    """
+    columns = names_of(axes, names)
+    worst = names_of(axes, ["worst"])
     text = f"DRDM ahead of all baselines: {', '.join(names)}"
-    return Claim(text, "DRDM", BASELINES, names_of(axes, names))
+    asked = "not the paper's question: "
+    return (
+        Claim(text, "DRDM", BASELINES, columns),
+        Claim(f"{asked}DRDM ahead of itself without λ: worst", "DRDM", WITHOUT_LAMBDA, worst),
+        Claim(f"{asked}DRFA ahead of FedAvg: worst", "DRFA", ("FedAvg",), worst),
+    )
 
 
 def table(
@@ -181,29 +227,38 @@ def table(
     task: Task,
     partitions: Mapping[str, str],
     printed: Mapping[str, tuple[str, str, str]],
-    claimed: tuple[str, ...],
+    about: tuple[str, ...],
     ends_only: bool = False,
+    variant: str = "",
 ) -> Entry:
     """A table over ``partitions`` (name -> setting), tuned on the first of them by the worst
-    client.
+    client; ``about`` are the measures that the paper claims something of.
+
+    A ``variant`` has other partitions than the paper, and none of its numbers.
     """
     axes = tuple(partitions)
     columns: dict[str, Column] = {}
     for axis, setting in partitions.items():
         columns |= measured(axis, setting)
-    some = names_of((axes[0], axes[-1]), MEASURES) if ends_only else ()
-    first = names_of(axes[:1], MEASURES)
+    spent = {n: replace(c, settings=(partitions[axes[0]],)) for n, c in SPENT.items()}
+    some = (*names_of((axes[0], axes[-1]), MEASURES), *spent) if ends_only else ()
+    first = (*names_of(axes[:1], MEASURES), *spent)
     budgets = {
         "smoke": Budget(task.smoke, columns=first, reduced="Two rounds of six clients."),
-        "reduced": Budget(task.reduced, FEW_SEEDS, columns=some, reduced=task.reduced_how),
+        "reduced": Budget(task.reduced, task.reduced_seeds, columns=some, reduced=task.reduced_how),
         "full": Budget(seeds=PAPER_SEEDS),
     }
     return Entry(
-        f"drdm/table{number}", title,
-        task.rows, columns, task.base, budgets, published=cells(axes, printed),
-        claims=(ahead(axes, *claimed),),
-        tuning=Tuning(task.grids, columns[name_of(axes[0], "worst")]), unavailable=task.unavailable,
+        f"drdm/table{number}{variant}", title,
+        task.rows, columns | spent, task.base, budgets,
+        published={} if variant else cells(axes, printed), claims=claimed(axes, *about),
+        tuning=tuned(task, columns[name_of(axes[0], "worst")]), unavailable=task.unavailable,
     )  # fmt: skip
+
+
+def tuned(task: Task, criterion: Column) -> Tuning:
+    """Every method's rate and own parameters, by the worst client."""
+    return Tuning(task.grids, criterion)
 
 
 def curves(
@@ -213,13 +268,13 @@ def curves(
     columns = measured("", setting)
     budgets = {
         "smoke": Budget(task.smoke, reduced="Two rounds of six clients."),
-        "reduced": Budget(reduced, FEW_SEEDS, reduced=how),
+        "reduced": Budget(reduced, task.reduced_seeds, reduced=how),
         "full": Budget(seeds=PAPER_SEEDS),
     }
     return Entry(
         f"drdm/figure{number}", title,
         task.rows, columns, task.base, budgets, claims=claims, figure="curves",
-        unavailable=task.unavailable,
+        tuning=tuned(task, columns["worst"]), unavailable=task.unavailable,
     )  # fmt: skip
 
 
@@ -227,6 +282,7 @@ Claims = tuple[Claim, ...]
 BY_ALPHA = {f"α={a}": partition(a, 0.0) for a in (0.1, 0.3, 0.5, 0.7)}
 BY_ALPHA_WIDE = {**BY_ALPHA, "α=0.9": partition(0.9, 0.0)}
 BY_SIGMA = {f"σ={s}": partition(0.1, s) for s in (0.3, 0.5, 0.7)}
+DISJOINT = {f"α={a}": partition(a, 0.0, disjoint=True) for a in (0.1, 0.3, 0.5, 0.7)}
 
 TABLE1 = {
     "DRDM": ("95.44 95.10 95.27 95.68", "91.58 92.73 92.75 92.84", "1.68 1.26 1.34 1.37"),
@@ -288,7 +344,9 @@ TABLE6 = {
 
 
 def tables() -> tuple[Entry, ...]:
-    """Tables 1 to 6: three tasks, each over class mixes and over sizes."""
+    """Tables 1 to 6: three tasks, each over class mixes and over sizes; and two as they would be
+    with disjoint clients.
+    """
     everything, levels, worst = tuple(MEASURES), ("average", "worst"), ("worst",)
     return (
         table(1, "KMNIST, CNN: class mixes from skewed to mild, equal sizes",
@@ -303,6 +361,10 @@ def tables() -> tuple[Entry, ...]:
               RESNET, BY_ALPHA_WIDE, TABLE5, worst),
         table(6, "Fashion-MNIST, last layer on ResNet18: unequal sizes",
               RESNET, BY_SIGMA, TABLE6, worst),
+        table(1, "As Table 1, with no image at two clients",
+              CNN, DISJOINT, {}, everything, ends_only=True, variant="-disjoint"),
+        table(3, "As Table 3, with no image at two clients",
+              LINEAR, DISJOINT, {}, levels, variant="-disjoint"),
     )  # fmt: skip
 
 
@@ -310,10 +372,10 @@ def training_curves() -> tuple[Entry, ...]:
     """Figures 1, 2, 5 and 6: the rounds behind Tables 1 to 4 at α = 0.1."""
     fashion: Settings = ("data.dataset=fashion_mnist",)
     how = "Fashion-MNIST stands in for Kuzushiji-MNIST; three seeds."
-    best = (ahead(("",), *MEASURES),)
+    best = claimed(("",), *MEASURES)
     others = (name for name in BASELINES if name != "FedAvg")
     last = tuple(Claim(f"{name} ahead of FedAvg", name, ("FedAvg",)) for name in others)
-    level = (ahead(("",), "average", "worst"),)
+    level = claimed(("",), "average", "worst")
     equal, unequal = partition(0.1, 0.0), partition(0.1, 0.3)
     few = LINEAR.reduced_how
     return (
@@ -332,7 +394,7 @@ LOCAL_STEPS: Settings = (
     *LINEAR.base, partition(0.1, 0.0), "algorithm={name: drdm, mu: 0.1, gamma: 0.001}",
     "local.lr=0.1", "rounds=120", "evaluation.every=1",
 )  # fmt: skip
-"""DRDM's runs over τ; the paper names no dataset for them (docs/results/drdm.md: MNIST, linear)."""
+"""DRDM's runs over τ; the paper names no dataset for them (here: MNIST, linear)."""
 
 
 def steps_rows(*steps: int) -> dict[str, Settings]:

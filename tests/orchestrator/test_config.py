@@ -46,6 +46,20 @@ MISTAKES = [
         ["algorithm={name: fednova, mu: 1}", "local.optimizer={name: sgd, momentum: 0.9}"],
         "momentum or a proximal term",
     ),
+    (
+        [
+            "algorithm=fednova",
+            "local.optimizer={name: sgd, momentum: 0.9}",
+            "local.optimizer_state=keep",
+        ],
+        "set local.optimizer_state to reset",
+    ),
+    (
+        ["algorithm={name: afl, uncertainty: {name: groups, lists: [[0, 1], [2]]}}"],
+        "each of the clients 0 to 29 once",
+    ),
+    (["algorithm={name: afl, uncertainty: {name: cvar, alpha: 0}}"], "alpha"),
+    (["algorithm={name: drfa, gamma: {start: -1}}", "local.steps=5"], "gamma"),
     (["seed=-1"], "seed: "),
     (["data=3"], "data: "),
     (["model.name="], "model: "),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.draws import generator
@@ -12,7 +13,7 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds.metrics import over_clients
+from orchestrator.rounds.metrics import evenness, over_clients
 from orchestrator.training.block import Block
 from tests.configs import small
 from tests.running import finish, resumed
@@ -174,12 +175,53 @@ def test_held_out_metrics():
 
 
 def test_metrics_over_clients_by_hand():
-    m = over_clients(np.array([5.0, 9.0, 0.0]), np.array([10.0, 10.0, 0.0]), "client")
+    m = over_clients(np.array([[5, 30, 10], [9, 4, 10], [0, 0, 0]]), "client")
     assert m["client_accuracy_mean"] == pytest.approx(0.7)
     assert m["client_accuracy_worst"] == m["client_accuracy_worst10"] == 0.5
     assert m["client_accuracy_std"] == pytest.approx(0.2)
     assert m["client_accuracy_weighted"] == pytest.approx(0.7)
-    assert over_clients(np.zeros(1), np.zeros(1), "client") == {}
+    assert m["client_accuracy_best10"] == 0.9
+    assert m["client_loss_worst"] == 3.0
+    assert over_clients(np.zeros((1, 3)), "client") == {}
+
+
+def test_tenths_of_the_clients():
+    sums = np.array([[k, 0, 25] for k in range(25)])
+    m = over_clients(np.random.default_rng(0).permutation(sums), "client")
+    assert m["client_accuracy_worst10"] == pytest.approx(0.5 / 25)
+    assert m["client_accuracy_best10"] == pytest.approx(23.5 / 25)
+
+
+@pytest.mark.parametrize(
+    "x", [[0.5, 0.9], [0.2, 0.0, 0.7, 0.7], [0.8], [0.3, 0.3, 0.3 + 1e-12], [0, 0, 1]]
+)
+def test_evenness_by_its_definitions(x):
+    """Jain's index, the angle to (1, …, 1) by the scalar product, and the divergence by SciPy."""
+    x = np.array(x)
+    found, n = evenness(x), len(x)
+    assert found["jain"] == pytest.approx(x.sum() ** 2 / (n * (x**2).sum()))
+    cosine = x.sum() / np.sqrt(n) / np.linalg.norm(x)
+    assert found["angle"] == pytest.approx(np.degrees(np.arccos(min(1.0, cosine))), abs=1e-5)
+    assert found["kl"] == pytest.approx(entropy(x / x.sum(), np.full(n, 1 / n)), abs=1e-12)
+    assert evenness(np.zeros(3)) == {}
+
+
+def test_lambda_of_each_client_is_in_its_rows():
+    experiment = finish(small("algorithm=drfa", "rounds=2"))
+    dual = experiment.client_rows[-1]["dual"]
+    assert np.array_equal(dual, experiment.algorithm.dual)
+    assert np.ptp(dual) > 0
+    assert "dual" not in finish(small("rounds=1")).client_rows[-1]
+
+
+def test_groups_by_label_are_those_of_the_data():
+    groups = "algorithm={name: afl, uncertainty: groups}"
+    experiment = finish(small(groups, "local.steps=1", "cohort=1.0", "rounds=2"))
+    common = experiment.data.histogram().argmax(1)
+    dual = experiment.algorithm.dual
+    for label in np.unique(common):
+        assert np.ptp(dual[common == label]) == pytest.approx(0, abs=1e-15)
+    assert np.ptp(dual) > 0
 
 
 def test_client_accuracies_are_those_of_the_model():

@@ -154,3 +154,40 @@ def test_a_limit_and_too_many_clients():
         data(limit=9000)
     with pytest.raises(UserError, match="only"):
         data(heldout={"per_class": 5000})
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    clients=st.integers(1, 12),
+    seed=st.integers(0, 5),
+    n=st.integers(60, 200),
+    sigma=st.sampled_from([0.0, 0.5, 1.0]),
+)
+def test_disjoint_zipf_has_zipf_s_sizes_and_no_row_twice(clients, seed, n, sigma):
+    p = pool(n, clients, seed=seed)
+    usual, disjoint = (
+        make("zipf", alpha=0.1, sigma=sigma, disjoint=d).split(p) for d in (False, True)
+    )
+    assert [len(x) for x in disjoint] == [len(x) for x in usual]
+    rows = np.concatenate(disjoint)
+    assert len(np.unique(rows)) == len(rows)
+    # nothing was used up yet: the first client's mix, and what it is drawn by, are the same
+    if np.bincount(p.labels[usual[0]], minlength=5).max() < 0.1 * n:
+        assert sorted(usual[0]) == sorted(disjoint[0])
+
+
+def test_disjoint_zipf_needs_a_row_for_everyone():
+    with pytest.raises(UserError, match="20 rows do not give each of 20 clients"):
+        make("zipf", sigma=2.0, disjoint=True).split(pool(20, 20))
+
+
+def test_disjoint_zipf_is_checked(monkeypatch):
+    """The data are built with it, and a row that is dealt twice all the same is found."""
+    config = DataConfig(clients=5, partition={"name": "zipf", "disjoint": True}, limit=600)
+    data = FederatedData.build(config, 0)
+    assert len(np.unique(data.train.rows)) == len(data.train.rows)
+    twice = np.arange(120)
+    monkeypatch.setattr(variants(Partitioner)["zipf"], "split", lambda self, pool: [twice] * 5)
+    with pytest.raises(UserError, match="is dealt 5 times"):
+        FederatedData.build(config, 0)
+    FederatedData.build(config.model_copy(update={"partition": make("zipf")}), 0)

@@ -1,0 +1,51 @@
+"""DRDM's tables compare what is equal: trials, cohorts, and DRDM itself without its dual step."""
+
+import pytest
+
+from orchestrator.config import load
+from sweeps.papers import drdm
+
+TUNED = {entry.id: entry for entry in drdm.ENTRIES if entry.tuning is not None}
+
+
+def test_which_are_tuned():
+    assert {name for name in TUNED if "table" in name} == {
+        *(f"drdm/table{n}" for n in range(1, 7)), "drdm/table1-disjoint", "drdm/table3-disjoint",
+    }  # fmt: skip
+    assert {name for name in TUNED if "figure" in name} == {f"drdm/figure{n}" for n in (1, 2, 5, 6)}
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_every_method_has_as_many_trials_and_a_bracket_for_each_parameter(name):
+    grids = TUNED[name].tuning.grids
+    assert set(grids) == set(TUNED[name].rows)
+    for grid in grids.values():
+        trials = 1
+        for values in grid.values():
+            assert len(set(values)) == len(values) >= 3
+            assert list(values) == sorted(values)
+            trials *= len(values)
+        assert trials == 27
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_all_methods_train_as_many_distinct_clients(name):
+    one = TUNED[name]
+    column = next(iter(one.columns.values()))
+    algorithms = {}
+    for row, settings in one.rows.items():
+        config = load(None, [*one.base, *settings, *column.settings])
+        assert config.cohort == 20
+        assert config.sampler.distinct
+        # DRFA and DRDM draw by λ themselves
+        assert not getattr(config.algorithm, "replace", False)
+        algorithms[row] = config.algorithm
+    assert algorithms["DRDM γ = 0"] == algorithms["DRDM"].model_copy(update={"gamma": 0})
+    assert algorithms["FedDyn"].mu == algorithms["DRDM"].mu
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_the_disjoint_tables_are_the_others_but_for_that(name):
+    for column in TUNED[name].columns.values():
+        config = load(None, [*TUNED[name].base, *column.settings])
+        assert config.data.partition.disjoint == name.endswith("-disjoint")
