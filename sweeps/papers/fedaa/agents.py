@@ -137,10 +137,10 @@ def gains() -> Entry:
     full_rows = tuple(row for row in ROWS if row != "Ditto, 3 + 3 epochs")
     reduced = Budget(
         ("rounds=40", "local.epochs=6", "local.block=25",
-         "data.partition={name: file, fraction: 0.25}"),
+         "data.partition={name: file, fraction: 0.2}"),
         SEEDS,
         rows=SHORT,
-        reduced="40 rounds of 6 epochs instead of 200 of 20, on a quarter of each client's "
+        reduced="40 rounds of 6 epochs instead of 200 of 20, on a fifth of each client's "
         "training rows; 12 of 20 methods.",
     )  # fmt: skip
     return Entry(
