@@ -163,7 +163,9 @@ class Clients(Protocol):
         """
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows of each class [classes, 2], on the server's held-out rows."""
+        """Correct answers, rows and summed loss of each class [classes, 3], on the server's
+        held-out rows.
+        """
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book what clients ``ids`` exchanged among themselves: ``nbytes`` [len(ids)] sent, and as

@@ -44,7 +44,10 @@ class Ditto(FedAvg):
             1.0, "how strongly personal models are held to the global one", "λ", ge=0
         )
         personal_steps: int | None = option(
-            None, "steps of the personal problem; unset: the config's local work", ge=1
+            None,
+            "steps of the personal problem; unset: the config's local work, so that a client does "
+            "it twice",
+            ge=1,
         )
 
         def refuses(self, parts: Composition) -> str | None:

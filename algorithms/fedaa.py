@@ -20,6 +20,7 @@ weigher: uniform weights on the same clients show what the selection alone is wo
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -142,8 +143,12 @@ class FedAA(FedAvg):
             self.influence = None
             self.agent.act(self._nobody(t, state))
             return report | self._rate(clients) | _describe(state[: self.slots])
+        used = len(selected.rows)
+        intended = self.agent.intended(state)
         action = self.agent.act(self.situation(t, updates, selected, state, clients))
-        self.influence = Influence.of(updates.clients, selected.rows, action[: len(selected.rows)])
+        if intended is not None:
+            report |= in_effect(intended[:used], action[:used])
+        self.influence = Influence.of(updates.clients, selected.rows, action[:used])
         self.apply(updates)
         return report | self._rate(clients) | _describe(state[: self.slots])
 
@@ -185,15 +190,20 @@ class FedAA(FedAvg):
     ) -> Situation:
         """What the weights may depend on."""
 
-        def accuracy(weights: np.ndarray) -> float:
-            p = Influence.of(updates.clients, selected.rows, weights)
-            buffers = (
-                p.combine(updates.rows("buffers")) if "buffers" in updates.vectors else self.buffers
-            )
-            return _accuracy(clients.heldout(self.w + p.combine(updates.rows("delta")), buffers))
+        # copied once, and tried in hundreds of mixtures
+        rows = {name: updates.rows(name)[selected.rows] for name in updates.vectors}
+        ids, every = updates.clients[selected.rows], np.arange(len(selected.rows))
 
-        samples = updates.samples[selected.rows]
-        return Situation(self.setting.seed, t, state, relative(selected.sums), samples, accuracy)
+        def table(weights: np.ndarray) -> Tensor:
+            p = Influence.of(ids, every, weights)
+            buffers = p.combine(rows["buffers"]) if "buffers" in rows else self.buffers
+            return clients.heldout(self.w + p.combine(rows["delta"]), buffers)
+
+        return Situation(
+            self.setting.seed, t, state, relative(selected.sums), updates.samples[selected.rows],
+            accuracy=lambda weights: _accuracy(table(weights)),
+            loss=lambda weights: _loss(table(weights)),
+        )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "agent": self.agent.state()}
@@ -213,7 +223,15 @@ class FedAA(FedAvg):
     def _nobody(self, t: int, state: np.ndarray) -> Situation:
         """A situation in which the weights make no difference."""
         ones = np.ones(self.slots)
-        return Situation(self.setting.seed, t, state, ones, ones, lambda weights: self.accuracy)
+        return Situation(
+            self.setting.seed,
+            t,
+            state,
+            ones,
+            ones,
+            lambda weights: self.accuracy,
+            lambda weights: 0.0,
+        )
 
     def _rate(self, clients: Clients) -> dict[str, float]:
         """Line 6: the reward of the present model."""
@@ -224,7 +242,7 @@ class FedAA(FedAvg):
         if self.options.per_class:
             report |= {
                 f"heldout_class_{c}": float(hit / n)
-                for c, (hit, n) in enumerate(table.tolist())
+                for c, (hit, n, _) in enumerate(table.tolist())
                 if n
             }
         return report
@@ -236,10 +254,29 @@ def relative(sums: np.ndarray) -> np.ndarray:
     return sums / top if top > 0 else np.ones(len(sums))
 
 
-def _accuracy(table: Any) -> float:
-    """Top-1 accuracy from correct answers and rows of each class [classes, 2]."""
-    hits, rows = table.sum(0).tolist()
+def in_effect(intended: np.ndarray, executed: np.ndarray) -> dict[str, float]:
+    """How much of an agent's policy reaches the model.
+
+    The correlation of the ``executed`` weights [K] with those of π(s), ``intended`` [K] (left out
+    where either are all equal), and the effective number 1/Σp² of the latter; that of the former is
+    the round's ``effective_clients``.
+    """
+    report = {"policy_effective": float(intended.sum() ** 2 / (intended**2).sum())}
+    if np.ptp(intended) > 0 and np.ptp(executed) > 0:
+        report["policy_correlation"] = float(np.corrcoef(intended, executed)[0, 1])
+    return report
+
+
+def _accuracy(table: Tensor) -> float:
+    """Top-1 accuracy from correct answers, rows and losses of each class [classes, 3]."""
+    hits, rows, _ = table.sum(0).tolist()
     return float(hits / rows)
+
+
+def _loss(table: Tensor) -> float:
+    """Mean loss from the same; infinite where it is not finite."""
+    _, rows, total = table.sum(0).tolist()
+    return float(total / rows) if math.isfinite(total) else math.inf
 
 
 def _describe(distances: np.ndarray) -> dict[str, float]:

@@ -62,6 +62,8 @@ class DDPGConfig(AlgorithmConfig):
         head = self.options.head
         if head not in HEADS:
             refuse(self, f"head must be one of {', '.join(HEADS)}, not {head!r}")
+        if self.options.train_noise and self.options.smoothing:
+            refuse(self, "train_noise would take the place of the targets' smoothing; give one")
         # RLlib maps a normalised action to the space's bounds, off the simplex that the critic saw
         if head != "tanh" and (self.normalize_actions or self.clip_actions):
             refuse(

@@ -93,17 +93,17 @@ class DDPGTorchLearner(DQNLearner, TorchLearner):
         return torch.stack([(y - q(state, action)).square().mean() for q in module.critics]).sum()
 
     def target_action(self, module: DDPGTorchRLModule, state: Tensor) -> Tensor:
-        """π'(s'), with the noise that training has in FedAA's code, or TD3's clipped noise."""
+        """π'(s'), with the noise that training has in FedAA's code, or with TD3's clipped noise, on
+        the action (Fujimoto et al. 2018, Section 5.3).
+        """
         actor, o = module.target_actor, self.options
         if o.train_noise:
             return module.noisy_action(actor, state, o.sigma)
+        action = actor(state)
         if not o.smoothing:
-            return actor(state)
-        outputs = actor.outputs(state)
-        noise = module.noise(outputs, o.smoothing).clamp(-o.smoothing_clip, o.smoothing_clip)
-        if actor.head == "tanh":
-            return (actor.action(outputs) + noise).clamp(-1, 1)
-        return actor.action(outputs + noise)  # on the simplex: noise before the head
+            return action
+        noise = module.noise(action, o.smoothing).clamp(-o.smoothing_clip, o.smoothing_clip)
+        return actor.moved(action, noise)
 
     def policy_loss(self, module: DDPGTorchRLModule, batch: Batch) -> Tensor:
         """Equation 1, and a penalty on the actor's raw outputs against saturation."""

@@ -56,6 +56,16 @@ class Actor(nn.Module):
         logits = outputs if self.bound is None else self.bound * (outputs / self.bound).tanh()
         return logits.softmax(-1)
 
+    def moved(self, action: Tensor, noise: Tensor) -> Tensor:
+        """``action`` with ``noise`` [B, k] in the unit of actions, back in their space.
+
+        The unit is 1/k on the simplex, where noise of size 1 would leave nothing of k weights, and
+        1 under tanh.
+        """
+        if self.head == "tanh":
+            return (action + noise).clamp(-1, 1)
+        return on_simplex(action + noise / action.shape[-1])
+
     def forward(self, state: Tensor) -> Tensor:
         return self.action(self.outputs(state))
 

@@ -75,6 +75,10 @@ class OffPolicyAgent:
         """Weights [K] of the actor with exploration noise."""
         return self.choose(situation.state)
 
+    def intended(self, state: np.ndarray) -> np.ndarray:
+        """π(s) [K] without noise."""
+        return self.choose(state, explore=False)
+
     def choose(self, state: np.ndarray, explore: bool = True) -> np.ndarray:
         """The action [K] in ``state`` [n]; without exploration it leaves no trace."""
         batch = {Columns.OBS: torch.from_numpy(np.asarray(state, np.float32))[None]}

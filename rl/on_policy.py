@@ -77,6 +77,10 @@ class OnPolicyAgent:
         """Weights [K] from sampled logits."""
         return self.choose(situation.state)
 
+    def intended(self, state: np.ndarray) -> np.ndarray:
+        """The weights [K] of the mean logits."""
+        return self.choose(state, explore=False)
+
     def choose(self, state: np.ndarray, explore: bool = True) -> np.ndarray:
         """The weights [K] in ``state`` [n]; without exploration (the mean logits) it leaves no
         trace.

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 Head = Literal["l1", "softmax", "tanh"]
-"""From an actor's outputs u to an action: |u|/‖u‖₁, softmax, or tanh in [−1, 1]^K."""
+"""From an actor's outputs u to an action: |u|/‖u‖₁ or softmax, on the simplex of K weights, or tanh
+in [−1, 1]^K."""
 HEADS: tuple[Head, ...] = get_args(Head)
 
 Noise = Literal["hidden", "logit", "action", "none"]
@@ -37,7 +38,8 @@ class DdpgOptions:
     noise: Noise = "action"
     """𝒩"""
     sigma: float = 0.1
-    """σ ≥ 0, the standard deviation of the noise at first."""
+    """σ ≥ 0, the standard deviation of the noise at first; of noise on actions in their own unit:
+    1/K on the simplex, 1 under tanh."""
     sigma_end: float | None = None
     """Its value after ``sigma_steps``; None: constant."""
     sigma_steps: int = 0
@@ -45,7 +47,8 @@ class DdpgOptions:
     warmup: int = 1000
     """First environment steps with random actions."""
     train_noise: bool = False
-    """The noise is on while learning, too (FedAA's published code)."""
+    """The noise is on while learning, too (FedAA's published code); not together with
+    ``smoothing``."""
 
     # learning
     actor_lr: float = 1e-3
@@ -59,9 +62,10 @@ class DdpgOptions:
     policy_delay: int = 1
     """Critic updates between two of the actor (and so of the target networks)."""
     smoothing: float = 0.0
-    """Standard deviation of the noise in the target's action (TD3); 0: none."""
+    """Standard deviation of the noise on the target's action (TD3), in the unit of actions: 1/K on
+    the simplex, 1 under tanh; 0: none."""
     smoothing_clip: float = 0.5
-    """And its bound."""
+    """And its bound, in the same unit."""
     logit_penalty: float = 0.0
     """Weight of mean u² in the actor's loss, against saturation."""
     capacity: int = 100_000

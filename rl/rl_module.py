@@ -11,7 +11,7 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetwo
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from rl.networks import Actor, Critic, on_simplex
+from rl.networks import Actor, Critic
 from rl.options import DdpgOptions
 
 Batch = dict[str, Tensor]
@@ -77,10 +77,7 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         if kind == "logit":
             return actor.action(outputs + self.noise(outputs, sigma))
         action = actor.action(outputs)
-        if kind == "none":
-            return action
-        action = action + self.noise(action, sigma)
-        return action.clamp(-1, 1) if actor.head == "tanh" else on_simplex(action)
+        return action if kind == "none" else actor.moved(action, self.noise(action, sigma))
 
     def random_action(self, like: Tensor) -> Tensor:
         """Uniform in the space of actions, in the shape of ``like``."""

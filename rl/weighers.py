@@ -22,6 +22,8 @@ Options = TypeVar("Options", bound=DdpgOptions)
 Preset = Mapping[str, object]
 """What the options of an agent are where a config does not give them."""
 
+# the text adds noise to the action and gives no σ; the published code's 0.1 is for activations, and
+# moves the weights about as far as 0.1/K does
 _PAPER: Preset = {
     "head": "l1", "noise": "action", "sigma": 0.1,
     "lr_actor": 1e-2, "lr_critic": 1e-2, "weight_decay": 1e-5, "gamma": 0.99,
@@ -67,7 +69,9 @@ class Ddpg(Learned):
     noise: Literal["hidden", "logit", "action", "none"] = option(
         "action", "what exploration noise is added to", "𝒩"
     )
-    sigma: float = option(0.1, "standard deviation of the noise", "σ", ge=0)
+    sigma: float = option(
+        0.1, "standard deviation of the noise; on the action in units of 1/K", "σ", ge=0
+    )
     sigma_end: float | None = option(None, "its value after sigma_rounds; unset: constant", ge=0)
     sigma_rounds: int = option(0, "rounds over which it changes linearly", ge=0)
     train_noise: bool = option(False, "the noise is on while learning, too (published code)")
@@ -152,13 +156,28 @@ class Td3(Ddpg):
     2018)."""
 
     name: str = "td3"
+    preset: Literal["paper", "robust"] = option(
+        "paper", "the text's settings, or ours: bounded logits, warm-up, smaller steps"
+    )
     policy_delay: int = option(
         2, "critic updates between two of the actor, and so of the target networks", ge=1
     )
     smoothing: float = option(
-        0.2, "standard deviation of the targets' noise (on the raw outputs)", ge=0
+        0.2, "standard deviation of the noise on the targets' weights, in units of 1/K", ge=0
     )
-    smoothing_clip: float = option(0.5, "and its bound", ge=0)
+    smoothing_clip: float = option(0.5, "and its bound, in the same unit", ge=0)
+
+    # FedAA's code has no TD3
+    presets: ClassVar[Mapping[str, Preset]] = {"paper": _PAPER, "robust": _ROBUST}
+
+    @model_validator(mode="after")
+    def _one_noise_while_learning(self) -> Td3:
+        if self.train_noise and self.smoothing:
+            raise ValueError(
+                "train_noise would take the place of td3's smoothing; set smoothing to 0, or leave "
+                "train_noise off"
+            )
+        return self
 
     def config(self) -> DDPGConfig:
         from rl.algorithm import TD3Config

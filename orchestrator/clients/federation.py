@@ -174,12 +174,14 @@ class Federation:
         return draw.choice(rows, batch_size, replace=False)
 
     def heldout(self, w: Tensor, buffers: Tensor) -> Tensor:
-        """Correct answers and rows [classes, 2] on the held-out rows; transmits nothing."""
+        """Correct answers, rows and summed loss [classes, 3] on the held-out rows; transmits
+        nothing.
+        """
         rows, classes = self.data.heldout_rows, self.data.samples.classes
-        _, hit = self.per_sample(w, buffers, rows)
+        loss, hit = self.per_sample(w, buffers, rows)
         labels = torch.from_numpy(self.data.samples.y[rows])
-        hits = torch.bincount(labels[hit], minlength=classes)
-        return torch.stack([hits, torch.bincount(labels, minlength=classes)], 1).double()
+        found = (hit.double(), torch.ones(len(rows)), loss.double())
+        return torch.stack([torch.bincount(labels, one, classes) for one in found], 1)
 
     def exchange(self, ids: np.ndarray, nbytes: np.ndarray) -> None:
         """Book a message among clients."""

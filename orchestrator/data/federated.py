@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, SerializeAsAny
+from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
 from algorithms.part import chosen_from
@@ -33,9 +33,25 @@ class HeldOut(Section):
         description="rows per class q, or {class: rows} with 0 for the others; 0 means that the "
         "server holds none",
     )
-    take: Literal["first", "random"] = Field(
-        "first", description="the first rows of each class (FedAA), or random"
+    per_client: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="instead: every natural client hands over this part of the smallest client's "
+        "number of rows (FedAA's SYNTHETIC: 0.1)",
     )
+    take: Literal["first", "random"] = Field(
+        "first", description="the first rows of each class or client (FedAA), or random"
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> HeldOut:
+        if self.per_class and self.per_client:
+            raise ValueError(
+                "give either per_class or per_client, not both; where an algorithm gives "
+                "per_class by itself, set it to 0"
+            )
+        return self
 
     def rows(self, label: int) -> int:
         """Rows of class ``label``."""
@@ -123,9 +139,7 @@ class FederatedData:
         samples = config.dataset.load(Request(seed, config.clients)) if samples is None else samples
         pool_rows = np.arange(len(samples.y) if config.pool == "all" else samples.train)
         published = config.partition.published(config.clients)
-        heldout = (
-            published.heldout if published else _heldout(config.heldout, samples, pool_rows, seed)
-        )
+        heldout = published.heldout if published else _heldout(config, samples, pool_rows, seed)
         split = np.setdiff1d(np.arange(samples.train, len(samples.y)), heldout)
         pool_rows = np.setdiff1d(pool_rows, heldout)
         if isinstance(config.partition, Natural):
@@ -172,8 +186,47 @@ class FederatedData:
         return table
 
 
-def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:
+def _heldout(config: DataConfig, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:
+    """The server's rows out of ``pool``, ascending."""
     rng = generator(seed, "heldout")
+    if config.heldout.per_client:
+        return np.sort(np.concatenate(_by_client(config, samples, rng)))
+    return np.sort(np.concatenate(_by_class(config.heldout, samples, pool, rng)))
+
+
+def _by_client(config: DataConfig, samples: Samples, rng: np.random.Generator) -> list[np.ndarray]:
+    """int(part · n) rows of each client's training split, n being the smallest client's number of
+    rows, tests included (FedAA, Table 5).
+    """
+    asked = config.heldout
+    if samples.owner is None or not isinstance(config.partition, Natural):
+        raise UserError(
+            "data.heldout.per_client: only natural clients (data.partition: natural) have rows of "
+            "their own to hand over; use per_class"
+        )
+    sizes = np.bincount(samples.owner, minlength=config.clients)[: config.clients]
+    each = int(asked.per_client * sizes.min())
+    if not each:
+        raise UserError(
+            f"data.heldout.per_client: {asked.per_client:g} of the smallest client's {sizes.min()} "
+            "rows is not one row"
+        )
+    taken = []
+    for k in range(config.clients):
+        rows = np.flatnonzero(samples.owner[: samples.train] == k)
+        if len(rows) <= each:
+            raise UserError(
+                f"data.heldout.per_client: client {k} has only {len(rows)} rows to train on, and "
+                f"is to hand over {each}"
+            )
+        rows = rng.permutation(rows) if asked.take == "random" else rows
+        taken.append(rows[:each])
+    return taken
+
+
+def _by_class(
+    config: HeldOut, samples: Samples, pool: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
     unknown = (
         [c for c in config.per_class if not 0 <= c < samples.classes]
         if isinstance(config.per_class, dict)
@@ -194,7 +247,7 @@ def _heldout(config: HeldOut, samples: Samples, pool: np.ndarray, seed: int) -> 
             )
         rows = rng.permutation(rows) if config.take == "random" else rows
         taken.append(rows[: config.rows(c)])
-    return np.sort(np.concatenate(taken))
+    return taken
 
 
 def _limited(limit: int | None, pool: np.ndarray, seed: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -360,6 +361,9 @@ class FromFile(Partitioner):
     name: str = "file"
     repeats = True
     file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
+    fraction: float = option(
+        1.0, "part of each client's training rows that is used, drawn at random", gt=0, le=1
+    )
 
     def split(self, pool: Pool) -> list[np.ndarray]:
         path, arrays = self._read(pool.clients, "n_train", "train_idx")
@@ -374,7 +378,11 @@ class FromFile(Partitioner):
                 "not in the pool; set data.pool to all and no data.limit, unless the row is held "
                 "out at the server"
             )
-        return np.split(position[rows], np.cumsum(sizes)[:-1])
+        parts = np.split(position[rows], np.cumsum(sizes)[:-1])
+        if self.fraction == 1:
+            return parts
+        rng = pool.rng()
+        return [rng.choice(p, math.ceil(self.fraction * len(p)), replace=False) for p in parts]
 
     def published(self, clients: int) -> Published:
         _, arrays = self._read(clients, "n_test", "test_idx", "server_test_idx")

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from algorithms.algorithm import AlgorithmOptions
+from algorithms.fedaa import in_effect
 from algorithms.flat import ParamSpec
 from algorithms.local_config import LocalConfig
 from algorithms.part import variants
@@ -59,8 +61,16 @@ class Recorder:
             if situation.round
             else []
         )
+        self.losses = (
+            [situation.loss(one) for one in np.eye(len(situation.samples))]
+            if situation.round
+            else []
+        )
         p = np.arange(len(situation.samples), 0, -1.0)
         return p / p.sum()
+
+    def intended(self, state):
+        return None
 
     def observe(self, reward, state):
         self.observed.append((reward, state))
@@ -107,8 +117,9 @@ def test_two_rounds_by_hand(reward):
         np.testing.assert_allclose(situation.state, state, rtol=1e-6)
     before = models[near]
     for slot in range(4):
-        alone = 1 / (1 + float(world.losses(before[slot]).mean()))
-        assert tried[slot] == pytest.approx(alone)
+        alone = float(world.losses(before[slot]).mean())
+        assert tried[slot] == pytest.approx(1 / (1 + alone))
+        assert alg.agent.losses[slot] == pytest.approx(alone)
 
 
 def test_full_selection_with_uniform_weights_is_fedavg():
@@ -141,6 +152,7 @@ def situation(**given):
         "distances": np.array([0.25, 0.5, 0.75, 1.0]),
         "samples": np.array([1, 2, 3, 4]),
         "accuracy": lambda p: 0.0,
+        "loss": lambda p: 0.0,
     }
     return Situation(**{**base, **given})
 
@@ -171,6 +183,87 @@ def test_greedy_finds_the_best_on_its_line():
         np.testing.assert_allclose(found, target)
 
 
+def quadratic_loss(seed, slots=5, d=8, outside=False):
+    """½ ‖W p − target‖² with its least value on the simplex by SciPy's SLSQP, which shares nothing
+    with exponentiated gradients.
+    """
+    rng = np.random.default_rng(seed)
+    models = rng.normal(size=(d, slots))
+    target = rng.normal(size=d) * 3 if outside else models @ rng.dirichlet(np.ones(slots))
+
+    def loss(p):
+        return 0.5 * float(np.square(models @ p - target).sum())
+
+    found = minimize(
+        loss, np.full(slots, 1 / slots), bounds=[(0, 1)] * slots, method="SLSQP",
+        constraints={"type": "eq", "fun": lambda p: p.sum() - 1}, options={"ftol": 1e-14},
+    )  # fmt: skip
+    return loss, found.fun, found.x
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["inside", "at the rim"])
+@pytest.mark.parametrize("seed", range(3))
+def test_exponentiated_gradient_reaches_the_best_weights(seed, outside):
+    loss, least, weights = quadratic_loss(seed, outside=outside)
+    p = weigh(
+        "exponentiated_gradient", situation(samples=np.ones(5), loss=loss), steps=400, width=1e-6
+    )
+    assert p.sum() == pytest.approx(1)
+    assert (p >= 0).all()
+    assert loss(p) - least < 1e-3 * (loss(np.full(5, 0.2)) - least)
+    np.testing.assert_allclose(p, weights, atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["exponentiated_gradient", "greedy_selection"])
+def test_yardsticks_are_never_worse_than_uniform_weights(name):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        table = rng.normal(size=4)
+
+        def loss(p, table=table):
+            # rough, and at some points not even finite
+            value = float(np.sin(9 * p @ table) + p @ table)
+            return np.inf if p.max() > 0.9 and p.argmax() == 0 else value
+
+        chosen = weigh(name, situation(loss=loss))
+        assert chosen.sum() == pytest.approx(1)
+        assert loss(chosen) <= loss(np.full(4, 0.25))
+
+
+def test_a_flat_or_broken_loss_leaves_uniform_weights():
+    for value in (1.0, np.inf):
+        p = weigh("exponentiated_gradient", situation(loss=lambda p, value=value: value))
+        assert p.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("criterion", ["loss", "accuracy"])
+def test_greedy_selection_by_hand(criterion):
+    """Models −3, 1, 2, 9 on a line, the goal 0: 1 joins first, then −3 (mean −1), 2 (mean 0), 9."""
+    models, seen = np.array([-3.0, 1.0, 2.0, 9.0]), []
+
+    def cost(p):
+        seen.append(p)
+        return abs(float(p @ models))
+
+    p = weigh(
+        "greedy_selection", situation(loss=cost, accuracy=lambda p: -cost(p)), criterion=criterion
+    )
+    np.testing.assert_allclose(p, [1 / 3, 1 / 3, 1 / 3, 0])
+    assert len(seen) == 10
+
+
+def test_what_of_a_policy_is_in_effect():
+    p = np.array([0.5, 0.3, 0.2])
+    assert in_effect(p, 2 * p) == {
+        "policy_effective": pytest.approx(1 / 0.38),
+        "policy_correlation": pytest.approx(1),
+    }
+    assert in_effect(p, p[::-1])["policy_correlation"] == pytest.approx(
+        np.cov(p, p[::-1])[0, 1] / p.var(ddof=1)
+    )
+    assert in_effect(np.full(3, 1 / 3), p) == {"policy_effective": pytest.approx(3)}
+
+
 def test_needs_held_out_rows():
     world = Quadratics()
     parts = Composition(6, 6, Uniform(), Fixed(), Mean(), ServerSgd(), LocalConfig(steps=1))
@@ -187,7 +280,7 @@ def test_when_nobody_sends_anything_finite_the_model_stays():
     world.curvature = world.curvature * torch.nan
     world.centre = torch.zeros_like(world.centre)
     alg.agent = Recorder()
-    world.heldout = lambda w, buffers: torch.tensor([[1.0, 2.0]])
+    world.heldout = lambda w, buffers: torch.tensor([[1.0, 2.0, 9.0]])
     report = alg.round(2, world)
     assert torch.equal(alg.w, before)
     assert report["reward"] == 0.5

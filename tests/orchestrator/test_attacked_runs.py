@@ -394,6 +394,19 @@ def test_the_readme_of_fedaa_compares_like_with_like():
     )
 
 
+def test_ditto_steps_on_both_of_its_models():
+    """By the ledger: with half the steps on each it does its rivals' work, as in fedaa/agent-mnist;
+    with all of them twice as much, as in the paper's tables.
+    """
+
+    def steps(*settings):
+        return finish(ten("rounds=1", *settings)).records[-1]["steps"]
+
+    assert steps("algorithm=fedavg", "local.steps=4") == 4
+    assert steps("algorithm=ditto", "local.steps=2") == 4
+    assert steps("algorithm=ditto", "local.steps=4") == 8
+
+
 def test_a_partial_agent_keeps_the_preset():
     c = load(None, ["algorithm={name: fedaa, preset: authors}", "algorithm.agent.hidden=[64, 64]"])
     assert (c.algorithm.agent.name, c.algorithm.agent.preset, c.algorithm.agent.hidden) == (

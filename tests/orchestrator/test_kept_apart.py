@@ -91,6 +91,35 @@ def test_natural_clients_are_tested_on_their_own_rows_of_the_test_split(heldout)
         assert sorted(d.test[k]) == [r for r in rows if r >= 300]
 
 
+@pytest.mark.parametrize("pool", ["train", "all"])
+@pytest.mark.parametrize("take", ["first", "random"])
+def test_every_natural_client_hands_over_as_many_rows(take, pool):
+    """FedAA's rule for SYNTHETIC: 0.1 n rows of each client, n of the smallest, tests included."""
+    d = build("natural", pool=pool, heldout={"per_client": 0.1, "take": take})
+    given, asked = samples(), int(0.1 * np.bincount(samples().owner).min())
+    assert asked > 3
+    for k in range(5):
+        own = np.flatnonzero(given.owner[:300] == k)
+        held = np.intersect1d(own, d.heldout_rows)
+        assert len(held) == asked
+        assert sorted(d.train[k]) == sorted(set(own) - set(held))
+        if take == "first":
+            assert held.tolist() == own[:asked].tolist()
+    assert len(d.heldout_rows) == 5 * asked
+
+
+def test_what_natural_clients_cannot_hand_over_is_refused():
+    for partition, heldout, word in (
+        ("iid", {"per_client": 0.1}, "only natural clients"),
+        ("natural", {"per_client": 0.001}, "is not one row"),
+        ("natural", {"per_client": 0.99}, "to hand over"),
+    ):
+        with pytest.raises(UserError, match=word):
+            build(partition, heldout=heldout)
+    with pytest.raises(ValueError, match="either per_class or per_client"):
+        build("natural", heldout={"per_class": 1, "per_client": 0.1})
+
+
 @pytest.mark.parametrize("name", OVERLAPPING)
 def test_clients_that_overlap_keep_a_part_of_each_class_and_their_mix(name):
     d = build({"name": name, "alpha": 0.5}, test={"source": "local", "fraction": 0.25})

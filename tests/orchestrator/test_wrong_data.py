@@ -228,6 +228,16 @@ def test_a_published_split_is_checked(tmp_path, wrong, word):
         published(tmp_path / "split.npz")
 
 
+def test_a_part_of_a_published_split_keeps_everyone(tmp_path):
+    np.savez(tmp_path / "split.npz", **SPLIT | {"train_idx": [0, 1, 2, 3], "n_train": [3, 1]})
+    partition = {"name": "file", "file": str(tmp_path / "split.npz"), "fraction": 0.5}
+    d = FederatedData.build(DataConfig(clients=2, partition=partition), 0)
+    assert len(set(d.train[0])) == 2
+    assert set(d.train[0]) < {0, 1, 2}
+    assert d.train[1].tolist() == [3]
+    assert d.test[0].tolist() == [8000]
+
+
 def samples(**changed):
     given = {
         "x": np.zeros((4, 3), np.float32), "y": np.array([0, 1, 0, 1]), "train": 3, "classes": 2,

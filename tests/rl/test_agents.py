@@ -14,6 +14,8 @@ from rl.learning import load_policy, module_weights, save_policy
 from rl.networks import Actor, Critic, on_simplex
 from rl.pretrain import score
 from rl.weighers import Ddpg, Ppo, Td3
+from tests.algorithms.quadratics import Quadratics
+from tests.algorithms.test_fedaa import fedaa
 
 AGENTS = {
     "ddpg paper": Ddpg(hidden=(16, 16)),
@@ -103,11 +105,39 @@ def plain_networks(module):
             "target_actor": layers(module.target_actor), "target_critics": [layers(q) for q in module.target_critics]}  # fmt: skip
 
 
-def policy(net, s):
+def policy(net, s, hidden=0.0, action=0.0):
+    """|u| / ‖u‖₁ with noise ``hidden`` on the last activations, or ``action`` on the action."""
     for w, b in net[:-1]:
         s = F.relu(s @ w.T + b)
-    u = s @ net[-1][0].T + net[-1][1]
-    return u.abs() / u.abs().sum(1, keepdim=True)
+    u = (s + hidden) @ net[-1][0].T + net[-1][1]
+    a = u.abs() / u.abs().sum(1, keepdim=True) + action
+    return a.abs() / a.abs().sum(1, keepdim=True)
+
+
+def update_noise(weigher, draws, batch, k):
+    """The noise of an update's target action and of its actor, as keywords of ``policy``, from the
+    module's generator ``draws`` as it is before the update.
+    """
+
+    def normal(*shape):
+        return torch.randn(shape, generator=draws).double()
+
+    if isinstance(weigher, Td3) and weigher.smoothing:
+        # ε ~ clip(N(0, σ̃²), −c, c), in units of 1/K
+        noise = (weigher.smoothing * normal(batch, k)).clamp(
+            -weigher.smoothing_clip, weigher.smoothing_clip
+        )
+        return {"action": noise / k}, lambda: {}
+    if not weigher.train_noise:
+        return {}, lambda: {}
+    if weigher.noise == "hidden":
+        width = weigher.hidden[-1]
+        return {"hidden": weigher.sigma * normal(batch, width)}, lambda: {
+            "hidden": weigher.sigma * normal(batch, width)
+        }
+    return {"action": weigher.sigma * normal(batch, k) / k}, lambda: {
+        "action": weigher.sigma * normal(batch, k) / k
+    }
 
 
 def value(net, s, a, join):
@@ -127,9 +157,18 @@ def value(net, s, a, join):
         Td3(noise="none", hidden=(12, 10), soft_rate=0.1, smoothing=0.0),
         # another preset's soft_period must not have the targets move before the actor has
         Td3(noise="none", hidden=(12, 10), soft_rate=0.1, smoothing=0.0, soft_period=1),
+        # the bound cuts off half of the draws
+        Td3(hidden=(12, 10), soft_rate=0.1, smoothing=0.6, smoothing_clip=0.4),
+        Ddpg(preset="authors", hidden=(12, 10), soft_rate=0.1),
+        Ddpg(train_noise=True, sigma=0.3, hidden=(12, 10), soft_rate=0.1),
+        Td3(hidden=(12, 10), soft_rate=0.1, smoothing=0.0, train_noise=True, noise="hidden"),
     ],
-    ids=["ddpg", "td3", "td3 with a soft_period of 1"],
-)
+    ids=[
+        "ddpg", "td3", "td3 with a soft_period of 1", "td3 smoothed",
+        "noise on activations while learning", "noise on actions while learning",
+        "td3 with noise while learning",
+    ],
+)  # fmt: skip
 def test_updates_agree_with_equations_1_to_3(weigher):
     """Two updates (four for TD3's delayed actor) from fixed weights and batches, in float64 plain
     torch with Adam.
@@ -162,6 +201,8 @@ def test_updates_agree_with_equations_1_to_3(weigher):
             "terminateds": rng.random(6) < 0.3,
         }
         batch["actions"] = draw(6, 4) / 4
+        draws = torch.Generator()
+        draws.set_state(module.draws.get_state())
         agent.learner.update(
             batch=MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(batch)}, 6),
             timesteps={"num_env_steps_sampled_lifetime": update},
@@ -169,8 +210,9 @@ def test_updates_agree_with_equations_1_to_3(weigher):
         s, s2, r, a = (
             torch.from_numpy(batch[n]).double() for n in ("obs", "new_obs", "rewards", "actions")
         )
+        on_target, on_actor = update_noise(weigher, draws, 6, 4)
         with torch.no_grad():
-            a2 = policy(nets["target_actor"], s2)
+            a2 = policy(nets["target_actor"], s2, **on_target)
             q2 = torch.stack([value(q, s2, a2, join) for q in nets["target_critics"]]).min(0).values
             y = r + gamma * q2 * torch.from_numpy(1.0 - batch["terminateds"])
         loss = sum(((y - value(q, s, a, join)) ** 2).mean() for q in nets["critics"])
@@ -178,7 +220,8 @@ def test_updates_agree_with_equations_1_to_3(weigher):
             p.grad = g
         adam_q.step()
         if update % options.policy_delay == 0:
-            gain = value(nets["critics"][0], s, policy(nets["actor"], s), join).mean()
+            a = policy(nets["actor"], s, **on_actor())
+            gain = value(nets["critics"][0], s, a, join).mean()
             for p, g in zip(
                 flat(nets["actor"]), torch.autograd.grad(-gain, flat(nets["actor"])), strict=True
             ):
@@ -202,6 +245,65 @@ def test_updates_agree_with_equations_1_to_3(weigher):
         for net, other in zip(nets[name], after[name], strict=True):
             for mine, theirs in zip(flat(net), flat(other), strict=True):
                 torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["l1", "softmax", "tanh"])
+def test_noise_on_actions_is_in_their_own_unit(head):
+    """On the simplex of K weights of size 1/K, σ is a part of 1/K; under tanh it is σ itself."""
+    actor, k = Actor(3, 50, (64,), head, None), 50
+    state, noise = torch.rand(200, 3), 0.1 * torch.randn(200, 50)
+    with torch.no_grad():
+        plain = actor(state)
+        moved = actor.moved(plain, noise)
+    if head == "tanh":
+        torch.testing.assert_close(moved, plain + noise)
+        return
+    before = plain + noise / k
+    torch.testing.assert_close(moved, before.abs() / before.abs().sum(1, keepdim=True))
+    assert float((moved - plain).std()) == pytest.approx(0.1 / k, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "weigher", [Ddpg(), Ddpg(preset="authors"), Td3()], ids=["paper", "authors", "td3"]
+)
+def test_the_policy_is_what_is_executed(weigher):
+    """With 30 slots, as in the paper: noise of the size 0.1 itself left a correlation of 0.06."""
+    agent, rng = weigher.start(30, 30, 0), np.random.default_rng(0)
+    found = []
+    for _ in range(50):
+        state = np.sort(rng.random(30)).astype(np.float32)
+        before = agent.module.draws.get_state()
+        intended = agent.intended(state)
+        assert torch.equal(before, agent.module.draws.get_state())
+        found.append(np.corrcoef(intended, agent.choose(state))[0, 1])
+    assert 0.9 < np.mean(found) < 1
+
+
+def test_td3_s_smoothing_leaves_the_target_s_action_recognisable():
+    agent = Td3().start(30, 30, 0)
+    state = torch.rand(100, 30).sort(1).values
+    with torch.no_grad():
+        smoothed = agent.learner.target_action(agent.module, state).numpy()
+        plain = agent.module.target_actor(state).numpy()
+    found = [np.corrcoef(a, b)[0, 1] for a, b in zip(smoothed, plain, strict=True)]
+    assert 0.9 < np.mean(found) < 1
+
+
+def test_td3_does_not_smooth_and_keep_its_noise():
+    with pytest.raises(ValueError, match="train_noise would take the place of td3's smoothing"):
+        Td3(train_noise=True)
+    with pytest.raises(ValueError, match="preset"):
+        Td3(preset="authors")
+
+
+def test_a_run_with_an_agent_records_its_policy():
+    world = Quadratics(clients=7)
+    alg = fedaa(world, select=0.6, agent={"name": "ddpg", "hidden": (8, 8), "noise": "none"})
+    report = alg.round(1, world)
+    assert report["policy_correlation"] == pytest.approx(1)
+    used = alg.influence.weights[alg.influence.weights > 0]
+    assert report["policy_effective"] == pytest.approx(1 / np.square(used).sum())
+    assert "policy_effective" not in fedaa(world, agent={"name": "uniform"}).round(1, world)
 
 
 def test_hidden_noise_is_fedaa_s():
@@ -252,6 +354,28 @@ def test_learns_which_slots_to_trust(weigher, rounds):
         state = env.reset()[0] if done else after
     learned = score(lambda s: agent.choose(s, explore=False), Simulation())
     assert learned > score(np.ones_like, Simulation()) + 5
+
+
+@pytest.mark.parametrize(
+    "weigher",
+    [Ddpg(), Ddpg(preset="authors"), Ddpg(noise="none"), Td3()],
+    ids=["ddpg paper", "ddpg authors", "ddpg without noise", "td3 paper"],
+)
+def test_the_paper_s_agents_learn_what_is_rewarded(weigher):
+    """The reward is Σ p_k v_k with v falling from 1 to 0; uniform weights earn 0.5."""
+    agent, rng, v = weigher.start(10, 10, 2), np.random.default_rng(2), np.linspace(1, 0, 10)
+
+    def draw():
+        state = np.sort(rng.uniform(0.8, 1, 10)).astype(np.float32)
+        return state / state[-1]
+
+    state = draw()
+    first = float(agent.intended(state) @ v)
+    for _ in range(100):
+        reward = float(agent.choose(state) @ v)
+        state = draw()
+        agent.observe(reward, state)
+    assert float(agent.intended(state) @ v) > max(0.5, first) + 0.25
 
 
 def test_ppo_learns_too():

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
+from sweeps.choice import Choice
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
 from sweeps.papers import entries, entry
 from sweeps.reproduction import Reproduction
@@ -30,7 +31,8 @@ INDEX = {  # what a reader finds in the papers; drawings of methods and lists of
     "drdm": numbered("table", range(1, 7)) | numbered("figure", range(1, 7)),
     "feddual": numbered("table", range(1, 6)) | numbered("figure", range(1, 15)),
     "fedaa": numbered("table", [n for n in range(1, 13) if n != 5])
-    | numbered("figure", range(1, 6)),
+    | numbered("figure", range(1, 6))
+    | {"agent"},  # our own: what the weights add
     "fda": {"table3.2", "table4.2", "table4.4"}
     | numbered("figure3.", range(3, 18))
     | numbered("figureA.", range(1, 12))
@@ -121,6 +123,24 @@ def test_its_trials_are_configs(name):
             )
             load(None, [*tuning.set, *tuning.cells[0].settings])
             load(None, [*tuning.set, *tuning.cells[-1].settings])
+
+
+@pytest.mark.parametrize("budget", ["reduced", "full"])
+def test_fedaa_s_defences_do_equal_work_with_one_setting_for_all_columns(budget):
+    """But for the row that says so; whoever is told the attackers' share, the table's row says."""
+    one = Reproduction(ENTRIES["fedaa/agent-mnist"], budget)
+    sweep, found = one.final_sweep(), {}
+    base = sweep.raw()
+    for trial in [t for t in sweep.planned() if t.seed == sweep.seeds[0]]:
+        config = Choice(trial).config(base)
+        models = 2 if config.algorithm.name == "ditto" else 1
+        found.setdefault(trial.label.split(" / ")[0], set()).add(
+            (models * config.local.epochs, getattr(config.aggregator, "byzantine", None))
+        )
+    assert all(len(settings) == 1 for settings in found.values())
+    work = {row: next(iter(settings))[0] for row, settings in found.items()}
+    usual = work.pop("uniform weights")
+    assert {row for row, steps in work.items() if steps != usual} <= {"Ditto, all steps twice"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ What the paper leaves open, and how it is read here:
   there, where they seem to belong.
 - Figure 1 does not say in words which dataset is under which attack; the pairs here are those that
   its text fits. Figure 2 names neither: CIFAR-10, 20 % same-value attackers.
+- FedAvg weights clients by their samples, as the paper has it; its row without is beside it. Ditto
+  trains two models, each with the others' local steps, as its own paper has it. With equal steps it
+  is in ``fedaa/agent-mnist``, which is an entry of our own.
 - Rounds are the published code's 200. λ of Ditto and lp-proj is not given; see
   ``docs/results/fedaa.md``.
 """
@@ -20,7 +23,8 @@ What the paper leaves open, and how it is read here:
 from __future__ import annotations
 
 from sweeps.entry import Entry
+from sweeps.papers.fedaa.agents import AGENTS_COMPARED
 from sweeps.papers.fedaa.figures import FIGURES
 from sweeps.papers.fedaa.tables import TABLES
 
-ENTRIES: tuple[Entry, ...] = (*TABLES, *FIGURES)
+ENTRIES: tuple[Entry, ...] = (*TABLES, *FIGURES, *AGENTS_COMPARED)

@@ -16,11 +16,11 @@ COMMON: Settings = (
     "rounds=200", "cohort=1.0", "local.epochs=20", "local.batch_size=64", "local.lr=0.1",
     "evaluation.local_models=true", "non_finite=keep", "data.clients=100", "data.pool=all",
 )  # fmt: skip
-IMAGES: Settings = (
-    "data.scale=half", "data.partition={name: pfnm, alpha: 0.1, least: 2}",
-    "data.heldout.per_class=100",
+PFNM = "data.partition={name: pfnm, alpha: 0.1, least: 2}"
+IMAGES: Settings = ("data.scale=half", PFNM, "data.heldout.per_class=100")
+GENERATED: Settings = (
+    "data.partition=natural", "data.heldout={per_class: 0, per_client: 0.1}", "model=linear",
 )  # fmt: skip
-GENERATED: Settings = ("data.partition=natural", "data.heldout.per_class=1", "model=linear")
 DATA: dict[str, Settings] = {
     "mnist": ("data.dataset=mnist", "model=mlp"),
     "cifar10": ("data.dataset=cifar10", "model=fedaa_cnn"),
@@ -40,13 +40,15 @@ UNAVAILABLE: dict[str, str] = {
 
 FEDAA: Settings = ("algorithm={name: fedaa, preset: paper, select: 0.3}",)
 METHODS: dict[str, Settings] = {
-    "FedAvg": ("algorithm=fedavg",),
+    "FedAvg": ("algorithm=fedavg", "aggregator=weighted_mean"),
+    "FedAvg, unweighted": ("algorithm=fedavg",),
     "local": ("algorithm=local",),
     "Ditto": ("algorithm={name: ditto, strength: 0.1}",),
     "lp-proj-2": ("algorithm={name: lp_proj, p: 2, strength: 1.0}",),
     "lp-proj-1": ("algorithm={name: lp_proj, p: 1, strength: 0.1}",),
     "FedAA": FEDAA,
 }
+TWO_MODELS = "Ditto trains two models, with twice the local steps of the others"
 WITHOUT_GLOBAL_MODEL = ("local", "lp-proj-2", "lp-proj-1")
 BASELINES = ("FedAvg", "Ditto", "lp-proj-2", "lp-proj-1")
 PARTS = {"10%": 0.1, "20%": 0.2, "30%": 0.3, "40%": 0.4}

@@ -18,6 +18,7 @@ from sweeps.papers.fedaa.settings import (
     PARTS,
     SELECTIONS,
     TITLES,
+    TWO_MODELS,
     UNAVAILABLE,
     Cells,
     accuracy,
@@ -71,7 +72,7 @@ def runtimes() -> tuple[Entry, ...]:
             Entry(
                 f"fedaa/table1-{data}",
                 "Seconds for 200 rounds, and accuracy, with a smaller agent or fewer layers "
-                f"compared ({TITLES[data]})",
+                f"compared ({TITLES[data]}); {TWO_MODELS}",
                 rows, columns, base(data, *USUAL), budgets(data), numbers,
                 claims if "Ditto" in rows else (),
             )
@@ -83,7 +84,7 @@ def inner_product() -> tuple[Entry, ...]:
     """Table 2."""
     everyone, half = "FedAA(C=100% M=30%)", "FedAA(C=50% M=30%)"
     baselines = ("FedAvg", "Ditto", "lp-proj-1")
-    rows = {name: METHODS[name] for name in baselines}
+    rows = {name: METHODS[name] for name in ("FedAvg, unweighted", *baselines)}
     rows |= {everyone: FEDAA, half: (*FEDAA, "algorithm.candidates=0.5")}
     levels = ("clear", "10%", "20%")
     claims = (
@@ -94,7 +95,8 @@ def inner_product() -> tuple[Entry, ...]:
     return tuple(
         Entry(
             f"fedaa/table2-{data}",
-            f"Inner-product manipulation, and half of the clients as candidates ({TITLES[data]})",
+            f"Inner-product manipulation, and half of the clients as candidates ({TITLES[data]}); "
+            f"{TWO_MODELS}",
             rows, both_models({level: attack("ipm", level) for level in levels}), base(data),
             budgets(data), read_both(text, levels), claims,
         )
@@ -121,11 +123,11 @@ def challenging() -> Entry:
         reduced="4 rounds of 5 epochs instead of 200 of 20, one seed; 12,000 rows of a quarter of "
         "CIFAR-100 and of a small part of AG News; Tiny-ImageNet is left out.",
     )
-    order = ("FedAA", "Ditto", "lp-proj-1", "lp-proj-2", "FedAvg")
+    order = ("FedAA", "Ditto", "lp-proj-1", "lp-proj-2", "FedAvg", "FedAvg, unweighted")
     settings = ("data.dataset=cifar100", "model=fedaa_cnn", "data.heldout.per_class=10")
     return Entry(
         "fedaa/table3",
-        "Three harder datasets: more classes, larger images, text",
+        f"Three harder datasets: more classes, larger images, text; {TWO_MODELS}",
         {name: METHODS[name] for name in order},
         both_models(columns),
         (*base("cifar10"), *settings, *attack("same_value", "20%")),
@@ -249,7 +251,7 @@ def attacked(number: int, name: str, words: str, texts: dict[str, str]) -> tuple
     return tuple(
         Entry(
             f"fedaa/table{number}-{data}",
-            f"Accuracy by the part of attackers that {words} ({TITLES[data]})",
+            f"Accuracy by the part of attackers that {words} ({TITLES[data]}); {TWO_MODELS}",
             METHODS, both_models({level: attack(name, level) for level in LEVELS}), base(data),
             budgets(data), read_both(text, LEVELS), (*general, *own.get(data, ())),
             unavailable=UNAVAILABLE.get(data, ""),

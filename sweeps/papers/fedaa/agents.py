@@ -1,0 +1,171 @@
+"""What FedAA's agent adds, which the paper does not ask: its weights beside others on the same
+selected clients, and the defences beside one another with and without knowledge of the attackers'
+share.
+
+- Exponentiated gradient and greedy selection look at the held-out rows until they find good weights
+  for the round. They are yardsticks for what weights can gain there, not methods for a deployment.
+- Columns have 0, 20, 40 and 20 % of attackers. FedAA is told nothing of that: M is 30 % in all of
+  them, or 60 %. multi-Krum reckons with f = 20 % in all of them, or with 40 %, and so is told the
+  truth in two columns, or in one.
+- Every client does the same number of local steps. Ditto trains two models and does half of the
+  steps on each; its row with all steps on each is at ``full``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings
+from sweeps.papers.fedaa.settings import (
+    COMMON,
+    DATA,
+    EMBEDDED,
+    FEDAA,
+    IMAGES,
+    METHODS,
+    PFNM,
+    SEEDS,
+    SMALL,
+    TRIED,
+    Cells,
+    both_models,
+)
+
+ATTACKS: dict[str, Settings] = {
+    "clear": ("attack=none",),
+    "same-value 20%": ("attack={name: same_value, fraction: 0.2}",),
+    "sign-flip 40%": ("attack={name: sign_flip, fraction: 0.4}",),
+    "IPM 20%": ("attack={name: ipm, fraction: 0.2}",),
+}
+
+
+def weigher(agent: str, select: float = 0.3) -> Settings:
+    """FedAA's selection with another weigher; ``agent`` as a config has it."""
+    return (
+        f"algorithm={{name: fedaa, preset: paper, select: {select}}}",
+        f"algorithm.agent={agent}",
+    )
+
+
+def told(defence: str) -> dict[str, Settings]:
+    """A defence that reckons with 20, and with 40 % of attackers, in all columns."""
+    name = defence.lower().replace(" ", "_").replace("-", "_")
+    return {
+        f"{defence}, f = {percent} %": (
+            "algorithm=fedavg",
+            f"aggregator={{name: {name}, byzantine: {percent / 100}}}",
+        )
+        for percent in (20, 40)
+    }
+
+
+AGENTS: dict[str, Settings] = {
+    "FedAA (DDPG)": FEDAA,
+    "DDPG, noise off": weigher("{name: ddpg, preset: paper, noise: none}"),
+    "DDPG, published code": weigher("{name: ddpg, preset: authors}"),
+    "TD3": weigher("{name: td3, preset: paper}"),
+    "FedAA (DDPG), M = 60 %": weigher("{name: ddpg, preset: paper}", 0.6),
+}
+RULES: dict[str, Settings] = {
+    "uniform weights": weigher("uniform"),
+    "random weights": weigher("random"),
+    "exponentiated gradient": weigher("exponentiated_gradient"),
+    "greedy selection": weigher("greedy_selection"),
+    "uniform weights, M = 60 %": weigher("uniform", 0.6),
+}
+DEFENCES: dict[str, Settings] = {
+    **told("multi-Krum"),
+    **told("Krum"),
+    **told("trimmed mean"),
+    "FedAvg": METHODS["FedAvg"],
+    "FedAvg, unweighted": METHODS["FedAvg, unweighted"],
+    "Ditto, all steps twice": METHODS["Ditto"],
+    "Ditto, 10 + 10 epochs": (*METHODS["Ditto"], "local.epochs=10"),
+    "Ditto, 3 + 3 epochs": (*METHODS["Ditto"], "local.epochs=3"),
+}
+ROWS: dict[str, Settings] = {**AGENTS, **RULES, **DEFENCES}
+SHORT = (
+    "FedAA (DDPG)", "DDPG, noise off", "uniform weights", "random weights",
+    "exponentiated gradient", "greedy selection", "uniform weights, M = 60 %",
+    "multi-Krum, f = 20 %", "multi-Krum, f = 40 %", "FedAvg", "FedAvg, unweighted",
+    "Ditto, 3 + 3 epochs",
+)  # fmt: skip
+"""Rows of the reduced budget."""
+CLAIMS = (
+    ("the agent's weights above uniform ones", "FedAA (DDPG)", "uniform weights"),
+    ("the agent's weights above random ones", "FedAA (DDPG)", "random weights"),
+    ("weights can gain on uniform ones", "exponentiated gradient", "uniform weights"),
+    ("so can a choice of clients", "greedy selection", "uniform weights"),
+    ("60 % uniformly above 30 %", "uniform weights, M = 60 %", "uniform weights"),
+    ("multi-Krum, told 40 %, above FedAA", "multi-Krum, f = 40 %", "FedAA (DDPG)"),
+)
+"""What is said, the row ahead, the row behind."""
+TAIL = 40
+"""Rounds that a policy's figures are means over, the last ones."""
+
+
+def policy(metric: str, settings: Settings) -> Column:
+    """A figure of the weights, mean over the last rounds."""
+    return Column(metric, settings, statistic="tail", tail=TAIL, digits=2)
+
+
+def columns() -> dict[str, Column]:
+    """For each attack: the clients' own models, the server's, and how much of π(s) was executed."""
+    found = both_models(ATTACKS)
+    for name, settings in ATTACKS.items():
+        found[f"{name} correlation with π(s)"] = policy("policy_correlation", settings)
+        found[f"{name} effective weights of π(s)"] = policy("policy_effective", settings)
+        found[f"{name} effective weights"] = policy("effective_clients", settings)
+    return found
+
+
+def without(columns: Iterable[str]) -> Cells:
+    """What rows have no figure for: those that are no agents, and defences without weights."""
+    cells: Cells = {}
+    for column in columns:
+        for row in ROWS:
+            if "π(s)" in column and row not in AGENTS:
+                cells[row, column] = Published(None, note="no agent", exists=False)
+            elif "effective" in column and row.startswith("trimmed"):
+                cells[row, column] = Published(None, note="no weights", exists=False)
+    return cells
+
+
+def gains() -> Entry:
+    """The comparison."""
+    shown = columns()
+    full_rows = tuple(row for row in ROWS if row != "Ditto, 3 + 3 epochs")
+    reduced = Budget(
+        ("rounds=40", "local.epochs=6", "local.block=25",
+         "data.partition={name: file, fraction: 0.2}"),
+        SEEDS,
+        rows=SHORT,
+        reduced="40 rounds of 6 epochs instead of 200 of 20, on a fifth of each client's "
+        "training rows; 12 of 20 methods.",
+    )  # fmt: skip
+    return Entry(
+        "fedaa/agent-mnist",
+        "What weights add: FedAA's agent, other weights on the same clients, and defences "
+        "with one setting for all columns (MNIST, the published partition)",
+        ROWS,
+        shown,
+        (*COMMON, *IMAGES, *DATA["mnist"], "data.partition=file"),
+        {
+            # Krum's least cohort for 40 % of attackers
+            "smoke": Budget(
+                (*SMALL, *EMBEDDED, PFNM, "data.clients=11"),
+                rows=SHORT,
+                reduced=TRIED.replace("8 clients", "11 clients"),
+            ),
+            "reduced": reduced,
+            "full": Budget(rows=full_rows),
+        },
+        without(shown),
+        tuple(
+            Claim(text, better, (worse,), tuple(both_models(ATTACKS)))
+            for text, better, worse in CLAIMS
+        ),
+    )
+
+
+AGENTS_COMPARED: tuple[Entry, ...] = (gains(),)
