@@ -281,8 +281,7 @@ def test_a_scaled_update_counts_by_its_share_and_not_by_its_factor():
 
 @pytest.mark.parametrize("name", COUNTING)
 def test_a_cohort_of_one_or_two(name):
+    """Nobody is left out where nobody lies: the mean, which of two is the median, too."""
     for m in (1, 2):
         x = rows(m)
-        torch.testing.assert_close(
-            combine(name, x, byzantine=0.0).vector, x.mean(0), atol=2.0, rtol=0
-        )
+        torch.testing.assert_close(combine(name, x, byzantine=0.0).vector, x.mean(0))

@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -143,22 +144,40 @@ def test_fedaa_s_defences_do_equal_work_with_one_setting_for_all_columns(budget)
     assert {row for row, steps in work.items() if steps != usual} <= {"Ditto, all steps twice"}
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "column", "value", "spread"),
-    [
-        ("drdm/table3", "DRDM", "α=0.1 worst", 84.81, None),
-        ("drdm/table3", "SCAFF-PD", "α=0.1 average", 87.49, None),
-        ("feddual/table1", "MOON", "CIFAR100", 28.50, 0.25),
-        ("feddual/table1", "FedDyn", "FMNIST", 71.86, 0.45),
-        ("fedaa/table2-mnist", "FedAvg", "10%", 0.425, 0.006),
-        ("fedaa/table2-mnist", "Ditto", "20%", 0.933, 0.012),
-        ("fda/table4.4-mrpc", "FedAvg", "90 % of 90.2 %", 26, None),
-    ],
-)
-def test_published_numbers_read_by_hand(name, row, column, value, spread):
-    published = ENTRIES[name].published[row, column]
-    assert published.value == value
-    assert spread is None or published.spread == spread
+PRINTED = [
+    line.split("\t") for line in (Path(__file__).parent / "printed.tsv").read_text().splitlines()
+]
+"""The papers' tables, transcribed from their texts by another hand than the entries': entry, row,
+which columns (a regular expression), the numbers from left to right (``value``, ``value±spread``;
+``*``: the paper has a star)."""
+
+
+def as_number(printed):
+    value, _, spread = printed.partition("±")
+    return (None, None) if value == "*" else (float(value), float(spread) if spread else None)
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(line[0] for line in PRINTED))
+def test_every_published_number_is_the_papers(name):
+    one = ENTRIES[name]
+    for _, row, which, numbers in (line for line in PRINTED if line[0] == name):
+        expected = [as_number(printed) for printed in numbers.split()]
+        cells = [(row, c) for c in one.columns if re.search(which, c)]
+        found = [one.published[cell] for cell in cells if cell in one.published]
+        # beside the printed columns are those that say them again: stand-ins, the global model's
+        at_hand = [(n.value, n.spread) for n in found[: len(expected)]]
+        assert at_hand == expected, f"{name}, {row}"
+
+
+def test_the_transcription_leaves_no_table_out():
+    """All that print numbers of their own; FDA's other tables are of its authors' logs."""
+    tables = {
+        name for name, one in ENTRIES.items()
+        if "/table" in name and not name.startswith("fda/")
+        and any(p.value is not None for p in one.published.values())
+    }  # fmt: skip
+    assert tables <= {line[0] for line in PRINTED}
+    assert sum(len(line[3].split()) for line in PRINTED) == 1331
 
 
 @pytest.mark.parametrize(
