@@ -252,7 +252,8 @@ def table(
         f"drdm/table{number}{variant}", title,
         task.rows, columns | spent, task.base, budgets,
         published={} if variant else cells(axes, printed), claims=claimed(axes, *about),
-        tuning=tuned(task, columns[name_of(axes[0], "worst")], axes[0]), unavailable=task.unavailable,
+        tuning=tuned(task, columns[name_of(axes[0], "worst")], axes[0]),
+        unavailable=task.unavailable,
     )  # fmt: skip
 
 
