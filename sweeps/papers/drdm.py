@@ -252,13 +252,15 @@ def table(
         f"drdm/table{number}{variant}", title,
         task.rows, columns | spent, task.base, budgets,
         published={} if variant else cells(axes, printed), claims=claimed(axes, *about),
-        tuning=tuned(task, columns[name_of(axes[0], "worst")]), unavailable=task.unavailable,
+        tuning=tuned(task, columns[name_of(axes[0], "worst")], axes[0]),
+        unavailable=task.unavailable,
     )  # fmt: skip
 
 
-def tuned(task: Task, criterion: Column) -> Tuning:
-    """Every method's rate and own parameters, by the worst client."""
-    return Tuning(task.grids, criterion)
+def tuned(task: Task, criterion: Column, axis: str = "") -> Tuning:
+    """Every method's rate and own parameters, by the worst client, in the partition ``axis``."""
+    where = f"at {axis}, for all columns" if axis else Tuning.where
+    return Tuning(task.grids, criterion, where=where)
 
 
 def curves(

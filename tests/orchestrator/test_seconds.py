@@ -97,9 +97,9 @@ def test_compare_prints_a_clients_seconds(tmp_path):
     experiment = Experiment(config, Twenty)
     begin(experiment, folder, False)
     drive(experiment, folder)
-    label, cells = _times([folder.rounds()])[0]
-    assert label == "seconds of a client a round"
-    assert cells == [f"{3 * STEP + UPLOAD:.3f}"]
+    line = _times([folder.rounds()])[0]
+    assert line.label == "seconds of a client a round"
+    assert line.cell([0]) == f"{3 * STEP + UPLOAD:.3f}"
 
 
 def test_shares_of_a_block():

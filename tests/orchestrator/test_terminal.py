@@ -69,7 +69,7 @@ def test_a_run_in_a_folder_with_marks(printed):
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_tables_hold_no_tags(form):
     """What --set has changed stands below a table, and went into a page as it was."""
-    text = tables.render(REDUCED, {}, form, ["name=<script>alert(1)</script>"])
+    text = tables.render(REDUCED, {}, form, tables.About(["name=<script>alert(1)</script>"]))
     assert "&lt;script" in text
     assert "<script" not in text
     assert "</script" not in text

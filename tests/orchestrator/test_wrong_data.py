@@ -238,7 +238,7 @@ SPLIT = {
         ({"n_test": [2], "n_train": [4]}, "for 1 clients, not 2"),
         ({"test_idx": [8000, 10_000]}, "row 10000"),
         ({"test_idx": [8000, 3]}, "row 3 is in the training rows of client 1"),
-        ({"test_idx": [8000, 5]}, "row 5 is held out"),
+        ({"test_idx": [8000, 5]}, "row 5 is in .* the server's held-out rows"),
         ({"train_idx": [0, 1, 2, 5]}, "names row 5"),
     ],
 )

@@ -34,6 +34,7 @@ def test_what_is_chosen_by_test_data_says_so(given, word):
         Sweep.model_validate(given)
 
 
+@pytest.mark.usefixtures("ray_session")
 def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     plan = Sweep(set=tuple(SMALL), axes={"local.lr": {"grid": (1e-6, 0.1)}}, loggers=())
     run_here(plan, tmp_path)
