@@ -17,7 +17,6 @@ from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import Form, missing, read_rows, stored
 from orchestrator.errors import UserError
-from orchestrator.models.pretrained import require_no_pipe
 
 Texts = list[tuple[tuple[str, ...], int]]
 """(the one or two pieces of a text, label)"""
@@ -199,7 +198,6 @@ def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.n
     from transformers import AutoTokenizer
 
     try:
-        require_no_pipe(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
     except Exception as error:
         reason = " ".join(str(error).split())[:160]

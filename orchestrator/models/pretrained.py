@@ -48,13 +48,3 @@ def existing(path: str, key: str) -> Path:
     if not Path(path).is_file():
         raise UserError(f"{key}: there is no file {path}")
     return Path(path)
-
-
-def require_no_pipe(checkpoint: str) -> None:
-    """Raises OSError if ``checkpoint``, a name on a hub or a folder here, holds what is neither a
-    file nor a folder: its reader would wait for ever at a pipe that nobody writes to.
-    """
-    folder = Path(checkpoint)
-    for place in folder.iterdir() if folder.is_dir() else ():
-        if place.exists() and not (place.is_file() or place.is_dir()):
-            raise OSError(f"{place} is no file")

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model
-from orchestrator.models.pretrained import require_no_pipe
 
 HEADS = ("classifier", "score")
 """Modules that peft trains as a whole by itself in a classifier of sequences."""
@@ -82,7 +81,6 @@ class Transformer(Model):
         from transformers import AutoConfig, AutoModelForSequenceClassification
 
         try:
-            require_no_pipe(self.checkpoint)
             config = AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
                 # architectures have names of their own for their dropout rates

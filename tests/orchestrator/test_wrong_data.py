@@ -203,14 +203,6 @@ def test_a_pipe_in_a_folder_of_pictures(folder, name):  # noqa: F811
     refused("tiny_imagenet", f"cannot read {path}")
 
 
-def test_a_pipe_in_a_tokenizer(folder, tmp_path):  # noqa: F811
-    (folder / "ag_news").mkdir()
-    for split in ("train", "test"):
-        (folder / "ag_news" / f"{split}.csv").write_text("label,text\n1,a\n")
-    os.mkfifo(tmp_path / "tokenizer.json")
-    refused("ag_news", "data.dataset.tokenizer", "tokenizer.json", tokenizer=str(tmp_path))
-
-
 def test_a_name_that_no_file_can_have(folder):  # noqa: F811
     with pytest.raises(UserError, match="cannot look for"):
         published("x" * 300)
