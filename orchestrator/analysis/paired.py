@@ -1,5 +1,5 @@
-"""Two methods on the same seeds: a seed fixes the data, the first weights and who takes part, so
-their runs are pairs.
+"""Two methods on the same seeds: a seed fixes the data and the first weights, and who takes part
+where the method does not draw that itself, so their runs are pairs.
 """
 
 from __future__ import annotations
