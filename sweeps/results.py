@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from sweeps.choice import Choice
 from sweeps.entry import Column
 from sweeps.plan import Sweep
 from sweeps.spaces import Yaml
-from sweeps.statistics import value
+from sweeps.statistics import beside, value
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class Result:
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed."""
         return math.nan if self.status == "failed" else value(self.folder.rounds(), column)
+
+    def beside(self, column: Column, metric: str) -> float:
+        """Another metric of the trial, at the round that the column's statistic is of."""
+        failed = self.status == "failed"
+        return math.nan if failed else beside(self.folder.rounds(), column, metric)
 
 
 def no_sweep(folder: Path | str) -> UserError:
@@ -93,7 +98,7 @@ def _result(path: Path) -> Result | None:
 def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
     metric, and how many of its trials were stopped, failed or diverged; the best first, unless
-    nothing is to be chosen.
+    nothing is to be chosen, and behind them those of which some seed has no number.
 
     Where the metric is of validation rows, ``test`` is the mean of the same on test rows.
     """
@@ -112,9 +117,14 @@ def table(folder: Path) -> pd.DataFrame:
     cells["diverged"] = grouped["diverged"].sum().to_numpy()
     if sweep.choose_on == "nothing":
         return cells
-    return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
-        drop=True
-    )
+    # a setting that some seeds did not survive is not as good as the rest of them
+    best = cells["mean"].where(grouped["value"].agg(_all_known).to_numpy())
+    order = best.sort_values(ascending=sweep.mode == "min", kind="stable").index
+    return cells.loc[order].reset_index(drop=True)
+
+
+def _all_known(values: pd.Series) -> bool:
+    return bool(values.notna().all())
 
 
 def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> np.ndarray:
@@ -126,5 +136,5 @@ def _row(result: Result, sweep: Sweep) -> dict[str, object]:
     column, metric = sweep.column, on_test(sweep.metric)
     at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
     own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
-    test = {} if metric is None else {"test": result.value(replace(column, metric=metric))}
+    test = {} if metric is None else {"test": result.beside(column, metric)}
     return {**at, **own, **test, "diverged": result.diverged}

@@ -249,9 +249,13 @@ class Experiment:
         self.alarm.metrics(self.t, self.records[-1])
 
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
-        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes."""
-        down, up = self._bytes() - sent_before
+        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes, and
+        how many clients have sent or were sent any.
+        """
+        passed = self._bytes() - sent_before
+        down, up = passed.sum(1)
         return {
+            "contacted": float((passed.sum(0) > 0).sum()),
             "bytes_down": float(down),
             "bytes_up": float(up),
             "bytes_questions": float(self.federation.log.question_bytes),
@@ -289,9 +293,9 @@ class Experiment:
             )
 
     def _bytes(self) -> np.ndarray:
-        """All bytes so far [2]: down, up."""
+        """Bytes of each client so far [2, N]: down, up."""
         ledger = self.federation.ledger
-        return np.array([ledger.down.sum(), ledger.up.sum()])
+        return np.stack([ledger.down, ledger.up])
 
     def _seconds(self, round_seconds: float) -> Record:
         """Where the time of the round went, but for its evaluation, which is still to come; and the

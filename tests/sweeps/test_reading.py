@@ -67,7 +67,7 @@ def test_the_first_stage_chooses_what_learns(reproduced):
     assert [(one["row"], one["settings"], one["trials"]) for one in found] == [
         ("FedAvg", ["local.lr=0.1"], 2), ("FedProx", ["local.lr=0.1"], 2),
     ]  # fmt: skip
-    assert found[0]["edges"] == ["local.lr = 0.1 is the largest tried"]
+    assert found[0]["edges"] == ["local.lr = 0.1, with nothing tried above"]
     for (label, _), trial in by_trial(reproduced / "tuning").items():
         rounds = trial.folder.rounds()
         if label == "FedAvg / local.lr=0.1":
@@ -117,8 +117,8 @@ def test_claims_are_paired_tests():
     mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
     a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
     assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
-    assert (mean.word, worst.word) == ("holds", "fails")
-    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in summaries(ENTRY, values)[0]
+    assert (mean.word, worst.word) == ("holds", "against")
+    assert "holds (p < 0.05) in 1, leans against it in 1 of 2 cells" in summaries(ENTRY, values)[0]
     assert "not measured yet" in summaries(ENTRY, {})[0]
 
 
