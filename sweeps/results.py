@@ -13,8 +13,7 @@ import pandas as pd
 from pandas.api.typing import SeriesGroupBy
 
 from orchestrator.errors import UserError
-from orchestrator.files import read_json
-from orchestrator.results.manifest import NAME as SEALED
+from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import told
@@ -23,6 +22,7 @@ from sweeps.entry import Column
 from sweeps.plan import Sweep
 from sweeps.spaces import Yaml
 from sweeps.statistics import beside, value
+from sweeps.status import ended_trials
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,15 @@ def plan_of(folder: Path) -> Sweep:
     file = folder / "sweep.json"
     if not file.is_file():
         raise no_sweep(folder)
-    return read_json(file, Sweep)
+    return read_sealed(file, Sweep)
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     """The sweep of a folder, and its trials that have ended; raises UserError if it is not a
-    sweep's folder.
+    sweep's folder, or has lost some.
     """
-    # the manifest is what a trial that ends writes last
-    found = [_result(path.parent) for path in sorted((folder / "trials").glob(f"*/{SEALED}"))]
-    return plan_of(folder), [result for result in found if result is not None]
+    plan, found = plan_of(folder), [_result(path) for path in ended_trials(folder)]
+    return plan, [result for result in found if result is not None]
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.files import read_json, write_json
+from orchestrator.files import read_sealed, write_sealed
 from orchestrator.rounds.metrics import on_validation
 from sweeps.entry import Column, Grid, Settings, Tuning
 from sweeps.spaces import Yaml, as_settings
@@ -237,12 +237,12 @@ class Tuned:
 
     def write(self, folder: Path) -> None:
         """Leave them in ``folder``/tuned.json."""
-        write_json(folder / FILE, [asdict(one) for one in self.chosen])
+        write_sealed(folder / FILE, [asdict(one) for one in self.chosen])
 
     @classmethod
     def read(cls, folder: Path) -> Tuned:
         """What ``write`` has left there; raises UserError if it is damaged."""
-        return cls(tuple(read_json(folder / FILE, list[Chosen])))
+        return cls(tuple(read_sealed(folder / FILE, list[Chosen])))
 
 
 def _said(one: Chosen) -> str:

@@ -44,6 +44,7 @@ class Trained:
         """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
         tensors = folder.model()
         experiment = Experiment(folder.config())
+        experiment.require_origin(folder.result(), folder.place)
         net, data = experiment.net, experiment.data
         if _shapes(tensors) != _shapes({**net.params, **net.buffers}):
             name = experiment.config.model.name

@@ -70,6 +70,12 @@ class Experiment:
             self.adversary = Adversary.of(
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
+        # of all tensors, before any is trained: also those that stay as a file gave them
+        self.origin = {
+            "data_sha256": self.data.sha256,
+            "initial_sha256": digest(self.net.module.state_dict()),
+        }
+        """What the run has begun with, apart from its config."""
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
@@ -345,6 +351,7 @@ class Experiment:
         """Everything that a checkpoint must hold."""
         return {
             "science": self.science(),
+            "origin": self.origin,
             "algorithm": self.algorithm.state(),
             **self.federation.state(),
             "records": self.records,
@@ -362,6 +369,17 @@ class Experiment:
                 "threads": self.config.resources.threads,
             }
         )
+
+    def require_origin(self, known: Mapping[str, Any], place: str) -> None:
+        """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun
+        with, began with the data and the initial weights that the config gives now.
+        """
+        for key, what in (
+            ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
+            ("initial_sha256", "the initial weights of the model are not those"),
+        ):
+            if known.get(key, self.origin[key]) != self.origin[key]:
+                raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""
@@ -405,11 +423,10 @@ class Experiment:
         late = len(set(self.federation.log.dropped)) - dropped
         record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
-        spent = self.config.energy.joules(ledger.steps, ledger.up)
         self.client_rows.append(
             {"round": np.full(self.data.clients, t), "client": everyone, **table}
             | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
-            | {"steps": ledger.steps.copy(), "joules": spent}
+            | {"steps": ledger.steps.copy()}
         )
         return record
 

@@ -9,6 +9,7 @@ from orchestrator.analysis.energy import Channels, best_steps, energies, reached
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
+from orchestrator.rounds.drive import client_table
 from tests.configs import small
 from tests.orchestrator.test_cli import here
 from tests.running import finish
@@ -63,7 +64,7 @@ def test_an_experiment_spends_what_its_ledger_says():
     experiment = finish(
         small("energy={snr_db: 0, bandwidth_hz: 1000000, step_joules: 0.01, transmit_watts: 1.0}")
     )
-    rows = experiment.client_rows[-1]
+    rows = client_table(experiment).query("round == 3")
     assert rows["steps"].sum() == 3 * 4 * 3
     np.testing.assert_allclose(rows["joules"], 0.01 * rows["steps"] + 8e-6 * rows["bytes_up"])
 
