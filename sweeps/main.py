@@ -13,3 +13,7 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command()
+
+
+if __name__ == "__main__":
+    main()

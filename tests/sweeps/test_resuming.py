@@ -76,7 +76,7 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
     """kill -9 of the driver in mid-sweep, then --resume, two trials at once now: the same table to
     the last bit.
     """
-    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
+    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=60, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\nmetric: test_accuracy\nchoose_on: test\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     # a cluster of its own, whose processes end with the driver
@@ -152,7 +152,7 @@ def test_an_interrupted_sweep_says_so(tmp_path):
     """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from
     them.
     """
-    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=400, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\n"
+    text = "set: [data.limit=400, data.clients=6, model=linear, rounds=400, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\nmetric: test_accuracy\nchoose_on: test\n"
     (tmp_path / "s.yaml").write_text(text)
     out = tmp_path / "out"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
