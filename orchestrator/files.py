@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyarrow import ArrowException
 from pydantic import TypeAdapter, ValidationError
@@ -55,8 +55,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     partial = path.with_name(f".{path.name}.partial")
     with said(f"cannot write {path}"):
         try:
+            # what a killed process has left; or a link, through which nothing is to be written
+            partial.unlink(missing_ok=True)
+            partial.touch(exist_ok=False)
             # some writers make files that nobody else may read
-            partial.touch()
             mode = stat.S_IMODE(partial.stat().st_mode)
             write(partial)
             partial.chmod(mode)
@@ -78,6 +80,12 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False, default=str))
 
 
+def write_sealed(path: Path, value: object) -> None:
+    """Write a document of JSON with its own SHA-256, for :func:`read_sealed`."""
+    text = _canonical(value)
+    write_text(path, f'{{"sha256": "{_sha256(text)}", "content": {text}}}')
+
+
 def read_bytes(path: Path) -> bytes:
     """All that is in a file; raises UserError if it cannot be read."""
     with said(f"cannot read {path}"):
@@ -87,7 +95,19 @@ def read_bytes(path: Path) -> bytes:
 
 def read_json(path: Path, shape: type[Shape]) -> Shape:
     """What a file of JSON says; raises UserError if it cannot be read, or is not of that shape."""
-    text = read_bytes(path)
+    return _shaped(path, shape, read_bytes(path))
+
+
+def read_sealed(path: Path, shape: type[Shape]) -> Shape:
+    """What :func:`write_sealed` wrote; raises UserError also if it is no longer that."""
+    document = read_json(path, dict[str, Any])
+    text = _canonical(document.get("content"))
+    if document.get("sha256") != _sha256(text):
+        raise UserError(f"cannot read {path}: it is damaged: its own checksum does not hold")
+    return _shaped(path, shape, text)
+
+
+def _shaped(path: Path, shape: type[Shape], text: str | bytes) -> Shape:
     try:
         return TypeAdapter(shape).validate_json(text)
     except ValidationError as error:
@@ -118,6 +138,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(_finite(value), sort_keys=True, allow_nan=False, default=str)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _finite(value: object) -> object:

@@ -7,7 +7,9 @@ and no control character or byte that is none gets through. Styles are given to 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -58,6 +60,15 @@ class Terminal(Console):
         """``text`` with escapes for what cannot be seen, and for what this terminal cannot show."""
         known = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
         return shown(known, "\t\n\r")
+
+
+def escaping() -> None:
+    """Have this process write escapes for what the terminal's encoding has no sign for: rich draws
+    with signs of its own (an ellipsis where a column is too narrow), which no text here holds.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 console = Terminal()

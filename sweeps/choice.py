@@ -16,11 +16,10 @@ from orchestrator.config.reading import apply
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.manifest import verify
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.results.storage import join
 from sweeps.spaces import Yaml
 
-FILE = "trial.json"
 PLANNED = "planned"
 """Key of a trial's Tune config under which the cell and the seed are; all others are paths of drawn
 axes."""
@@ -91,16 +90,16 @@ class Choice:
 
     def write(self, folder: RunFolder) -> None:
         """Leave it in the trial's folder, for those who read the results."""
-        folder.write_json(FILE, self.as_trial())
+        folder.write_json(TRIAL, self.as_trial())
 
     @classmethod
     def read(cls, folder: Path) -> Choice:
         """What ``write`` has left there; raises UserError if it is damaged."""
-        said = read_json(verify(folder, FILE), dict[str, Any])
+        said = read_json(verify(folder, TRIAL), dict[str, Any])
         try:
             return cls.of(said)
         except (AssertionError, LookupError) as error:
-            raise UserError(f"{folder / FILE} does not say what a trial computes") from error
+            raise UserError(f"{folder / TRIAL} does not say what a trial computes") from error
 
     def leave_failed(self, folder: RunFolder, problem: str, diverged: bool = False) -> None:
         """Say in the trial's folder why it has no results, and whether that is NaN or infinity."""

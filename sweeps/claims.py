@@ -13,10 +13,15 @@ from orchestrator.analysis.paired import Paired, compare, holm
 from sweeps.entry import Claim, Column, Entry, Values
 
 LEVEL = 0.05
-"""Below this p, adjusted for the number of the claim's cells, a claim holds."""
+"""Below this p, adjusted for the number of the claim's cells, a claim holds, or its opposite."""
 WORDS = {
-    "holds": f"holds (p < {LEVEL})", "leans": "leans so", "fails": "fails", "open": "not measured",
-}  # fmt: skip
+    "holds": f"holds (p < {LEVEL})",
+    "leans": "leans so",
+    "even": "is even",
+    "against": "leans against it",
+    "contradicted": f"is contradicted (p < {LEVEL})",
+    "open": "not measured",
+}
 """A verdict's word -> how a summary says it."""
 
 
@@ -31,15 +36,21 @@ class Verdict:
     """``better`` against ``worse``, in the column's unit."""
     adjusted: float
     """Its p after Holm's correction for the claim's cells."""
+    opposite: Paired
+    """``worse`` against ``better``."""
+    opposed: float
+    """The opposite's p after the same correction."""
 
     @property
     def word(self) -> str:
-        """holds (adjusted p < 0.05), leans, fails or open."""
+        """holds, leans, even, against, contradicted or open."""
         if not self.paired.n:
             return "open"
-        if not self.paired.ahead:
-            return "fails"
-        return "holds" if self.adjusted < LEVEL else "leans"
+        if self.paired.ahead:
+            return "holds" if self.adjusted < LEVEL else "leans"
+        if not self.opposite.ahead:
+            return "even"
+        return "contradicted" if self.opposed < LEVEL else "against"
 
 
 def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
@@ -49,7 +60,7 @@ def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
 
 def summaries(entry: Entry, values: Values) -> list[str]:
     """A sentence for each claim of the paper: in how many cells it holds (adjusted p < 0.05), leans
-    so, fails, or is open.
+    so, leans against it, is contradicted, or is open.
     """
     return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
 
@@ -73,18 +84,16 @@ def _cells(entry: Entry, claim: Claim, values: Values) -> list[Verdict]:
         for worse, column in itertools.product(claim.worse, columns)
         if (claim.better, column) in values and (worse, column) in values
     ]
-    found = [
-        compare(
-            values[claim.better, column],
-            values[worse, column],
-            entry.columns[column].better == "high",
-        )
-        for worse, column in pairs
-    ]
-    adjusted = holm([one.p for one in found])
+    found, opposite = [], []
+    for worse, column in pairs:
+        one, other = values[claim.better, column], values[worse, column]
+        high = entry.columns[column].better == "high"
+        found.append(compare(one, other, high))
+        opposite.append(compare(other, one, high))
+    adjusted, opposed = holm([one.p for one in found]), holm([one.p for one in opposite])
     return [
-        Verdict(claim.better, worse, column, one, p)
-        for (worse, column), one, p in zip(pairs, found, adjusted, strict=True)
+        Verdict(claim.better, *pairs[i], found[i], adjusted[i], opposite[i], opposed[i])
+        for i in range(len(pairs))
     ]
 
 

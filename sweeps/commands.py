@@ -15,7 +15,7 @@ from sweeps import costs
 from sweeps.entry import Entry
 from sweeps.papers import entries
 from sweeps.reproduction import Reproduction
-from sweeps.status import Status, is_driven, stage_of
+from sweeps.status import Status, ended_trials, is_driven, stage_of
 
 BUDGETS = ("smoke", "reduced", "full")
 
@@ -48,11 +48,14 @@ def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
 
 
 def show_status(folder: Path) -> None:
-    """How a sweep is doing, from another shell; raises UserError if none has begun there."""
+    """How a sweep is doing, from another shell; raises UserError if none has begun there, or what
+    its trials have left is lost.
+    """
     place = stage_of(folder)
     if place is None:
         raise UserError(f"no sweep has begun in {folder}")
     status = Status.read(place)
+    ended_trials(place)
     stage = "trials" if place == folder else "tuning"
     driven = is_driven(place)
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"

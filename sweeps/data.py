@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping
 import ray
 
 from orchestrator.config import Config
-from orchestrator.data.federated import FederatedData
+from orchestrator.data.federated import FederatedData, samples_sha256
 from orchestrator.data.samples import Request, Samples
+from orchestrator.errors import UserError
+from orchestrator.files import read_sealed
+from orchestrator.results.run_folder import RunFolder
 
+FILE = "data.json"
 MOST = 8
 """Datasets that a driver reads in advance; trials read further ones themselves."""
 
@@ -19,19 +23,39 @@ class Shelf:
     this process.
     """
 
-    def __init__(self, references: Mapping[str, ray.ObjectRef[Samples]]) -> None:
-        self.references = dict(references)
+    def __init__(
+        self,
+        references: Mapping[str, ray.ObjectRef[Samples]],
+        digests: Mapping[str, str] | None = None,
+    ) -> None:
+        self.references, self.digests = dict(references), dict(digests or {})
         self.made: dict[str, FederatedData] = {}
 
     @classmethod
     def of(cls, configs: Iterable[Config]) -> Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
         references: dict[str, ray.ObjectRef[Samples]] = {}
+        digests = {}
         for config in configs:
             key = _name(config)
             if key not in references and len(references) < MOST:
-                references[key] = ray.put(_load(config))
-        return cls(references)
+                samples = _load(config)
+                references[key], digests[key] = ray.put(samples), samples_sha256(samples)
+        return cls(references, digests)
+
+    def leave(self, folder: RunFolder) -> None:
+        """Say in the sweep's folder which data it was begun with."""
+        folder.write_sealed(FILE, self.digests)
+
+    def require_known(self, folder: RunFolder) -> None:
+        """Raise UserError unless these are the data that the sweep in ``folder`` was begun with."""
+        known = read_sealed(folder.path / FILE, dict[str, str])
+        for name, digest in self.digests.items():
+            if known.get(name) != digest:
+                raise UserError(
+                    f"{folder.place}: the data of {name} are not those that the sweep was begun "
+                    "with; put them back"
+                )
 
     def data(self, config: Config) -> FederatedData:
         """The federation's data of a trial; trials of one process that share it get the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -40,6 +41,11 @@ def _cohort(trial: Result) -> float:
     return float(trial.folder.rounds()["cohort"].mean())
 
 
+def _contacted(trial: Result) -> float:
+    rounds = trial.folder.rounds()
+    return float(rounds["contacted"].mean()) if "contacted" in rounds else math.nan
+
+
 def _rounds(trial: Result) -> float:
     return float(len(trial.folder.rounds()))
 
@@ -56,7 +62,8 @@ def _megabytes(trial: Result) -> float:
 
 MEASURES: Mapping[str, Callable[[Result], float]] = {
     "rounds a run": _rounds,
-    "distinct clients a round": _cohort,
+    "distinct clients that train a round": _cohort,
+    "distinct clients that send or are sent anything a round": _contacted,
     "local steps of all clients a run": _steps,
     "MB a run, both ways": _megabytes,
 }

@@ -63,8 +63,12 @@ def local_copy(place: str) -> Path:
     """
     if not is_remote(place):
         return Path(place).resolve()
-    mirror = Mirror(place, "viewed")
+    mirror = Mirror(place, viewed=True)
     mirror.pull(_read)
+    # a status that was copied may speak of a trial that has ended since the first look
+    before = mirror.there
+    mirror.look()
+    mirror.fetch(*filter(_read, mirror.there - before))
     return mirror.local
 
 

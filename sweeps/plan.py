@@ -278,10 +278,22 @@ class Sweep(Section):
         """
         base, planned = self.raw(), self.planned()
         for one in planned:
-            yield Choice(one).config(base)
+            yield self._checked(Choice(one).config(base))
         for path in self.drawn():
             for value in self.axes[path].some():
-                yield Choice(planned[0], {path: value}).config(base)
+                yield self._checked(Choice(planned[0], {path: value}).config(base))
+
+    def _checked(self, config: Config) -> Config:
+        """The config; raises UserError if its rounds end by test data, where nothing is to be
+        chosen on them.
+        """
+        of_test = [name for name in config.stop if on_validation(name) is not None]
+        if self.choose_on == "validation" and of_test:
+            raise UserError(
+                f"stop: a run that ends by {of_test[0]} is chosen on test data; take "
+                f"{on_validation(of_test[0])}, or say choose_on: test (or nothing)"
+            )
+        return config
 
 
 def read_sweep(path: Path) -> Sweep:

@@ -199,17 +199,13 @@ class Reproduction:
         return by_row(scores, column.better == "high")
 
     def further(self, searches: Sequence[Search]) -> list[Candidate]:
-        """What lies beyond the edges of the grids that a best setting is on; at the full budget
-        only, and only what makes a config.
+        """What lies beside the best settings and has not been tried; at the full budget only, and
+        only what makes a config.
         """
         if self.tuning is None or self.size != EXTENDED_BUDGET:
             return []
-        found = [
-            one
-            for search in searches
-            for one in search.further(self.tuning.grids[search.best.candidate.row])
-        ]
-        return [one for one in found if self._is_config(one)]
+        found = [edge.candidate for search in searches for edge in search.edges]
+        return [one for one in dict.fromkeys(found) if self._is_config(one)]
 
     def _is_config(self, one: Candidate) -> bool:
         try:

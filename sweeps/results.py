@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ import pandas as pd
 from pandas.api.typing import SeriesGroupBy
 
 from orchestrator.errors import UserError
-from orchestrator.files import read_json
-from orchestrator.results.manifest import NAME as SEALED
+from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import told
@@ -22,7 +21,8 @@ from sweeps.choice import Choice
 from sweeps.entry import Column
 from sweeps.plan import Sweep
 from sweeps.spaces import Yaml
-from sweeps.statistics import value
+from sweeps.statistics import beside, value
+from sweeps.status import ended_trials
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ class Result:
         """A statistic of the trial; NaN for one that failed."""
         return math.nan if self.status == "failed" else value(self.folder.rounds(), column)
 
+    def beside(self, column: Column, metric: str) -> float:
+        """Another metric of the trial, at the round that the column's statistic is of."""
+        failed = self.status == "failed"
+        return math.nan if failed else beside(self.folder.rounds(), column, metric)
+
 
 def no_sweep(folder: Path | str) -> UserError:
     """What is said of a folder that is not a sweep's."""
@@ -55,16 +60,15 @@ def plan_of(folder: Path) -> Sweep:
     file = folder / "sweep.json"
     if not file.is_file():
         raise no_sweep(folder)
-    return read_json(file, Sweep)
+    return read_sealed(file, Sweep)
 
 
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     """The sweep of a folder, and its trials that have ended; raises UserError if it is not a
-    sweep's folder.
+    sweep's folder, or has lost some.
     """
-    # the manifest is what a trial that ends writes last
-    found = [_result(path.parent) for path in sorted((folder / "trials").glob(f"*/{SEALED}"))]
-    return plan_of(folder), [result for result in found if result is not None]
+    plan, found = plan_of(folder), [_result(path) for path in ended_trials(folder)]
+    return plan, [result for result in found if result is not None]
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
@@ -93,7 +97,7 @@ def _result(path: Path) -> Result | None:
 def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
     metric, and how many of its trials were stopped, failed or diverged; the best first, unless
-    nothing is to be chosen.
+    nothing is to be chosen, and behind them those of which some seed has no number.
 
     Where the metric is of validation rows, ``test`` is the mean of the same on test rows.
     """
@@ -112,9 +116,14 @@ def table(folder: Path) -> pd.DataFrame:
     cells["diverged"] = grouped["diverged"].sum().to_numpy()
     if sweep.choose_on == "nothing":
         return cells
-    return cells.sort_values("mean", ascending=sweep.mode == "min", kind="stable").reset_index(
-        drop=True
-    )
+    # a setting that some seeds did not survive is not as good as the rest of them
+    best = cells["mean"].where(grouped["value"].agg(_all_known).to_numpy())
+    order = best.sort_values(ascending=sweep.mode == "min", kind="stable").index
+    return cells.loc[order].reset_index(drop=True)
+
+
+def _all_known(values: pd.Series) -> bool:
+    return bool(values.notna().all())
 
 
 def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> np.ndarray:
@@ -126,5 +135,5 @@ def _row(result: Result, sweep: Sweep) -> dict[str, object]:
     column, metric = sweep.column, on_test(sweep.metric)
     at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
     own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
-    test = {} if metric is None else {"test": result.value(replace(column, metric=metric))}
+    test = {} if metric is None else {"test": result.beside(column, metric)}
     return {**at, **own, **test, "diverged": result.diverged}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ray import tune
@@ -15,6 +15,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from orchestrator.config import Config
 from orchestrator.credentials import has_credentials
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import join
 from orchestrator.rounds.drive import PATIENCE
 from sweeps.choice import PLANNED, Choice
@@ -23,7 +24,7 @@ from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, plan_of
 from sweeps.spaces import Yaml
-from sweeps.status import Status
+from sweeps.status import Status, ended_trials
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
 from sweeps.watch import Watcher
 
@@ -89,11 +90,12 @@ def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     prepared = _prepared(sweep, home)
-    _own(home, sweep, resume)
+    _own(home, prepared, resume)
     try:
         _fit(prepared, home, resume)
         home.send()  # what a logger has left here
         home.collect()
+        _count(home)
         _require_all(home)
     finally:
         home.folder.release()
@@ -110,6 +112,15 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
         )
     check_room(resources)
     return Prepared(sweep, configs, Shelf.of(configs), _searcher(sweep), _loggers(sweep, home))
+
+
+def _count(home: Home) -> None:
+    """Say in the status whose results are there, those of trials that a scheduler has stopped among
+    them; raises UserError where some are lost.
+    """
+    found = tuple(path.name for path in ended_trials(home.path))
+    replace(Status.read(home.path), trials=found).write(home.folder)
+    home.send()
 
 
 def _require_all(home: Home) -> None:
@@ -238,33 +249,43 @@ def _wandb(sweep: Sweep, home: Home) -> tune.Callback:
     return WandbLoggerCallback(project=sweep.name)
 
 
-def _own(home: Home, sweep: Sweep, resume: bool) -> None:
+def _own(home: Home, prepared: Prepared, resume: bool) -> None:
     """Make the sweep's folder, or check that it is this sweep's; then keep other processes out of
     it.
     """
-    mine = sweep.model_copy(update={"at_once": None})  # how fast it goes may change on --resume
+    # how fast it goes may change on --resume
+    mine = prepared.sweep.model_copy(update={"at_once": None})
     if resume:
-        _own_again(home, mine)
+        _own_again(home, mine, prepared.shelf)
         return
     home.folder.require_empty(besides=TUNING)
     home.folder.make()
     home.folder.claim()
     home.folder.refresh(resuming=False)
-    home.folder.write_text("sweep.json", mine.model_dump_json(indent=2, exclude={"at_once"}))
+    prepared.shelf.leave(home.folder)
+    home.folder.write_sealed("sweep.json", mine.model_dump(mode="json", exclude={"at_once"}))
     home.send()
 
 
-def _own_again(home: Home, mine: Sweep) -> None:
-    """Raises UserError if the folder is not ``mine``'s."""
+def _own_again(home: Home, mine: Sweep, shelf: Shelf) -> None:
+    """Raises UserError if the folder is not ``mine``'s, has lost what trials have left, or would
+    have them write elsewhere; or if the data are others.
+    """
     if not home.holds("sweep.json"):
         raise no_sweep(home.place)
     home.folder.make()
     # before the copy here is replaced, in which another process may work
     home.folder.claim(PATIENCE)
-    home.collect()
-    # compared as it is read: a list that was a tuple is no other sweep
-    if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
+    try:
+        RunFolder(home.path / "trials").require_no_links()
+        home.collect()
+        # compared as it is read: a list that was a tuple is no other sweep
+        if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
+            raise UserError(
+                f"{home.place} holds another sweep (or another budget of it); choose another --out"
+            )
+        shelf.require_known(home.folder)
+        ended_trials(home.path)
+    except UserError:
         home.folder.release()
-        raise UserError(
-            f"{home.place} holds another sweep (or another budget of it); choose another --out"
-        )
+        raise

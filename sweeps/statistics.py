@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 
@@ -32,6 +33,23 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
     if column.target is not None:
         return column.scale * _until(rounds, column, Goal(column.target, column.falling))
     return column.scale * _of(reported, column)
+
+
+def beside(rounds: pd.DataFrame, column: Column, metric: str) -> float:
+    """What another ``metric`` was where the ``column``'s statistic is of: for the best round that
+    round's, and not its own best; NaN if the run does not report it there.
+    """
+    if metric not in rounds or column.metric not in rounds:
+        return math.nan
+    if column.statistic != "best":
+        return value(rounds, replace(column, metric=metric))
+    pairs = pd.DataFrame({"of": _reported(rounds, column.metric), "beside": rounds[metric]})
+    known = pairs.dropna(subset=["of"]).sort_values("of", kind="stable")
+    if not len(known):
+        return math.nan
+    best = known[known["of"] == known["of"].iloc[-1 if column.better == "high" else 0]]
+    # the first of rounds that are as good
+    return column.scale * float(best["beside"].iloc[0])
 
 
 def _reported(rounds: pd.DataFrame, metric: str) -> pd.Series:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.files import read_json, require_file
-from orchestrator.results.run_folder import LOCK
+from orchestrator.errors import UserError
+from orchestrator.files import read_sealed, require_file
+from orchestrator.results.manifest import NAME as SEALED
+from orchestrator.results.run_folder import LOCK, RunFolder
 from sweeps.home import EXTENSION, TUNING
 
 FILE = "status.json"
@@ -36,6 +37,9 @@ class Status:
     """As long as the trials that have ended took; None before the first has."""
     diverged: int = 0
     """Whose model, or loss, is NaN or infinite, wherever they stand; among the others, too."""
+    trials: tuple[str, ...] = ()
+    """Folders below trials/ that must hold results: of trials that have ended, by themselves or
+    (once the sweep is over) by a scheduler."""
     written: float = 0.0
     """When this was said (seconds since the epoch); 0: not known."""
 
@@ -77,14 +81,34 @@ class Status:
             parts.append(f"best {self.metric} {self.best:.4g} ({self.best_trial})")
         return parts
 
-    def to_json(self) -> str:
-        """What ``read`` reads."""
-        return json.dumps(asdict(self))
+    def write(self, folder: RunFolder) -> None:
+        """Leave it in the sweep's folder, for ``read``."""
+        folder.write_sealed(FILE, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> Status:
         """That of the sweep whose driver works in ``folder``; raises UserError if it is damaged."""
-        return read_json(folder / FILE, cls)
+        return read_sealed(folder / FILE, cls)
+
+
+def ended_trials(folder: Path) -> list[Path]:
+    """The folders of trials that have left results in the sweep's ``folder``.
+
+    Raises UserError unless all are there that its status speaks of: without them, tables would be
+    of fewer trials, and say nothing of it.
+    """
+    # before the folders, to which more may come
+    known = Status.read(folder).trials if (folder / FILE).is_file() else ()
+    # the manifest is what a trial that ends writes last
+    found = sorted(path.parent for path in (folder / "trials").glob(f"*/{SEALED}"))
+    lost = sorted({*known} - {path.name for path in found})
+    if lost or (found and not known and not (folder / FILE).is_file()):
+        what = f"the results of {len(lost)} trials ({lost[0]}, ...)" if lost else FILE
+        raise UserError(
+            f"{folder}: it has lost {what}; put back what was in trials/, or run the sweep anew in "
+            "another folder"
+        )
+    return found
 
 
 def is_driven(folder: Path) -> bool | None:

@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.storage import is_remote
+from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
 from sweeps import costs, efforts, figures, tables
 from sweeps.entry import Values
@@ -134,6 +135,7 @@ CHOSEN_ON = {
     "data",
     "nothing": "in the order of the sweep: a comparison, and who picks its best picks on test data",
 }
+OTHERWISE = "best first, by a metric that is of no test data"
 """What a table says of its order."""
 
 
@@ -146,7 +148,8 @@ def show_cells(folder: Path) -> None:
     for _, line in data.iterrows():
         drawn.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in line])
     console.print(drawn)
-    console.print(CHOSEN_ON[plan.choose_on], soft_wrap=True)
+    on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
+    console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
 
 
 def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
@@ -168,6 +171,7 @@ class PaperTarget(Target):
         """An entry's settings are known to be configs; what can be wrong is said by ``resolve``."""
 
     def run(self, place: str, how: Running) -> None:
+        self._require_untuned(how.settings)
         home = Home(place)
         self._require_place(home, how.resume)
         tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
@@ -175,6 +179,18 @@ class PaperTarget(Target):
         costs.note(self.one, home.path)
         self.show(home.path, "terminal", None)
         home.send()
+
+    def _require_untuned(self, settings: Sequence[str]) -> None:
+        """Raise UserError for a --set of what is tuned, which it would win over in every trial."""
+        tuning = self.one.tuning
+        tuned = {key for grid in tuning.grids.values() for key in grid} if tuning else set()
+        for key in (setting.partition("=")[0].strip() for setting in settings):
+            under = [one for one in sorted(tuned) if f"{one}.".startswith(f"{key}.")]
+            if under:
+                raise UserError(
+                    f"--set {key}: {self.one.entry.id} tunes {under[0]} for each method, and would "
+                    "try one value under many names; use --budget smoke, or a sweep of your own"
+                )
 
     def _require_place(self, home: Home, resume: bool) -> None:
         """Raise UserError before the first of two stages for what the second would refuse."""
@@ -240,6 +256,9 @@ class PaperTarget(Target):
     def _how(self, folder: Path) -> tuple[str, ...]:
         """How the rows were tuned, and what they spent."""
         tuning, stage = self.one.tuning, folder / TUNING
-        tuned = Tuned.read(stage) if tuning and (stage / TUNED).is_file() else Tuned()
-        said = tuned.sentences(tuning) if tuning else []
+        if tuning is None:
+            said = ["nothing was tuned: every method has the settings of the entry"]
+        else:
+            tuned = Tuned.read(stage) if (stage / TUNED).is_file() else Tuned()
+            said = tuned.sentences(tuning)
         return (*said, *efforts.sentences(self.one, folder))

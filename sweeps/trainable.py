@@ -155,9 +155,22 @@ class Trial(tune.Trainable):
     def load_checkpoint(self, checkpoint_dir: Any) -> None:
         if self.experiment is not None:
             t, state, _ = checkpoint.load_latest(Path(checkpoint_dir))
+            try:
+                # under pbt it may be another trial's, of other data
+                if state["science"] == self.experiment.science():
+                    self.experiment.require_origin(state["origin"], self.folder.place)
+            except UserError as error:
+                self._give_up(str(error))
+                return
             self.experiment.restore(t, state)
             for record in self.experiment.records:
                 self.latest |= record
+
+    def _give_up(self, problem: str) -> None:
+        """Have the next step tell the problem."""
+        if self.experiment is not None:
+            self.experiment.close()
+        self.experiment, self.problem = None, problem
 
     def reset_config(self, new_config: dict[str, Yaml]) -> bool:
         """Take on another trial in this process."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.files import read_json, write_json
+from orchestrator.files import read_sealed, write_sealed
 from orchestrator.rounds.metrics import on_validation
 from sweeps.entry import Column, Grid, Settings, Tuning
 from sweeps.spaces import Yaml, as_settings
 
 FILE = "tuned.json"
-EXTENSIONS = 3
-"""How often the grids are extended where a best setting is on an edge."""
+EXTENSIONS = 6
+"""How often the neighbours of the best settings are tried that are not in the grids."""
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,19 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """A best value with nothing tried beyond it."""
+class Neighbour:
+    """What lies next to the best setting on one axis, with all others as they are."""
 
     path: str
+    at: float
+    """The best value."""
     value: float
-    which: str
-    """smallest or largest"""
-    beyond: float
-    """The value to be tried next: the grid goes on by the same factor."""
+    """The next one: of the grid, or beyond its end, by the factor of its last step."""
+    candidate: Candidate
 
     def __str__(self) -> str:
-        return f"{self.path} = {self.value:g} is the {self.which} tried"
+        side = "above" if self.value > self.at else "below"
+        return f"{self.path} = {self.at:g}, with nothing tried {side}"
 
 
 @dataclass(frozen=True)
@@ -112,49 +113,54 @@ class Search:
         return min(self.scored, key=lambda one: one.place(self.high))
 
     @property
-    def edges(self) -> list[Edge]:
-        """The axes on which the best setting has no neighbour on one side."""
+    def edges(self) -> list[Neighbour]:
+        """The neighbours of the best setting that have not been tried: it may not be the best
+        there is.
+        """
         if math.isnan(self.best.score):
             return []
-        found = [
-            _edge(path, value, self._tried(path)) for path, value in self.best.candidate.values
+        known = {one.candidate.values for one in self.scored}
+        found = [one for path, _ in self.best.candidate.values for one in self._beside(path)]
+        return [one for one in found if one.candidate.values not in known]
+
+    def _beside(self, path: str) -> list[Neighbour]:
+        """The best setting's neighbours on an axis of numbers."""
+        best = self.best.candidate
+        tried = [dict(one.candidate.values)[path] for one in self.scored]
+        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in tried):
+            return []
+        numbers = sorted({v for v in tried if isinstance(v, int | float)})
+        at = dict(best.values)[path]
+        assert isinstance(at, int | float)
+        if len(numbers) < 2:
+            return []
+        place = numbers.index(at)
+        below = numbers[place - 1] if place else _beyond(numbers[0], numbers[1])
+        last = place == len(numbers) - 1
+        above = _beyond(numbers[-1], numbers[-2]) if last else numbers[place + 1]
+        return [
+            Neighbour(path, at, value, _moved(best, path, value))
+            for value in (below, above)
+            if value is not None
         ]
-        return [edge for edge in found if edge is not None]
-
-    def _tried(self, path: str) -> list[Yaml]:
-        return [dict(one.candidate.values)[path] for one in self.scored]
-
-    def further(self, grid: Grid) -> list[Candidate]:
-        """Candidates beyond the edges, with all that the ``grid`` has for the other axes."""
-        at, known = self.best.candidate, {one.candidate.values for one in self.scored}
-        found = [
-            one
-            for edge in self.edges
-            for one in _product(at.row, at.column, {**grid, edge.path: (edge.beyond,)})
-        ]
-        return [one for one in dict.fromkeys(found) if one.values not in known]
 
 
-def _edge(path: str, value: Yaml, tried: Sequence[Yaml]) -> Edge | None:
-    """Whether ``value`` is the smallest or the largest of several numbers."""
-    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in tried):
+def _moved(one: Candidate, path: str, value: float) -> Candidate:
+    """The same with another value on one axis."""
+    values = tuple((key, value if key == path else old) for key, old in one.values)
+    return replace(one, values=values)
+
+
+def _beyond(last: float, before: float) -> float | None:
+    """The next number of a geometric series, whole where ``last`` is; None beyond zero, where an
+    axis ends.
+    """
+    if last <= 0:
         return None
-    numbers = sorted({float(v) for v in tried if isinstance(v, int | float)})
-    assert isinstance(value, int | float)
-    if len(numbers) < 2 or value not in (numbers[0], numbers[-1]):
-        return None
-    # zero, or what is below it, is where an axis ends
-    if value == numbers[0] and numbers[0] > 0:
-        return Edge(path, float(value), "smallest", _beyond(value, numbers[0], numbers[1]))
-    if value == numbers[-1] and numbers[-1] > 0:
-        return Edge(path, float(value), "largest", _beyond(value, numbers[-1], numbers[-2]))
-    return None
-
-
-def _beyond(value: float, last: float, before: float) -> float:
-    """The next number of a geometric series; whole where ``value`` is."""
     number = last * last / before if before > 0 else 2 * last
-    return max(1, round(number)) if isinstance(value, int) else float(f"{number:.3g}")
+    if not isinstance(last, int):
+        return float(f"{number:.3g}")
+    return round(number) if number >= 1 else None
 
 
 @dataclass(frozen=True)
@@ -169,8 +175,10 @@ class Chosen:
     """Of the best; None if no trial has succeeded."""
     trials: int
     """Settings tried."""
+    between: tuple[str, ...]
+    """The ends of each axis of numbers, in words."""
     edges: tuple[str, ...]
-    """Sentences: where nothing was tried beyond the best."""
+    """Sentences: where nothing was tried beside the best."""
 
     @classmethod
     def of(cls, search: Search) -> Chosen:
@@ -179,13 +187,22 @@ class Chosen:
         return cls(
             best.candidate.row, best.candidate.column, best.candidate.settings,
             None if math.isnan(best.score) else best.score, len(search.scored),
-            tuple(map(str, search.edges)),
+            tuple(_between(search)), tuple(map(str, search.edges)),
         )  # fmt: skip
 
     @property
     def place(self) -> str:
         """The row, and the column where it is for one."""
         return f"{self.row} ({self.column})" if self.column else self.row
+
+
+def _between(search: Search) -> Iterator[str]:
+    """The ends of each axis of numbers."""
+    for path, _ in search.best.candidate.values:
+        values = [dict(one.candidate.values)[path] for one in search.scored]
+        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(numbers) == len(values):
+            yield f"{path} {min(numbers):g} to {max(numbers):g}"
 
 
 @dataclass(frozen=True)
@@ -205,26 +222,35 @@ class Tuned:
         """How the rows were tuned, for those who read the table."""
         if not self.chosen:
             return []
-        criterion, counts = judged_by(tuning), [one.trials for one in self.chosen]
-        few, many = min(counts), max(counts)
-        found = [
+        criterion = judged_by(tuning)
+        told = (
             f"tuned on validation rows by {criterion.metric} ({criterion.statistic}), on seeds of "
             f"their own ({', '.join(map(str, tuning.seeds))}), "
-            f"{'each column for itself' if tuning.each_column else tuning.where}, with "
-            f"{many if few == many else f'{few} to {many}'} settings a method",
-            *[f"{c.place}: {', '.join(c.settings) or 'nothing to tune'}" for c in self.chosen],
-        ]
+            f"{'each column for itself' if tuning.each_column else tuning.where}"
+        )
         edges = [f"{one.place}: {edge}" for one in self.chosen for edge in one.edges]
-        return found + [f"warning: on the edge of its grid: {edge}" for edge in edges]
+        return [
+            told,
+            *map(_said, self.chosen),
+            *[f"warning: the best is on an edge of its grid: {edge}" for edge in edges],
+        ]
 
     def write(self, folder: Path) -> None:
         """Leave them in ``folder``/tuned.json."""
-        write_json(folder / FILE, [asdict(one) for one in self.chosen])
+        write_sealed(folder / FILE, [asdict(one) for one in self.chosen])
 
     @classmethod
     def read(cls, folder: Path) -> Tuned:
         """What ``write`` has left there; raises UserError if it is damaged."""
-        return cls(tuple(read_json(folder / FILE, list[Chosen])))
+        return cls(tuple(read_sealed(folder / FILE, list[Chosen])))
+
+
+def _said(one: Chosen) -> str:
+    """What a row was left with, of how many settings."""
+    if not one.settings:
+        return f"{one.place}: nothing to tune"
+    among = "; ".join([f"{one.trials} settings", *one.between])
+    return f"{one.place}: {', '.join(one.settings)} ({among})"
 
 
 def by_row(found: Mapping[Candidate, float], high: bool) -> list[Search]:

@@ -13,7 +13,7 @@ from ray.tune.experiment import Trial
 from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
-from sweeps.status import FILE, Status
+from sweeps.status import Status
 
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
@@ -34,6 +34,8 @@ class Watcher(tune.Callback):
         self.ended: dict[str, Ended] = {}
         self.diverged: set[str] = set()
         """Trials whose model, or loss, is NaN or infinite."""
+        self.left: dict[str, str] = {}
+        """Trials that have ended and left their results -> name of their folder."""
         self.best: tuple[float, str] = (math.nan, "")
         """The best value of the metric, and the label of the trial that reported it."""
         self._prepare()
@@ -61,13 +63,14 @@ class Watcher(tune.Callback):
         return {
             "ended": dict(self.ended),
             "diverged": sorted(self.diverged),
+            "left": dict(self.left),
             "best": self.best,
             "seconds": time.time() - self.begun,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.ended, self.best = dict(state["ended"]), tuple(state["best"])
-        self.diverged = set(state["diverged"])
+        self.diverged, self.left = set(state["diverged"]), dict(state["left"])
         self.begun = time.time() - state["seconds"]
 
     def setup(self, *about: Any, **info: Any) -> None:
@@ -81,6 +84,7 @@ class Watcher(tune.Callback):
         self.running[trial.trial_id] = 0
         # it ended in the sweep that this one continues
         self.ended.pop(trial.trial_id, None)
+        self.left.pop(trial.trial_id, None)
         self.diverged.discard(trial.trial_id)
         self._tell()
 
@@ -115,6 +119,8 @@ class Watcher(tune.Callback):
         done = bool((trial.last_result or {}).get("done"))
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
+        if done:  # one that a scheduler has stopped writes its results later
+            self.left[trial.trial_id] = Choice.of(trial.config).key(trial.trial_id)
         self._tell(line=True)
 
     def on_trial_error(
@@ -128,6 +134,7 @@ class Watcher(tune.Callback):
         folder = choice.folder(self.home.place, trial.trial_id)
         choice.leave_failed(folder, problem)
         folder.discard()
+        self.left[trial.trial_id] = choice.key(trial.trial_id)
         self._tell(line=True)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
@@ -151,12 +158,13 @@ class Watcher(tune.Callback):
             best_trial=trial,
             seconds=elapsed,
             seconds_left=elapsed / ended.total() * left if ended else None,
+            trials=tuple(sorted(self.left.values())),
             written=time.time(),
         )
 
     def _tell(self, line: bool = False, last: bool = False) -> None:
         status = self.status()
-        self.home.folder.write_text(FILE, status.to_json())
+        status.write(self.home.folder)
         if line or last or time.monotonic() - self.sent > SENT_EVERY:
             self.sent = time.monotonic()
             self.home.send()

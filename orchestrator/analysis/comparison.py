@@ -13,17 +13,15 @@ from rich.table import Table
 
 from algorithms.part import nearest
 from orchestrator.analysis.names import by_config, group_names, told_apart
-from orchestrator.analysis.paired import compare, holm
+from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES, console
-
-LESS = ("loss", "std", "var", "seconds", "bytes")
-"""Words in the names of metrics of which less is better."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,8 @@ def _tests(
     """The last ``metric`` of each group against the first one's, on the seeds that both have; with
     Holm's correction where there are several.
     """
-    high = not any(word in metric for word in LESS)
+    direction = more_is_better(metric)
+    high = direction is not False
     values = {
         name: {results[i]["seed"]: results[i]["metrics"].get(metric, math.nan) for i in runs}
         for name, runs in groups.items()
@@ -148,15 +147,30 @@ def _tests(
     first, *others = values
     pairs = {name: compare(values[name], values[first], high) for name in others}
     back = [compare(values[first], values[name], high) for name in others]
-    both = [min(1.0, 2 * min(a.p, b.p)) for a, b in zip(pairs.values(), back, strict=True)]
+    both = [2 * min(a.p, b.p) for a, b in zip(pairs.values(), back, strict=True)]
+    by = "minus" if direction is None else "against"
     for (name, one), p in zip(pairs.items(), holm(both), strict=True):
-        if one.n > 1 and not math.isnan(p):
-            yield (
-                f"{metric}: {name} against {first}, ahead by {one.difference:+.4f} "
-                f"[{one.low:+.4f}, {one.high:+.4f}] (95 %), d_z {one.effect:.2f}, {one.n} pairs, "
-                f"two-sided p {p:.4f}"
-                + (f" (Holm, {len(pairs)} comparisons)" if len(pairs) > 1 else "")
-            )
+        if one.n > 1:
+            yield f"{metric}: {name} {by} {first}, {_paired(one, p, direction, len(pairs))}"
+
+
+def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
+    """One of ``many`` comparisons in words; ``direction``: whether more is better, if that is
+    known.
+    """
+    ahead = "" if direction is None else "ahead by "
+    said = [
+        f"{ahead}{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}] (95 %, {one.numbers} "
+        "pairs of numbers)",
+        f"d_z {one.effect:.2f}",
+    ]
+    test = "paired t-test"
+    if any(one.missed):
+        said.append(f"runs without a number {one.missed[0]} : {one.missed[1]}")
+        test = f"signed ranks of {one.n} pairs, in which a run without a number loses"
+    value = "none (too few pairs, or all differ by the same)" if math.isnan(p) else f"{p:.4f}"
+    corrected = f", Holm over {many}" if many > 1 else ""
+    return f"{'; '.join(said)}; two-sided p {value} ({test}{corrected})"
 
 
 def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.analysis.names import NO_MATTER, require_alike
 from orchestrator.config.energy import Energy
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
@@ -25,7 +26,7 @@ class Channels:
     """What is to be reached, and over which channels."""
 
     target: float = 0.8
-    """Accuracy of the worst client."""
+    """Accuracy of the worst honest client."""
     snrs: Sequence[float] = (0.0, 5.0, 10.0, 15.0, 20.0)
     """In dB."""
     bandwidths: Sequence[float] = (1e5, 2e5, 5e5, 1e6, 2e6)
@@ -41,7 +42,7 @@ class Reached:
     """Local steps a round, τ."""
     seed: int
     clients: pd.DataFrame | None
-    """The clients' rows when the worst of them first reached the target; None: never."""
+    """The clients' rows when the worst honest one first reached the target; None: never."""
 
     @classmethod
     def of(cls, folder: RunFolder, target: float) -> Reached:
@@ -53,7 +54,9 @@ class Reached:
             raise UserError(
                 f"{folder.place}: the run did not evaluate its clients (evaluation.clients)"
             )
-        worst = clients.groupby("round")["accuracy"].min()
+        # as in client_accuracy_worst
+        honest = clients[~clients["malicious"].astype(bool)] if "malicious" in clients else clients
+        worst = honest.groupby("round")["accuracy"].min()
         hits = worst.index[worst >= target]
         at = clients[clients["round"] == hits[0]] if len(hits) else None
         return cls(folder, config.local.steps, config.seed, at)
@@ -82,7 +85,14 @@ def _channel(model: Energy, snr: float, bandwidth: float) -> Energy:
 
 
 def reached(folders: Sequence[RunFolder], target: float) -> list[Reached]:
-    """The runs by τ and seed; raises UserError for two of one τ and seed, and as ``Reached.of``."""
+    """The runs by τ and seed; raises UserError for two of one τ and seed, for runs that differ in
+    anything else, and as ``Reached.of``.
+    """
+    require_alike(
+        folders,
+        lambda key: key != "local.steps" and key.split(".")[0] not in NO_MATTER,
+        "runs for one map differ in local.steps and in seeds",
+    )
     found = [Reached.of(folder, target) for folder in folders]
     for number, one in enumerate(found):
         if (one.steps, one.seed) in [(other.steps, other.seed) for other in found[:number]]:

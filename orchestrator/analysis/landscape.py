@@ -17,11 +17,11 @@ from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
-from orchestrator.analysis.names import over_seeds
+from orchestrator.analysis.names import over_seeds, require_alike
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
-from orchestrator.results.pictures import write_picture
+from orchestrator.results.pictures import require_free, write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import bar, console
@@ -44,6 +44,7 @@ class Trained:
         """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
         tensors = folder.model()
         experiment = Experiment(folder.config())
+        experiment.require_origin(folder.result(), folder.place)
         net, data = experiment.net, experiment.data
         if _shapes(tensors) != _shapes({**net.params, **net.buffers}):
             name = experiment.config.model.name
@@ -162,8 +163,14 @@ class Look:
 
 def survey(runs: Mapping[str, Sequence[RunFolder]], look: Look) -> tuple[Figure, pd.DataFrame]:
     """The landscapes of some models (name -> its runs on several seeds), as a picture of the mean
-    over seeds and its data, seed by seed; prints their sharpness. Raises as ``Look.around``.
+    over seeds and its data, seed by seed; prints their sharpness. Raises as ``Look.around``, and
+    UserError for other models or data: their losses have no axis in common.
     """
+    require_alike(
+        [one for seeds in runs.values() for one in seeds],
+        lambda key: f"{key}.".startswith(("model.", "data.dataset.")),
+        "losses around models are compared for one model on one dataset",
+    )
     tables = [look.around(name, one) for name, seeds in runs.items() for one in seeds]
     data = pd.concat(tables, ignore_index=True)
     data = data[["run", "seed", *(c for c in data if c not in ("run", "seed"))]]
@@ -190,7 +197,8 @@ def _mean_and_deviation(values: pd.Series) -> str:
 
 def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
     """Print each run's sharpness, and write the picture and its data beside it as CSV; runs whose
-    configs differ in nothing but the seed are one line.
+    configs differ in nothing but the seed are one line. Raises as ``survey``.
     """
+    require_free(plot)
     figure, data = survey(over_seeds(folders), look)
     write_picture(figure, plot, data)

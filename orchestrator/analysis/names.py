@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+
+NO_MATTER = ("seed", "name", "resources")
+"""Sections of a config in which runs of one experiment may differ."""
 
 
 def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list[str]:
@@ -68,6 +74,27 @@ def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -
     ]
 
 
+def require_alike(folders: Sequence[RunFolder], counts: Callable[[str], bool], why: str) -> None:
+    """Raises UserError, which says ``why``, for runs whose configs differ in a key that ``counts``
+    (``local.lr``, say).
+    """
+    configs = [folder.config().model_dump(mode="json") for folder in folders]
+    for folder, config in zip(folders, configs, strict=True):
+        keys = [key for key in _differing(configs[0], config) if counts(key)]
+        if keys:
+            first, some = folders[0].place, ", ".join(keys[:5])
+            raise UserError(f"{folder.place}: differs from {first} in {some}; {why}")
+
+
+def _differing(one: Any, other: Any, above: str = "") -> Iterator[str]:
+    """The keys under which two configs, or parts of them, do not say the same."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            yield from _differing(one.get(key), other.get(key), f"{above}.{key}" if above else key)
+    elif one != other:
+        yield above
+
+
 def _alike(folder: RunFolder) -> str:
     # where it ran changes nothing, and a seed has often a name of its own
-    return folder.config().model_dump_json(exclude={"seed", "name", "resources"})
+    return folder.config().model_dump_json(exclude=set(NO_MATTER))

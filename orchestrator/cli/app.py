@@ -23,7 +23,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors, told
+from orchestrator.terminal import console, errors, escaping, told
 
 if TYPE_CHECKING:
     from orchestrator.training.world import World
@@ -73,6 +73,7 @@ def main() -> None:
     """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
     fault of ours one sentence, which says where its traceback is, and exit code 1.
     """
+    escaping()
     try:
         app()
     except UserError as error:

@@ -57,11 +57,15 @@ def _require_text(what: str, word: str) -> None:
 
 
 def path(param: typer.CallbackParam, value: T) -> T:
-    """For an option or argument of one or more paths (or URIs, where it takes them)."""
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if one is not None:
-            _require_path(_called(param), str(one))
-    return value
+    """For an option or argument of one or more paths (or URIs, where it takes them); ``~`` is the
+    user's home, also where the shell leaves it as it is.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(path(param, one) for one in value)
+    if value is None:
+        return value
+    _require_path(_called(param), str(value))
+    return type(value)(_at_home(_called(param), str(value)))  # type: ignore[call-arg]
 
 
 def picture(param: typer.CallbackParam, value: T) -> T:
@@ -89,7 +93,8 @@ def within(low: float, high: float) -> Callable[[typer.CallbackParam, T], T]:
     def check(param: typer.CallbackParam, value: T) -> T:
         if isinstance(value, int | float) and not low <= value <= high:
             raise UserError(f"{_called(param)} {value}: must be from {low:g} to {high:g}")
-        return value
+        # minus zero is zero
+        return 0.0 if isinstance(value, float) and not value else value  # type: ignore[return-value]
 
     return check
 
@@ -128,6 +133,13 @@ def _require_path(called: str, text: str) -> None:
         Path(text).resolve()
     except (OSError, RuntimeError) as error:
         raise UserError(f"{called} {text}: is a link that leads to itself") from error
+
+
+def _at_home(called: str, text: str) -> str:
+    try:
+        return str(Path(text).expanduser()) if text.startswith("~") else text
+    except RuntimeError as error:
+        raise UserError(f"{called} {text}: there is no such user") from error
 
 
 def _require_folder(called: str, file: Path) -> None:

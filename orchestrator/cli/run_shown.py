@@ -8,6 +8,8 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from orchestrator.results.result import Result
+from orchestrator.results.run_folder import REPORT
+from orchestrator.results.storage import join
 from orchestrator.rounds.drive import Prepared
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import HEADLINES, bar, console, headed, told
@@ -91,4 +93,4 @@ def show_result(result: Result, place: str) -> None:
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("weights sha256", result["weights_sha256"][:16])
     console.print(table)
-    console.print(f"results: {place}  (open {place}/report.html)", soft_wrap=True)
+    console.print(f"results: {place}  (open {join(place, REPORT)})", soft_wrap=True)

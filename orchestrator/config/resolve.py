@@ -51,8 +51,9 @@ def _block(config: Config, execution: str) -> int:
     if config.resources.clients_per_actor is not None:
         if block is not None and block > 1:
             raise UserError(
-                "config: local.block: must be 1 when resources.clients_per_actor gives clients a "
-                "fixed home"
+                "config: resources.clients_per_actor gives clients a fixed home, in blocks of one; "
+                f"local.block must be 1 or unset, and is {block} (in the config.yaml of a run, as "
+                "it was begun)"
             )
         return 1
     if block is not None:

@@ -15,19 +15,30 @@ from algorithms.part import option
 from orchestrator.data.room import memory
 from orchestrator.data.samples import Dataset, Pictures, Request, Samples, Split, counts, join
 from orchestrator.data.sources import (
-    find,
-    found_or_downloaded,
+    Form,
     missing,
     read_idx,
     read_npz,
+    read_text,
     reading,
+    stored,
+    stored_or_downloaded,
 )
 from orchestrator.errors import UserError
 
 NPZ = ("x_train", "y_train", "x_test", "y_test")
 
 
-def from_npz(path: Path, pictures: Pictures) -> tuple[Split, Split]:
+Splits = tuple[Split, Split]
+"""Of training, and of the test."""
+
+
+def packed(name: str, pictures: Pictures) -> Form[Splits]:
+    """``NAME.npz`` with such ``pictures``."""
+    return Form((f"{name}.npz",), lambda path: from_npz(path, pictures))
+
+
+def from_npz(path: Path, pictures: Pictures) -> Splits:
     """Both splits from ``NAME.npz`` with x_train, y_train, x_test, y_test.
 
     Raises UserError if they are not such ``pictures``.
@@ -49,8 +60,13 @@ class _IdxDataset(Dataset):
     """Mean and standard deviation of the training pixels in [0, 1]."""
 
     def read(self, request: Request) -> Samples:
-        packed = find(f"{self.name}.npz")
-        train, test = from_npz(packed, self.pictures) if packed else self._splits()
+        folder, *stems = self.layout
+        kinds = ("images-idx3", "labels-idx1")
+        files = tuple(f"{folder}/raw/{stem}-{kind}-ubyte" for stem in stems for kind in kinds)
+        raw = Form(files, self._splits, ("", ".gz", ".xz"))
+        train, test = stored_or_downloaded(
+            self.name, [packed(self.name, self.pictures), raw], self.fetch
+        )
         mean, std = self.moments
         return join(train, test, self.pictures.classes, (mean,), (std,))
 
@@ -60,21 +76,12 @@ class _IdxDataset(Dataset):
 
         getattr(torchvision.datasets, self.layout[0])(root, download=True)
 
-    def _splits(self) -> tuple[Split, Split]:
-        folder, train, test = self.layout
-        return self._split(folder, train), self._split(folder, test)
+    def _splits(self, *files: Path) -> Splits:
+        return self._split(*files[:2]), self._split(*files[2:])
 
-    def _split(self, folder: str, stem: str) -> Split:
-        images = self._part(folder, f"{stem}-images-idx3-ubyte")
-        x = read_idx(images)
-        labels = self._part(folder, f"{stem}-labels-idx1-ubyte")
-        return self.pictures.split(x, read_idx(labels), f"{images} and {labels.name}")
-
-    def _part(self, folder: str, stem: str) -> Path:
-        files = [f"{folder}/raw/{stem}{end}" for end in ("", ".gz", ".xz")]
-        # looked for before; where nothing is, it is named with the others
-        files.append(f"{self.name}.npz")
-        return found_or_downloaded(self.name, files, self.fetch)
+    def _split(self, images: Path, labels: Path) -> Split:
+        where = f"{images} and {labels.name}"
+        return self.pictures.split(read_idx(images), read_idx(labels), where)
 
 
 class Mnist(_IdxDataset):
@@ -114,8 +121,8 @@ class Emnist(_IdxDataset):
 
         torchvision.datasets.EMNIST(root, split="byclass", download=True)
 
-    def _split(self, folder: str, stem: str) -> Split:
-        x, y = super()._split(folder, stem)
+    def _split(self, images: Path, labels: Path) -> Split:
+        x, y = super()._split(images, labels)
         # the files hold columns of pixels where the others hold rows
         return x.transpose(0, 2, 1), y
 
@@ -151,21 +158,20 @@ class _ColourDataset(Dataset):
     """Means and standard deviations of the training pixels in [0, 1], by channel."""
 
     def read(self, request: Request) -> Samples:
-        packed = find(f"{self.name}.npz")
-        train, test = from_npz(packed, self.pictures) if packed else self._torchvision()
-        return join(train, test, self.pictures.classes, *self.moments)
-
-    def _torchvision(self) -> tuple[Split, Split]:
         import torchvision
 
         cls: Callable[..., Any] = getattr(torchvision.datasets, self.name.upper())
         base = "cifar-10-batches-py" if self.name == "cifar10" else "cifar-100-python"
-        folder = found_or_downloaded(
-            self.name, [base, f"{self.name}.npz"], lambda r: cls(r, download=True)
-        )
+        forms = [
+            packed(self.name, self.pictures),
+            Form((base,), lambda folder: self._halves(folder, cls)),
+        ]
+        train, test = stored_or_downloaded(self.name, forms, lambda r: cls(r, download=True))
+        return join(train, test, self.pictures.classes, *self.moments)
+
+    def _halves(self, folder: Path, cls: Callable[..., Any]) -> Splits:
         # torchvision compares its pickles with their known digests before it opens them
-        train, test = (self._half(folder, cls, t) for t in (True, False))
-        return train, test
+        return self._half(folder, cls, True), self._half(folder, cls, False)
 
     def _half(self, folder: Path, cls: Callable[..., Any], train: bool) -> Split:
         try:
@@ -198,15 +204,13 @@ class TinyImageNet(Dataset):
     pictures: ClassVar[Pictures] = Pictures(64, 3, 200)
 
     def read(self, request: Request) -> Samples:
-        packed = find("tiny_imagenet.npz")
-        train, test = from_npz(packed, self.pictures) if packed else self._folder()
-        return join(train, test, 200, (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
+        forms = packed(self.name, self.pictures), Form(("tiny-imagenet-200",), self._folder)
+        found = stored(self.name, *forms)
+        if found is None:
+            raise missing(self.name, forms, "torchvision offers none")
+        return join(*found, 200, (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
 
-    def _folder(self) -> tuple[Split, Split]:
-        layouts = ["tiny-imagenet-200"]
-        root = find(*layouts)
-        if root is None:
-            raise missing(self.name, ["tiny_imagenet.npz", *layouts], "torchvision offers none")
+    def _folder(self, root: Path) -> Splits:
         try:
             train, test = _listed(root)
         except (OSError, KeyError, IndexError, ValueError) as error:
@@ -226,12 +230,14 @@ Files = list[tuple[Path, int]]
 
 def _listed(root: Path) -> tuple[Files, Files]:
     """Training and test files of Tiny-ImageNet's folder ``root``."""
-    wnids = sorted((root / "wnids.txt").read_text().split())
+    wnids = sorted(read_text(root / "wnids.txt").split())
     label = {w: i for i, w in enumerate(wnids)}
+    if len(label) < len(wnids):
+        raise ValueError("wnids.txt names a class twice")
     train = [
         (p, label[w]) for w in wnids for p in sorted((root / "train" / w / "images").iterdir())
     ]
-    lines = (root / "val" / "val_annotations.txt").read_text().splitlines()
+    lines = read_text(root / "val" / "val_annotations.txt").splitlines()
     entries = [line.split("\t") for line in lines]
     return train, [(root / "val" / "images" / e[0], label[e[1]]) for e in entries]
 
@@ -252,13 +258,14 @@ class Femnist(Dataset):
     name: str = "femnist"
 
     def read(self, request: Request) -> Samples:
-        path = find("femnist.npz")
-        if path is None:
-            raise missing(
-                self.name,
-                ["femnist.npz"],
-                "there is no library download of FEMNIST with its writers",
-            )
+        form = Form((f"{self.name}.npz",), self._writers)
+        found = stored(self.name, form)
+        if found is None:
+            reason = "there is no library download of FEMNIST with its writers"
+            raise missing(self.name, [form], reason)
+        return found
+
+    def _writers(self, path: Path) -> Samples:
         splits = from_npz(path, Pictures(28, 1, 62))
         names = ("n_train", "n_test")
         each = zip(read_npz(path, *names), splits, names, strict=True)

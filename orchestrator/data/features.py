@@ -20,6 +20,7 @@ from orchestrator.data.datasets import FashionMnist
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import cache, reading
 from orchestrator.errors import UserError
+from orchestrator.files import digest
 from orchestrator.models.pretrained import existing, pretrained
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -51,23 +52,25 @@ class Features(Dataset):
         samples = self.base.load(request)
         if samples.x.ndim != 4:
             raise UserError(f"data.dataset.base: {self.base.name} holds no images")
-        stored = self._stored(samples)
-        x = _read(stored, samples) if stored.exists() else self._compute(samples, stored)
+        key = self._key(samples)
+        kept = sorted(_folder().glob(f"{key}-*.npy"))
+        x = _read(kept[0], samples) if kept else self._compute(samples, key)
         return Samples(
             np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner
         )
 
-    def _stored(self, samples: Samples) -> Path:
+    def _key(self, samples: Samples) -> str:
+        """How the names of the cache's files begin that hold these features."""
         sha = hashlib.sha256(self.model_dump_json().encode())
         sha.update(str(samples.x.shape).encode())
         # all of them: features of other images than these would be no less plausible
         sha.update(np.ascontiguousarray(samples.x).data)
         if self.weights:
             sha.update(existing(self.weights, KEY).read_bytes())
-        return cache() / "features" / f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}.npy"
+        return f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}"
 
     @torch.no_grad()
-    def _compute(self, samples: Samples, stored: Path) -> np.ndarray:
+    def _compute(self, samples: Samples, key: str) -> np.ndarray:
         """All features [n, k] float32, written to the cache as a whole."""
         network = BACKBONES[self.backbone](self.weights).eval()
         mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
@@ -85,13 +88,20 @@ class Features(Dataset):
             )
             pieces.append(network((x - mean) / std).flatten(1).numpy())
         features = np.concatenate(pieces).astype(np.float32)
-        _write(stored, features)
+        _write(key, features)
         return features
+
+
+def _folder() -> Path:
+    return cache() / "features"
 
 
 def _read(stored: Path, samples: Samples) -> np.ndarray:
     """Features of ``samples`` from the cache; raises UserError if the file holds anything else."""
     with reading(stored):
+        # its name ends in what it held when it was written
+        if digest(stored) != stored.stem.rpartition("-")[2]:
+            raise ValueError("it is damaged; remove it to have the features computed again")
         x: np.ndarray = np.load(stored, mmap_mode="r", allow_pickle=False)
     if x.dtype != np.float32 or x.ndim != 2 or len(x) != len(samples.x):
         raise UserError(
@@ -101,17 +111,18 @@ def _read(stored: Path, samples: Samples) -> np.ndarray:
     return x
 
 
-def _write(stored: Path, features: np.ndarray) -> None:
+def _write(key: str, features: np.ndarray) -> None:
+    """Write ``KEY-DIGEST.npy``, whole or not at all; raises UserError if that fails."""
     # another process may compute the same at this moment; np.save adds .npy to any other ending
-    partial = stored.with_suffix(f".{os.getpid()}.partial.npy")
+    partial = _folder() / f".{key}.{os.getpid()}.npy"
     try:
-        stored.parent.mkdir(parents=True, exist_ok=True)
+        partial.parent.mkdir(parents=True, exist_ok=True)
         np.save(partial, features)
-        partial.replace(stored)
+        partial.replace(_folder() / f"{key}-{digest(partial)}.npy")
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise UserError(f"cannot write {stored}: {error.strerror or error}") from error
+        raise UserError(f"cannot write {partial}: {error.strerror or error}") from error
 
 
 KEY = "data.dataset.weights"

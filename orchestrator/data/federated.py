@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
@@ -125,6 +126,14 @@ class FederatedData:
             np.append(self.train.offsets, self.train.offsets[-1] + len(self.heldout_rows)),
         )
 
+    @cached_property
+    def sha256(self) -> str:
+        """Digest of the samples, and of who holds which rows of them."""
+        lists = (self.train, self.validation, self.test)
+        rows = [part for one in lists for part in (one.rows, one.offsets)]
+        rows += [self.test_rows, self.validation_rows, self.heldout_rows]
+        return _sha256([samples_sha256(self.samples), self.shift, self.scale], rows)
+
     def judging(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows of client ``k`` by ``SPLITS``; the server has none of its own."""
         none = np.empty(0, np.int64)
@@ -184,6 +193,21 @@ class FederatedData:
         client = np.repeat(np.arange(self.clients), self.train.sizes)
         np.add.at(table, (client, self.samples.y[self.train.rows]), 1)
         return table
+
+
+def samples_sha256(samples: Samples) -> str:
+    """Digest of all that there is of a dataset."""
+    facts = [samples.train, samples.classes, samples.mean, samples.std]
+    owner = np.empty(0, np.int64) if samples.owner is None else samples.owner
+    return _sha256(facts, [samples.x, samples.y, owner])
+
+
+def _sha256(facts: list[object], arrays: list[np.ndarray]) -> str:
+    sha = hashlib.sha256(repr(facts).encode())
+    for array in map(np.ascontiguousarray, arrays):
+        sha.update(f"{array.dtype} {array.shape}".encode())
+        sha.update(array.data)
+    return sha.hexdigest()
 
 
 def _heldout(config: DataConfig, samples: Samples, pool: np.ndarray, seed: int) -> np.ndarray:

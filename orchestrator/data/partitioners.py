@@ -13,7 +13,7 @@ import numpy as np
 from algorithms.draws import generator
 from algorithms.part import Part, option
 from orchestrator.data.samples import counts, row_numbers
-from orchestrator.data.sources import find, missing, read_npz
+from orchestrator.data.sources import Form, missing, read_npz, stored
 from orchestrator.errors import UserError
 
 
@@ -391,9 +391,10 @@ class FromFile(Partitioner):
 
     def _read(self, clients: int, sizes: str, *names: str) -> tuple[Path, dict[str, np.ndarray]]:
         """The file, and its row numbers ``names``; ``sizes`` of the clients cut up the first."""
-        path = find(self.file, f"{self.file}.npz")
+        form = Form((self.file,), Path, ("", ".npz"))
+        path = stored(self.file, form)
         if path is None:
-            raise missing(self.file, [f"{self.file}.npz"])
+            raise missing(self.file, [form])
         each, *found = read_npz(path, sizes, *names)
         arrays = {n: row_numbers(a, f"{path}, {n}") for n, a in zip(names, found, strict=True)}
         arrays[sizes] = counts(each, len(arrays[names[0]]), f"{path}, {sizes}")

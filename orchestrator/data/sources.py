@@ -10,14 +10,17 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from orchestrator.data.room import need
 from orchestrator.errors import UserError
+from orchestrator.files import require_file
 
+T = TypeVar("T")
 SYSTEM = Path("/usr/share/fedorch")
 
 
@@ -32,54 +35,115 @@ def folders() -> list[Path]:
     return [*([Path(named)] if named else []), cache(), SYSTEM]
 
 
-def find(*relative: str) -> Path | None:
-    """The first existing ``folder / name`` over folders, then names; raises UserError for a name
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """A form in which data may lie in a folder: all of ``files``, and what reads them."""
+
+    files: tuple[str, ...]
+    read: Callable[..., T]
+    """Of the path of each file."""
+    endings: tuple[str, ...] = ("",)
+    """What a file's name may end in, best first."""
+
+    def __str__(self) -> str:
+        first, *others = self.files
+        optional = "|".join(end for end in self.endings if end)
+        ending = f"[{optional}]" if optional else ""
+        return f"{first}{ending}" + (f" and {len(others)} more" if others else "")
+
+    def places(self, folder: Path) -> list[Path | None]:
+        """Where each file is in ``folder``; raises UserError as :func:`_is_there`."""
+        names = [[folder / f"{name}{end}" for end in self.endings] for name in self.files]
+        return [next(filter(_is_there, each), None) for each in names]
+
+
+def _is_there(place: Path) -> bool:
+    """Whether something has that name, be it a link that leads nowhere; raises UserError for a name
     that no file can have, and a folder that may not be looked into.
     """
-    for place in [folder / name for folder in folders() for name in relative]:
-        try:
-            if place.exists():
-                return place
-        except OSError as error:
-            raise UserError(f"cannot look for {str(place)[:200]}: {error.strerror}") from error
+    try:
+        place.lstat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        raise UserError(f"cannot look for {str(place)[:200]}: {error.strerror}") from error
+    return True
+
+
+def stored(what: str, *forms: Form[T]) -> T | None:
+    """The data ``what`` from the first folder that holds any of their files, in the first form of
+    which it holds all; None where no folder holds any.
+
+    Raises UserError for a folder that holds a part of them: with the rest from another folder they
+    would be no data that anybody has made.
+    """
+    found = _located(what, forms)
+    return found and found[0].read(*found[1])
+
+
+def _located(
+    what: str, forms: Sequence[Form[T]], unfinished: Path | None = None
+) -> tuple[Form[T], list[Path]] | None:
+    """The form and the files that :func:`stored` reads; parts in the folder ``unfinished`` are
+    passed over.
+    """
+    for folder in folders():
+        for form in forms:
+            files = [place for place in form.places(folder) if place]
+            if len(files) == len(form.files):
+                return form, files
+        if folder != unfinished:
+            _require_no_part(what, forms, folder)
     return None
 
 
-def missing(what: str, relative: Sequence[str], reason: object = "") -> UserError:
+def _require_no_part(what: str, forms: Sequence[Form[T]], folder: Path) -> None:
+    for form in forms:
+        places = form.places(folder)
+        there = [place for place in places if place]
+        if there:
+            lost = form.files[places.index(None)]
+            raise UserError(
+                f"dataset {what!r}: {there[0]} is there, but no {lost} in {folder}; all files are "
+                "taken from one folder"
+            )
+
+
+def missing(what: str, forms: Sequence[Form[T]], reason: object = "") -> UserError:
     """The error for data that is nowhere."""
-    places = ", ".join(str(f) for f in folders())
+    names, places = (" or ".join(map(str, forms)), ", ".join(str(f) for f in folders()))
     why = f" (download: {' '.join(str(reason).split())[:160]})" if reason else ""
     return UserError(
-        f"dataset {what!r}: no {' or '.join(relative)} under {places}{why}; set FEDORCH_DATA to "
-        "its folder"
+        f"dataset {what!r}: no {names} under {places}{why}; set FEDORCH_DATA to its folder"
     )
 
 
-def found_or_downloaded(
-    what: str, relative: Sequence[str], download: Callable[[Path], Any]
-) -> Path:
-    """The file or folder ``relative[i]``, after ``download(cache())`` if it is nowhere yet."""
-    path = find(*relative)
-    if path is None:
+def stored_or_downloaded(
+    what: str, forms: Sequence[Form[T]], download: Callable[[Path], object]
+) -> T:
+    """As :func:`stored`, after ``download(cache())`` if the data are nowhere yet."""
+    # a part in the cache is a download that was interrupted
+    found = _located(what, forms, unfinished=cache())
+    if found is None:
         try:
             cache().mkdir(parents=True, exist_ok=True)
             download(cache())
         # whatever a download can raise
         except Exception as error:
-            raise missing(what, relative, error) from error
-        path = find(*relative)
-    if path is None:
-        raise missing(what, relative)
-    return path
+            raise missing(what, forms, error) from error
+        found = _located(what, forms)
+    if found is None:
+        raise missing(what, forms)
+    form, files = found
+    return form.read(*files)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Whatever goes wrong with the file ``path`` in here is one UserError that names it."""
     try:
-        if path.exists() and not path.is_file():
-            # one would wait for ever at a pipe that nobody writes to
-            raise OSError("it is no regular file")
+        # one would wait for ever at a pipe that nobody writes to
+        require_file(path)
         yield
     except UserError:
         raise
@@ -124,7 +188,10 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
             raise ValueError("not an .npz archive")
         # np.load leaves a file that it has opened itself open if it is damaged
         with path.open("rb") as f, np.load(f, allow_pickle=False) as z:
-            there = {i.filename.removesuffix(".npy"): i.file_size for i in z.zip.infolist()}
+            members = [(i.filename.removesuffix(".npy"), i.file_size) for i in z.zip.infolist()]
+            there = dict(members)
+            if len(there) < len(members):
+                raise ValueError(f"it holds {_repeated([n for n, _ in members])} twice")
             absent = [n for n in names if n not in there]
             if absent:
                 raise ValueError(f"it holds no {absent[0]}, but {', '.join(there) or 'nothing'}")
@@ -133,23 +200,44 @@ def read_npz(path: Path, *names: str) -> list[np.ndarray]:
             return [z[n] for n in names]
 
 
-def read_rows(path: Path, delimiter: str, quoting: Literal[0, 3]) -> list[dict[str, str]]:
-    """Rows of a delimited text file with a header.
+def read_text(path: Path) -> str:
+    """A file of text; raises UserError if it cannot be read."""
+    with reading(path):
+        return path.read_text(encoding="utf-8")
 
-    Raises UserError if it cannot be read, has no row, or one with more or fewer fields than its
-    header.
+
+def read_rows(path: Path, delimiter: str, quoting: Literal[0, 3]) -> list[dict[str, str]]:
+    """Rows of a delimited text file with a header, each on a line of its own.
+
+    Raises UserError if it cannot be read, has no row, one with more or fewer fields than its
+    header, a quotation mark that is not closed on its line, or two columns of one name.
     """
     with reading(path), path.open(encoding="utf-8", newline="") as f:
-        reader = csv.DictReader(f, delimiter=delimiter, quoting=quoting)
-        rows = []
-        for row in reader:
-            # with one field too many or too few, all that follow it stand under a wrong name
-            if None in row or None in row.values():
-                raise ValueError(
-                    f"line {reader.line_num} has not the header's {len(reader.fieldnames or ())} "
-                    "fields"
-                )
-            rows.append(row)
+        # otherwise a quotation mark that nobody closes takes all that follows for its text
+        reader = csv.DictReader(f, delimiter=delimiter, quoting=quoting, strict=True)
+        columns = list(reader.fieldnames or ())
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"two of its columns are named {_repeated(columns)}")
+        rows: list[dict[str, str]] = []
+        try:
+            for row in reader:
+                _require_fields(row, len(columns))
+                rows.append(row)
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"line {reader.reader.line_num}: {error}") from error
         if not rows:
             raise ValueError("it holds no rows")
         return rows
+
+
+def _require_fields(row: dict[str, str], columns: int) -> None:
+    # with one field too many or too few, all that follow it stand under a wrong name
+    if None in row or None in row.values():
+        raise ValueError(f"it has not the header's {columns} fields")
+    # closed by the quotation mark of a later row, one takes the rows between for its text
+    if any("\n" in field or "\r" in field for field in row.values()):
+        raise ValueError("a quoted text that began above ends here; a row is one line")
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return repr(next(name for name in names if names.count(name) > 1))[:100]

@@ -6,7 +6,7 @@ import csv
 import re
 import zlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 from algorithms.part import option
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
-from orchestrator.data.sources import find, missing, read_rows
+from orchestrator.data.sources import Form, missing, read_rows, stored
 from orchestrator.errors import UserError
 
 Texts = list[tuple[tuple[str, ...], int]]
@@ -72,20 +72,18 @@ class AgNews(_TextDataset):
     name: str = "ag_news"
 
     def texts(self) -> tuple[Texts, Texts, int]:
-        train, test = (self._split(s) for s in ("train", "test"))
+        splits = ("train", "test")
+        form = Form(tuple(f"ag_news/{split}.csv" for split in splits), _each(self._split))
+        train, test = stored(self.name, form) or [
+            _hub(self.name, form, ("fancyzhx/ag_news", None), split, ("text",)) for split in splits
+        ]
         return train, test, 4
 
-    def _split(self, split: str) -> Texts:
-        path = find(f"ag_news/{split}.csv")
-        if path is not None:
-            rows = read_rows(path, ",", csv.QUOTE_MINIMAL)
-            return [
-                ((_field(r, "text", path),), _label(_field(r, "label", path), AG_NEWS, path))
-                for r in rows
-            ]
-        return _hub(
-            "ag_news", [f"ag_news/{split}.csv"], ("fancyzhx/ag_news", None), split, ("text",)
-        )
+    def _split(self, path: Path) -> Texts:
+        return [
+            ((_field(r, "text", path),), _label(_field(r, "label", path), AG_NEWS, path))
+            for r in read_rows(path, ",", csv.QUOTE_MINIMAL)
+        ]
 
 
 MNLI = (
@@ -134,26 +132,18 @@ class Glue(_TextDataset):
     )
 
     def texts(self) -> tuple[Texts, Texts, int]:
-        labels = GLUE[self.task][3]
+        folder, _, _, labels, columns = GLUE[self.task]
         dev = TEST.get(self.task, "dev")
-        return (
-            self._split("train", "train"),
-            self._split(dev, dev.replace("dev", "validation")),
-            len(labels),
-        )
+        form = Form(tuple(f"glue/{folder}/{f}.tsv" for f in ("train", dev)), _each(self._split))
+        source = ("nyu-mll/glue", folder.lower().replace("-", ""))
+        train, test = stored(f"glue/{self.task}", form) or [
+            _hub(f"glue/{self.task}", form, source, split, columns)
+            for split in ("train", dev.replace("dev", "validation"))
+        ]
+        return train, test, len(labels)
 
-    def _split(self, file: str, split: str) -> Texts:
-        folder, columns, target, labels, hub_columns = GLUE[self.task]
-        relative = f"glue/{folder}/{file}.tsv"
-        path = find(relative)
-        if path is None:
-            return _hub(
-                f"glue/{self.task}",
-                [relative],
-                ("nyu-mll/glue", folder.lower().replace("-", "")),
-                split,
-                hub_columns,
-            )
+    def _split(self, path: Path) -> Texts:
+        folder, columns, target, labels, _ = GLUE[self.task]
         # quotation marks are text in these files
         rows = read_rows(path, "\t", csv.QUOTE_NONE)
         label = {name: i for i, name in enumerate(labels)}
@@ -163,6 +153,11 @@ class Glue(_TextDataset):
             for r in rows
             if (found := _field(r, target, path)) != left_out
         ]
+
+
+def _each(read: Callable[[Path], Texts]) -> Callable[..., list[Texts]]:
+    """What reads several files one by one."""
+    return lambda *paths: [read(path) for path in paths]
 
 
 def _field(row: dict[str, str], column: str, path: Path) -> str:
@@ -183,7 +178,7 @@ def _label(found: str, known: dict[str, int], path: Path) -> int:
 
 def _hub(
     what: str,
-    files: list[str],
+    form: Form[list[Texts]],
     source: tuple[str, str | None],
     split: str,
     columns: tuple[str, ...],
@@ -194,7 +189,7 @@ def _hub(
 
         rows = datasets.load_dataset(*source, split=split)
     except Exception as error:
-        raise missing(what, files, error) from error
+        raise missing(what, [form], error) from error
     return [(tuple(r[c] for c in columns), int(r["label"])) for r in rows]
 
 

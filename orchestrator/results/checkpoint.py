@@ -6,8 +6,10 @@ must be, so that a reader sees a whole checkpoint or none.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -30,34 +32,59 @@ def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     """Write ``state`` (nested dicts of tensors, arrays, JSON values) as round ``t``'s checkpoint.
 
     Checkpoints of later rounds, which are damaged ones that were passed over, go. Raises UserError
-    if the disk refuses; what was there before is then still there, and nothing else.
+    if the disk refuses, or something that is no checkpoint has its name; what was there before is
+    then still there, and nothing else.
     """
     final = folder / f"round-{t:06d}"
     partial = folder / f".partial-{t:06d}"
+    if os.path.lexists(final) and final not in found(folder):
+        raise UserError(
+            f"cannot write the checkpoint of round {t}: {final} is none, and is not removed; move "
+            "it away, and go on with --resume"
+        )
     with said(f"cannot write the checkpoint of round {t} to {folder}"):
         try:
             _write(partial, t, state)
             # no folder can be renamed onto one that holds something
-            shutil.rmtree(final, ignore_errors=True)
+            _remove(final)
             partial.rename(final)
             # the new name must be on the disk, too, not only what it names
             sync(folder)
         except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                _remove(partial)
             raise
         present = found(folder)
         newest = present.index(final) + 1
         for other in [*present[: max(0, newest - keep)], *present[newest:]]:
-            shutil.rmtree(other)
+            _remove(other)
     return final
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder; of a link, nothing but the link. Raises OSError."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def found(folder: Path) -> list[Path]:
     """The checkpoints in ``folder``, the oldest first; anything else there is left alone."""
     names = re.compile(r"round-\d{6,}")
     return sorted(
-        (p for p in folder.glob("round-*") if names.fullmatch(p.name) and p.is_dir()), key=_round
+        (p for p in folder.glob("round-*") if names.fullmatch(p.name) and _may_be_one(p)),
+        key=_round,
     )
+
+
+def _may_be_one(path: Path) -> bool:
+    """Whether it is a folder in which nothing is that no checkpoint holds: of one that is damaged,
+    files may be missing.
+    """
+    if not path.is_dir():
+        return False
+    return {p.name for p in path.glob("[!.]*")} <= {TENSORS, REST, manifest.NAME}
 
 
 def _round(path: Path) -> int:
@@ -65,7 +92,7 @@ def _round(path: Path) -> int:
 
 
 def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
-    shutil.rmtree(partial, ignore_errors=True)
+    _remove(partial)
     partial.mkdir(parents=True)
     tensors: dict[str, Tensor] = {}
     rest = _split(state, "", tensors)

@@ -21,8 +21,7 @@ def seal(folder: Path, names: Iterable[str]) -> None:
 
     Raises UserError if the disk refuses.
     """
-    with said(f"cannot read {folder}"):
-        lines = "".join(f"{digest(folder / name)}  {name}\n" for name in sorted(names))
+    lines = "".join(f"{_digest(folder / name)}  {name}\n" for name in sorted(names))
     write_text(folder / NAME, f"{lines}# {_of(lines.encode())}\n")
 
 
@@ -33,11 +32,18 @@ def verify(folder: Path, name: str) -> Path:
     known = _read(folder)
     if name not in known:
         raise UserError(f"{folder} holds no {name} that a run has left there")
-    with said(f"cannot read {folder / name}"):
-        found = digest(folder / name)
-    if found != known[name]:
+    if _digest(folder / name) != known[name]:
         raise UserError(f"{folder / name} is damaged: it is not what the run has left there")
     return folder / name
+
+
+def holds(folder: Path, name: str) -> bool:
+    """Whether a file is as it was when the folder was sealed, if it ever was; raises UserError if
+    the manifest is damaged, or the file cannot be read.
+    """
+    if not ((folder / NAME).exists() and (folder / name).exists()):
+        return False
+    return _read(folder).get(name) == _digest(folder / name)
 
 
 def _read(folder: Path) -> dict[str, str]:
@@ -47,6 +53,11 @@ def _read(folder: Path) -> dict[str, str]:
         raise UserError(f"{folder / NAME} is damaged: its own checksum does not hold")
     pairs = (line.split("  ", 1) for line in lines.decode().splitlines())
     return {name: sha for sha, name in pairs}
+
+
+def _digest(path: Path) -> str:
+    with said(f"cannot read {path}"):
+        return digest(path)
 
 
 def _of(lines: bytes) -> str:

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from orchestrator.errors import UserError
 from orchestrator.files import write_whole
 from orchestrator.terminal import console
 
 
-def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) -> None:
-    """Write ``figure`` as ``plot``, and ``data`` beside it as CSV; raises UserError if they cannot
-    be written.
+def require_free(plot: Path) -> None:
+    """Raises UserError if a table lies where the data of the picture ``plot`` would go, and is not
+    that of an earlier ``plot``: nobody has named it.
     """
-    kind, table = plot.suffix.lstrip(".").lower(), plot.with_suffix(".csv")
-    # names of runs and folders are shown as they are, also with a dollar in them
-    with rc_context({"text.parse_math": False}):
-        write_whole(plot, lambda partial: figure.savefig(partial, dpi=130, format=kind))
+    table = _table_beside(plot)
+    if os.path.lexists(table) and not plot.exists():
+        raise UserError(
+            f"{table}: it is there without {plot}, whose data would replace it; choose another name"
+        )
+
+
+def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) -> None:
+    """Write ``figure`` as ``plot``, and ``data`` beside it as CSV: both or neither.
+
+    Raises UserError if they cannot be written, and as :func:`require_free`.
+    """
+    table = _table_beside(plot)
+
+    def write(partial: Path) -> None:
+        # names of runs and folders are shown as they are, also with a dollar in them
+        with rc_context({"text.parse_math": False}):
+            figure.savefig(partial, dpi=130, format=plot.suffix.lstrip(".").lower())
+        # before the picture has its name
+        if data is not None:
+            write_whole(table, lambda beside: data.to_csv(beside, index=False))
+
     if data is not None:
-        write_whole(table, lambda partial: data.to_csv(partial, index=False))
+        require_free(plot)
+    write_whole(plot, write)
     also = f" and {table}" if data is not None else ""
     console.print(f"wrote {plot}{also}", soft_wrap=True)
+
+
+def _table_beside(plot: Path) -> Path:
+    return plot.with_suffix(".csv")

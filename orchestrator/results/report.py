@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from orchestrator.files import said
 from orchestrator.results import plots
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.run_folder import CONFIG, REPORT, RunFolder
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;
 padding:0 1rem;color:#222}
@@ -48,7 +48,7 @@ def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
         f"charset=utf-8><title>{title}</title><style>{STYLE}</style>"
         f"<h1>{title}</h1>{_table(result)}<h2>Figures</h2>{body}<h2>Config</h2><pre>{config}</pre></html>"
     )
-    folder.write_text("report.html", page)
+    folder.write_text(REPORT, page)
 
 
 ACCURACY = {

@@ -40,6 +40,10 @@ class Result(Ending):
     seconds: Number
     """Of all rounds."""
     seed: int
+    data_sha256: NotRequired[str]
+    """Digest of the samples, and of who holds which rows."""
+    initial_sha256: NotRequired[str]
+    """Digest of the model's initial tensors, trained or not."""
     weights_sha256: str
     """Digest of the server's model and batch-norm statistics."""
     state_sha256: str

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import itertools
 import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,13 +20,17 @@ from orchestrator import files
 from orchestrator.config import Config, build
 from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
-from orchestrator.results import checkpoint, manifest
+from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.storage import Mirror, is_remote
 
-LOCK = ".lock"
+LOCK = locks.NAME
 CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
-ROUNDS, CLIENTS = "rounds.parquet", "clients.parquet"
+ROUNDS, CLIENTS, REPORT = "rounds.parquet", "clients.parquet", "report.html"
+TRIAL = "trial.json"
+"""What a sweep says of a trial, in the trial's folder."""
+SAID = (CONFIG, RESULT, TRIAL)
+"""What the manifest of a run that failed holds; of any other run, the tables and the model, too."""
 
 
 class RunFolder:
@@ -86,13 +88,17 @@ class RunFolder:
         if not is_remote(place):
             folder = cls.existing(place)
         else:
-            folder = MirroredRunFolder(Mirror(place, "viewed"))
+            folder = MirroredRunFolder(Mirror(place, viewed=True))
             # checkpoints and TensorBoard files are in folders, and nobody looks at them
             folder.collect(lambda name: "/" not in name)
             folder._known(place)
-        if (folder.path / manifest.NAME).exists():
-            # results of another config than the one that is there now mean nothing
-            manifest.verify(folder.path, CONFIG)
+        # results of another config than the one that is there now mean nothing
+        if (folder.path / manifest.NAME).exists() and not manifest.holds(folder.path, CONFIG):
+            folder.config()  # one that is no config is told as such
+            raise UserError(
+                f"{place}: the results there are of another config.yaml: it was changed since "
+                f"(then `fedorch run --resume {place}` brings them up to date), or is damaged"
+            )
         return folder
 
     @property
@@ -109,6 +115,8 @@ class RunFolder:
 
     def require_empty(self, besides: str = "") -> None:
         """Raises UserError if anything but ``besides`` is there."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"--out {self.place}: it is no folder; choose another")
         if self._taken(besides):
             raise UserError(
                 f"--out {self.place}: it exists and is not empty; choose another, or continue it "
@@ -189,8 +197,9 @@ class RunFolder:
         Raises UserError if it cannot be written, or another one holds it and does not let go for
         ``patience`` seconds.
         """
+        self.require_no_links()
         deadline = time.monotonic() + patience
-        while (lock := self._try_lock()) is None:
+        while (lock := locks.take(self.path / LOCK)) is None:
             if time.monotonic() >= deadline:
                 raise UserError(f"{self.path} is in use: {self._holder()} is running into it")
             time.sleep(0.2)
@@ -201,17 +210,18 @@ class RunFolder:
             lock.flush()
         self._lock = lock
 
-    def _try_lock(self) -> IO[str] | None:
-        """The locked file, if it could be locked; raises UserError if it cannot be written."""
-        path = self.path / LOCK
-        with files.said(f"{self.path}: cannot be written"):
-            # a+ leaves what is in it; the folder may be gone with the process that held it
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = path.open("a+", encoding="utf-8")
-        if _locked(lock) and _is_at(lock, path):
-            return lock
-        lock.close()
-        return None
+    def require_no_links(self) -> None:
+        """Raises UserError for a link to a folder: what a run writes, and what it removes, is in
+        its own folder, whoever has sent that.
+        """
+        with files.said(f"{self.path}: cannot be read"):
+            inside = list(self.path.iterdir()) if self.path.is_dir() else []
+        for path in inside:
+            if path.is_symlink() and path.is_dir():
+                raise UserError(
+                    f"{path} is a link to a folder elsewhere, which a run does not write to; put "
+                    "the folder itself there"
+                )
 
     def _holder(self) -> str:
         with contextlib.suppress(OSError, UnicodeError):
@@ -241,7 +251,7 @@ class RunFolder:
         """Raises UserError if the folder that this process has claimed is gone, or another's by
         now: somebody may have removed it, and begun anew there.
         """
-        if self._lock is not None and not _is_at(self._lock, self.path / LOCK):
+        if self._lock is not None and not locks.is_at(self._lock, self.path / LOCK):
             raise UserError(
                 f"{self.path}: cannot be written: it was removed or replaced while this run was "
                 "going into it"
@@ -260,6 +270,10 @@ class RunFolder:
         """Write a document."""
         files.write_json(self._mine(name), value)
 
+    def write_sealed(self, name: str, value: object) -> None:
+        """Write a document with its own checksum."""
+        files.write_sealed(self._mine(name), value)
+
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Write a parquet file."""
         files.write_whole(self._mine(name), lambda path: table.to_parquet(path, index=False))
@@ -268,15 +282,15 @@ class RunFolder:
         """Write the model's tensors."""
         files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
-    def seal(self) -> None:
-        """Say what files are here, and what is in them, when all are complete."""
+    def seal(self, names: Sequence[str] = (*SAID, MODEL, ROUNDS, CLIENTS, REPORT)) -> None:
+        """Say which of a run's files are here, and what is in them, when all are complete."""
         self.require_mine()
-        names = (p.name for p in self.path.iterdir() if p.is_file() and p.name[0] != ".")
-        manifest.seal(self.path, set(names) - {manifest.NAME})
+        manifest.seal(self.path, [name for name in names if (self.path / name).is_file()])
 
     def leave_failure(self, about: Mapping[str, object]) -> None:
         """Say in result.json why the run cannot go on; where that cannot be written (a full disk,
-        say) there is none, rather than one of before.
+        say) there is none, rather than one of before. Tables and a model that are there are those
+        of an earlier end, and no results any more.
         """
         try:
             self.require_mine()
@@ -284,7 +298,7 @@ class RunFolder:
             return
         try:
             self.write_json(RESULT, {**about, "status": "failed"})
-            self.seal()
+            self.seal(SAID)
         except UserError:
             with contextlib.suppress(OSError):
                 (self.path / RESULT).unlink(missing_ok=True)
@@ -321,10 +335,17 @@ class RunFolder:
 
     def model(self) -> dict[str, Tensor]:
         """The tensors of the final model; raises UserError if they cannot be read."""
-        return load_file(manifest.verify(self.path, MODEL))
+        return load_file(self._left(MODEL))
+
+    def _left(self, name: str) -> Path:
+        """The path of what a run that has not failed has left; raises UserError otherwise."""
+        if manifest.holds(self.path, RESULT) and (ended := self.ending())["status"] == "failed":
+            why = ended.get("error", "nobody knows why")
+            raise UserError(f"{self.place}: the run failed, and has no {name}: {why}")
+        return manifest.verify(self.path, name)
 
     def _table(self, name: str) -> pd.DataFrame:
-        path = manifest.verify(self.path, name)
+        path = self._left(name)
         with files.said(f"cannot read {path}"):
             table = pd.read_parquet(path)
         words = [str(c) for c in table if not pd.api.types.is_numeric_dtype(table[c])]
@@ -339,6 +360,8 @@ class MirroredRunFolder(RunFolder):
     def __init__(self, mirror: Mirror) -> None:
         super().__init__(mirror.local)
         self.mirror = mirror
+        self.there = None if mirror.folder is None else RunFolder(mirror.folder)
+        """What ``file://`` names is a folder that others may know by its path."""
 
     @property
     def place(self) -> str:
@@ -346,6 +369,22 @@ class MirroredRunFolder(RunFolder):
 
     def _taken(self, besides: str) -> bool:
         return any(name.split("/")[0] != besides for name in self.mirror.there)
+
+    def claim(self, patience: float = 0.0) -> None:
+        super().claim(patience)
+        try:
+            if self.there is not None:
+                self.there.claim(patience)
+            # others may have been there before
+            self.mirror.look()
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        super().release()
+        if self.there is not None:
+            self.there.release()
 
     def holds(self, name: str) -> bool:
         return name in self.mirror.there
@@ -371,23 +410,3 @@ class MirroredRunFolder(RunFolder):
 
     def discard(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file is still what has that name: one that was removed keeps nobody out."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    return False
-
-
-def _locked(lock: IO[str]) -> bool:
-    """Whether the file could be locked; the kernel unlocks it when its process ends in any way."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        # some network file systems keep no locks; a run there is not protected from another
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-            raise
-    return True

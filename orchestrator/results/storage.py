@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
 from pyarrow import ArrowException, fs
@@ -16,6 +17,7 @@ from pyarrow import ArrowException, fs
 from orchestrator.cluster.waiting import patience, within
 from orchestrator.data.sources import cache
 from orchestrator.errors import UserError, refuse_credentials
+from orchestrator.results import locks
 
 OUTAGE = 60
 """Seconds that Google's storage may be away in the middle of a run."""
@@ -39,23 +41,27 @@ def join(place: str, *names: str) -> str:
 class Mirror:
     """Copies a folder to a URI as it changes: any storage of pyarrow's (s3, gs, hdfs, file)."""
 
-    def __init__(self, uri: str, shelf: str = "mirrored") -> None:
-        """Copies of one URI on different shelves are different folders.
+    def __init__(self, uri: str, viewed: bool = False) -> None:
+        """``viewed``: a copy only to be looked at, by this process alone until it ends; else all
+        processes on this machine have the same.
 
         Raises UserError if the URI has credentials in it, or there is no such storage, or it does
         not answer in time.
         """
         refuse_credentials(uri, "results at a URI")
-        self.uri, self.shelf = join(uri), shelf
+        self.uri = join(uri)
         with _told(f"{self.uri}: cannot be reached"):
             self.files, self.base, self.there = within(patience(), self._first_look)
         self.sent: dict[str, tuple[int, int]] = {}
         """What was copied: name -> size and time of change."""
+        name = hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+        self.local = _to_look_at(name) if viewed else cache() / "mirrored" / name
+        """The folder on this machine whose copy is there."""
 
     @property
-    def local(self) -> Path:
-        """The folder on this machine whose copy is there."""
-        return cache() / self.shelf / hashlib.sha256(self.uri.encode()).hexdigest()[:16]
+    def folder(self) -> Path | None:
+        """The folder there, where it is one of this machine's (``file://``)."""
+        return Path(self.base) if isinstance(self.files, fs.LocalFileSystem) else None
 
     def clear(self) -> None:
         """Empty the local folder, but for hidden files (a lock)."""
@@ -66,10 +72,14 @@ class Mirror:
     def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
         """Replace the local folder by what is there and ``wanted``; raises UserError on failure."""
         self.clear()
-        self.there = self._listed()
+        self.look()
         self.fetch(*filter(wanted, self.there))
         # what has come from there need not be sent back
         self.sent = self._states()
+
+    def look(self) -> None:
+        """See what is there by now; raises UserError on failure."""
+        self.there = self._ask("read", partial(_names, self.files, self.base))
 
     def fetch(self, *names: str) -> None:
         """Copy files from there; raises UserError if that fails."""
@@ -99,14 +109,16 @@ class Mirror:
         self.there |= set(changed)
 
     def prune(self) -> None:
-        """Remove there what is gone here; raises UserError if that fails."""
+        """Remove there what is gone here, but for hidden files, which are nobody's here; raises
+        UserError if that fails.
+        """
         kept = set(self._states())
         gone = self.there - kept
         empty = {_parent(name) for name in gone} - {_parent(name) for name in kept} - {""}
         for name in gone:
             self._ask("written", partial(self.files.delete_file, f"{self.base}/{name}"))
         for folder in empty:
-            self._ask("written", partial(self.files.delete_dir, f"{self.base}/{folder}"))
+            self._ask("written", partial(_forget_empty, self.files, f"{self.base}/{folder}"))
         self.there = kept
 
     def _ask(self, verb: str, call: Callable[[], T]) -> T:
@@ -120,24 +132,48 @@ class Mirror:
         return {
             str(name): (path.stat().st_size, path.stat().st_mtime_ns)
             for path, name in paths
-            if path.is_file() and not any(part.startswith(".") for part in name.parts)
+            if path.is_file() and not _hidden(str(name))
         }
 
     def _first_look(self) -> tuple[fs.FileSystem, str, set[str]]:
         """The storage, where in it, and the names of the files there."""
         files, base = fs.FileSystem.from_uri(_bounded(self.uri))
+        if files.type_name == "mock":
+            raise ValueError("it would be in the memory of one process, and gone with it")
         return files, base, _names(files, base)
 
-    def _listed(self) -> set[str]:
-        """Names of the files there; raises UserError if the storage does not say."""
-        return self._ask("read", partial(_names, self.files, self.base))
+
+_held: list[IO[str]] = []
+"""Locks of the copies that this process looks at."""
+
+
+def _to_look_at(name: str) -> Path:
+    """The first of a URI's copies that no other process looks at; this one does until it ends."""
+    for number in itertools.count(1):
+        path = cache() / "viewed" / f"{name}-{number}"
+        # beside it: what is in it is a copy of what is there
+        lock = locks.take(path.with_name(f"{path.name}.lock"))
+        if lock is not None:
+            _held.append(lock)
+            break
+    return path
 
 
 def _names(files: fs.FileSystem, base: str) -> set[str]:
+    """Files there, but for hidden ones, which are neither copied nor removed."""
     found = files.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
-    return {
-        info.path.removeprefix(base).lstrip("/") for info in found if info.type == fs.FileType.File
-    }
+    names = {i.path.removeprefix(base).lstrip("/") for i in found if i.type == fs.FileType.File}
+    return {name for name in names if not _hidden(name)}
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _forget_empty(files: fs.FileSystem, folder: str) -> None:
+    """Remove a folder if nothing is in it."""
+    if not files.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        files.delete_dir(folder)
 
 
 def _bounded(uri: str) -> str:

@@ -87,8 +87,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     """Continue from the newest readable checkpoint, or from the start if none was written; returns
     notes for the user.
 
-    Raises UserError if the checkpoints are damaged or belong to another config or to a later round
-    than its last, or there is none of a finished run.
+    Raises UserError if the checkpoints are damaged or belong to another config, to other data or
+    to a later round than its last, or there is none of a finished run.
     """
     if not checkpoint.found(folder.checkpoints):
         if folder.finished:
@@ -97,13 +97,14 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             )
         return ["no checkpoint had been written yet; starting from the first round"]
     t, state, notes = checkpoint.load_latest(folder.checkpoints)
-    if state["science"] != experiment.science():
+    if state["science"] != experiment.science() or "origin" not in state:
         raise UserError(
             f"{folder.path}: config.yaml was changed since the checkpoint, or that is of another "
             "version; only name, "
-            "rounds, stop, evaluation, checkpoint, energy and resources (but for threads) may "
-            "differ on --resume"
+            "rounds, stop, evaluation, checkpoint, energy and resources (but for threads and "
+            "clients_per_actor) may differ on --resume"
         )
+    experiment.require_origin(state["origin"], str(folder.path))
     if t > experiment.config.rounds:
         raise UserError(
             f"{folder.path}: {t} rounds have been done, and none is taken back; rounds is "
@@ -189,6 +190,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "joules": float(experiment.config.energy.joules(ledger.steps, ledger.up).sum()),
         "seconds": sum(r["seconds"] for r in records),
         "seed": experiment.config.seed,
+        "data_sha256": experiment.origin["data_sha256"],
+        "initial_sha256": experiment.origin["initial_sha256"],
         "weights_sha256": experiment.weights_sha256(),
         "state_sha256": experiment.state_sha256(),
         "actors": experiment.federation.plane.actors,
@@ -211,7 +214,7 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)
-        folder.write_table(CLIENTS, _client_table(experiment))
+        folder.write_table(CLIENTS, client_table(experiment))
     folder.write_json(RESULT, result)
     folder.seal()
     if report and experiment.records:
@@ -221,8 +224,14 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     return result
 
 
-def _client_table(experiment: Experiment) -> pd.DataFrame:
+def client_table(experiment: Experiment) -> pd.DataFrame:
+    """A row a client and evaluated round: what it was worth, and what it has spent so far."""
+    energy = experiment.config.energy
+    # of all rounds by the energy that the config says now, which may be another after --resume
     tables = [
-        pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}) for rows in experiment.client_rows
+        pd.DataFrame({k: np.asarray(v) for k, v in rows.items()}).assign(
+            joules=energy.joules(rows["steps"], rows["bytes_up"])
+        )
+        for rows in experiment.client_rows
     ]
     return pd.concat(tables) if tables else pd.DataFrame()

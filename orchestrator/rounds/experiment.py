@@ -70,6 +70,12 @@ class Experiment:
             self.adversary = Adversary.of(
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
+        # of all tensors, before any is trained: also those that stay as a file gave them
+        self.origin = {
+            "data_sha256": self.data.sha256,
+            "initial_sha256": digest(self.net.module.state_dict()),
+        }
+        """What the run has begun with, apart from its config."""
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
@@ -249,9 +255,13 @@ class Experiment:
         self.alarm.metrics(self.t, self.records[-1])
 
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
-        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes."""
-        down, up = self._bytes() - sent_before
+        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes, and
+        how many clients have sent or were sent any.
+        """
+        passed = self._bytes() - sent_before
+        down, up = passed.sum(1)
         return {
+            "contacted": float((passed.sum(0) > 0).sum()),
             "bytes_down": float(down),
             "bytes_up": float(up),
             "bytes_questions": float(self.federation.log.question_bytes),
@@ -289,9 +299,9 @@ class Experiment:
             )
 
     def _bytes(self) -> np.ndarray:
-        """All bytes so far [2]: down, up."""
+        """Bytes of each client so far [2, N]: down, up."""
         ledger = self.federation.ledger
-        return np.array([ledger.down.sum(), ledger.up.sum()])
+        return np.stack([ledger.down, ledger.up])
 
     def _seconds(self, round_seconds: float) -> Record:
         """Where the time of the round went, but for its evaluation, which is still to come; and the
@@ -341,6 +351,7 @@ class Experiment:
         """Everything that a checkpoint must hold."""
         return {
             "science": self.science(),
+            "origin": self.origin,
             "algorithm": self.algorithm.state(),
             **self.federation.state(),
             "records": self.records,
@@ -358,6 +369,17 @@ class Experiment:
                 "threads": self.config.resources.threads,
             }
         )
+
+    def require_origin(self, known: Mapping[str, Any], place: str) -> None:
+        """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun
+        with, began with the data and the initial weights that the config gives now.
+        """
+        for key, what in (
+            ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
+            ("initial_sha256", "the initial weights of the model are not those"),
+        ):
+            if known.get(key, self.origin[key]) != self.origin[key]:
+                raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""
@@ -401,11 +423,10 @@ class Experiment:
         late = len(set(self.federation.log.dropped)) - dropped
         record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
-        spent = self.config.energy.joules(ledger.steps, ledger.up)
         self.client_rows.append(
             {"round": np.full(self.data.clients, t), "client": everyone, **table}
             | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
-            | {"steps": ledger.steps.copy(), "joules": spent}
+            | {"steps": ledger.steps.copy()}
         )
         return record
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from algorithms.contract import Influence
@@ -14,6 +16,21 @@ VALIDATED = {
     "personal_": "personal_validation_",
 }
 """How names of metrics on test rows begin -> how those of the same on validation rows do."""
+
+
+MORE = re.compile(r"\w*accuracy(_mean|_worst|_worst10|_best10|_weighted|_jain)?")
+LESS = re.compile(
+    r"\w*(_loss|_loss_worst|accuracy_std|accuracy_var|accuracy_angle|accuracy_kl)|upper_gap"
+    r"|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
+)
+"""Metrics of which more, or less, is better; of all others nobody can say it in general."""
+
+
+def more_is_better(metric: str) -> bool | None:
+    """Which way a metric is better; None if neither is."""
+    if MORE.fullmatch(metric):
+        return True
+    return False if LESS.fullmatch(metric) else None
 
 
 def on_validation(metric: str) -> str | None:

@@ -56,6 +56,7 @@ class Task:
     """What a table's reduced budget changes, beside its seeds."""
     reduced_how: str
     reduced_seeds: tuple[int, ...] = FEW_SEEDS
+    tuning_seeds: tuple[int, ...] = (1000,)
     unavailable: str = ""
 
 
@@ -95,30 +96,23 @@ def rates(low: float, high: float, count: int) -> tuple[float, ...]:
     return tuple(float(f"{low * (high / low) ** (i / (count - 1)):.3g}") for i in steps)
 
 
-def equal_grids(
-    wide: tuple[float, float],
-    three: tuple[float, float, float],
-    careful: tuple[float, float] | None = None,
-) -> dict[str, Grid]:
-    """27 combinations for every method, of which each parameter has three values or more: rates
-    alone, nine of them times three of a method's own parameter, or three times three times three.
+def equal_grids(low: float, high: float) -> dict[str, Grid]:
+    """45 combinations for every method, of learning rates between the same ends: five times three
+    times three of two own parameters, nine times five of one, or rates alone.
 
-    Rates are between the ends of ``wide`` (``careful`` for SCAFF-PD, where the others' are too
-    large for control variates) or the ``three`` that DRDM has.
+    What DRDM without its dual step and FedDyn are tried with holds all rates and all μ of DRDM's.
     """
-    nine, mu = rates(*wide, 9), (0.01, 0.1, 1.0)
-    gamma = (0.0001, 0.001, 0.01)
+    five, nine, all_of_them = rates(low, high, 5), rates(low, high, 9), rates(low, high, 45)
+    mu, gamma = (0.01, 0.03, 0.1, 0.3, 1.0), (0.0001, 0.0003, 0.001, 0.003, 0.01)
     return {
-        "DRDM": {"local.lr": three, "algorithm.mu": mu, "algorithm.gamma": gamma},
+        "DRDM": {"local.lr": five, "algorithm.mu": mu[::2], "algorithm.gamma": gamma[::2]},
         "DRDM γ = 0": {"local.lr": nine, "algorithm.mu": mu},
         "FedDyn": {"local.lr": nine, "algorithm.mu": mu},
         "DRFA": {"local.lr": nine, "algorithm.gamma": gamma},
-        "SCAFFOLD": {"local.lr": rates(*wide, 27)},
-        "SCAFF-PD": {
-            "local.lr": rates(*(careful or wide), 9), "algorithm.dual_lr": (0.001, 0.01, 0.1),
-        },
-        "FedAvg": {"local.lr": rates(*wide, 27)},
-    }  # fmt: skip
+        "SCAFFOLD": {"local.lr": all_of_them},
+        "SCAFF-PD": {"local.lr": nine, "algorithm.dual_lr": (0.001, 0.003, 0.01, 0.03, 0.1)},
+        "FedAvg": {"local.lr": all_of_them},
+    }
 
 
 CNN = Task(
@@ -126,7 +120,7 @@ CNN = Task(
     rows=methods(
         drdm=(0.1, 0.1), drfa=(0.2, 0.001), scaffold=0.02, scaffpd=(0.01, 0.01), fedavg=0.2
     ),
-    grids=equal_grids((0.005, 0.5), (0.05, 0.1, 0.2), (0.002, 0.05)),
+    grids=equal_grids(0.002, 0.5),
     smoke=SMOKE,
     reduced=("data.dataset=fashion_mnist", "rounds=30", "evaluation.every=2"),
     reduced_how="Fashion-MNIST stands in for Kuzushiji-MNIST; 30 rounds; three seeds; the two ends "
@@ -139,7 +133,8 @@ LINEAR = Task(
     rows=methods(
         drdm=(0.5, 0.01), drfa=(0.5, 0.001), scaffold=1.0, scaffpd=(0.1, 0.01), fedavg=1.0
     ),
-    grids=equal_grids((0.02, 4.0), (0.03, 0.1, 0.5)),
+    grids=equal_grids(0.02, 4.0),
+    tuning_seeds=(1000, 1001, 1002),
     smoke=SMOKE,
     reduced=(),
     reduced_how="",
@@ -152,7 +147,7 @@ RESNET = Task(
         *CLIENTS,
     ),
     rows=methods(drdm=(0.1, 0.1), drfa=(0.1, 0.001), scaffold=0.1, scaffpd=(0.1, 0.1), fedavg=0.1),
-    grids=equal_grids((0.001, 0.5), (0.02, 0.1, 0.5)),
+    grids=equal_grids(0.001, 0.5),
     smoke=SMOKE,
     reduced=(
         "data.dataset={name: features, base: fashion_mnist_10k, backbone: efficientnet_lite0, "
@@ -260,7 +255,7 @@ def table(
 def tuned(task: Task, criterion: Column, axis: str = "") -> Tuning:
     """Every method's rate and own parameters, by the worst client, in the partition ``axis``."""
     where = f"at {axis}, for all columns" if axis else Tuning.where
-    return Tuning(task.grids, criterion, where=where)
+    return Tuning(task.grids, criterion, seeds=task.tuning_seeds, where=where)
 
 
 def curves(

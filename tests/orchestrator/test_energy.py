@@ -9,6 +9,7 @@ from orchestrator.analysis.energy import Channels, best_steps, energies, reached
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
+from orchestrator.rounds.drive import client_table
 from tests.configs import small
 from tests.orchestrator.test_cli import here
 from tests.running import finish
@@ -63,7 +64,7 @@ def test_an_experiment_spends_what_its_ledger_says():
     experiment = finish(
         small("energy={snr_db: 0, bandwidth_hz: 1000000, step_joules: 0.01, transmit_watts: 1.0}")
     )
-    rows = experiment.client_rows[-1]
+    rows = client_table(experiment).query("round == 3")
     assert rows["steps"].sum() == 3 * 4 * 3
     np.testing.assert_allclose(rows["joules"], 0.01 * rows["steps"] + 8e-6 * rows["bytes_up"])
 
@@ -121,12 +122,12 @@ class Ran:
     (None: never); a round is a megabyte.
     """
 
-    def __init__(self, tau, seed, rounds, epochs=False):
+    def __init__(self, tau, seed, rounds, epochs=False, more=()):
         self.tau, self.rounds, self.place = tau, rounds, f"runs/{tau}-{seed}"
         amount = "local.epochs=1" if epochs else f"local.steps={tau}"
         clear = ["local.steps=null"] if epochs else []
         model = "energy={step_joules: 1.0, transmit_watts: 1.0}"
-        self.made = small(*clear, amount, f"seed={seed}", model)
+        self.made = small(*clear, amount, f"seed={seed}", model, *more)
 
     def config(self):
         return self.made
@@ -168,3 +169,26 @@ def test_what_is_no_seed_of_another_run():
         reached([Ran(2, 0, 1), Ran(2, 0, 2)], 0.8)
     with pytest.raises(UserError, match=r"needs a number of local\.steps"):
         reached([Ran(2, 0, 1, epochs=True)], 0.8)
+
+
+@pytest.mark.parametrize(
+    "other", ["local.lr=0.3", "energy={step_joules: 9.0, transmit_watts: 1.0}", "rounds=7"]
+)
+def test_runs_that_differ_in_more_are_not_compared(other):
+    """The first run's energy was taken for all, and what else they differed in went unsaid."""
+    key = other.partition("=")[0]
+    with pytest.raises(UserError, match=rf"runs/10-0: differs from runs/2-0 in {key}"):
+        reached([Ran(2, 0, 4), Ran(10, 0, 3, more=[other])], 0.8)
+    assert len(reached([Ran(2, 0, 4), Ran(10, 0, 3, more=["name=b"])], 0.8)) == 2
+
+
+def test_the_worst_client_is_an_honest_one(monkeypatch):
+    """A malicious client's accuracy is no goal of anybody's."""
+    one = Ran(2, 0, 4)
+    both = pd.concat(
+        [one.clients().assign(malicious=False), one.clients().assign(accuracy=0.0, malicious=True)]
+    )
+    monkeypatch.setattr(one, "clients", lambda: both)
+    (found,) = reached([one], 0.8)
+    assert found.when == "4"
+    assert found.joules(0.0, 1e6) == 80.0, "of both: what they spend is spent"

@@ -8,6 +8,7 @@ import torchvision
 from orchestrator.data.features import Features
 from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
+from orchestrator.files import digest
 
 
 @pytest.fixture
@@ -84,21 +85,26 @@ def test_features_of_other_images_are_not_taken_from_the_cache(world):
     names = []
     for these in (images, other):
         wide = Samples(these.transpose(0, 3, 1, 2), np.zeros(200, np.int64), 100, 10)
-        names.append(dataset._stored(wide))
+        names.append(dataset._key(wide))
     assert names[0] != names[1]
 
 
-@pytest.mark.parametrize("wrong", [b"", b"\x93NUMPY", None])
-def test_a_damaged_cache_gets_a_sentence(world, monkeypatch, wrong):
-    """Too few rows would else be others' features, or a traceback at the first batch."""
+@pytest.mark.parametrize("wrong", ["zeros", "nothing", "rows"])
+def test_a_damaged_cache_gets_a_sentence(world, wrong):
+    """Too few rows would else be others' features, or a traceback at the first batch; and zeros,
+    which a disk has in place of what was lost, train as well as any others.
+    """
     folder, _, _ = world
     dataset = Features(base="cifar10", weights=str(folder / "resnet18.pth"), side=32)
-    monkeypatch.setattr(Features, "_compute", lambda *_: None)
-    stored = dataset._stored(dataset.base.load(Request(0, 1)))
-    stored.parent.mkdir(parents=True)
-    if wrong is None:
+    dataset.load(Request(0, 1))
+    (stored,) = (folder / "cache" / "fedorch" / "features").iterdir()
+    whole = stored.read_bytes()
+    if wrong == "rows":
         np.save(stored, np.zeros((9, 512), np.float32))
+        stored = stored.rename(stored.with_name(f"{stored.stem[:-64]}{digest(stored)}.npy"))
     else:
-        stored.write_bytes(wrong)
-    with pytest.raises(UserError, match=stored.name):
+        stored.write_bytes(whole[:-400] + bytes(400) if wrong == "zeros" else b"")
+    with pytest.raises(UserError, match=f"{stored.name}.* remove it"):
         dataset.load(Request(0, 1))
+    stored.unlink()
+    dataset.load(Request(0, 1))

@@ -253,3 +253,15 @@ def test_compare_counts_rounds_to_a_target_and_draws_layers(folders, tmp_path):
         "run",
         *(f"gradient_norm/{i}" for i in (0, 3, 6, 9, 11)),
     }
+
+
+@pytest.mark.parametrize(
+    ("other", "key"), [("model=mlp", "model"), ("data.dataset=femnist", "data.dataset")]
+)
+def test_losses_of_other_models_or_data_are_not_compared(tmp_path, other, key):
+    """A linear model and an mlp were drawn on one axis."""
+    made = [RunFolder(tmp_path / "a"), RunFolder(tmp_path / "b")]
+    for folder, more in zip(made, ([], [other]), strict=True):
+        folder.open(small(*more))
+    with pytest.raises(UserError, match=rf"b: differs from .*a in {key}\.\w+"):
+        show_landscape(made, tmp_path / "x.png", Look())

@@ -47,6 +47,16 @@ def test_too_few_for_a_test():
     assert math.isnan(same.p)
 
 
+def test_gaps_that_are_equal_but_for_rounding_prove_nothing():
+    """They had p = 7e-29, which every correction lets hold."""
+    a, b = {0: 86.8, 1: 92.6, 2: 83.6}, {0: 86.4, 1: 92.2, 2: 83.2}
+    found = compare(a, b, high=True)
+    assert found.difference == pytest.approx(0.4)
+    assert found.ahead
+    assert math.isnan(found.p)
+    assert math.isnan(found.effect)
+
+
 def test_holm_by_hand():
     """The smallest of m times m, the next times m − 1, and never less than the one before."""
     assert holm([0.01, 0.04, math.nan, 0.03])[:2] == pytest.approx([0.03, 0.06])

@@ -169,8 +169,7 @@ def test_missing_data_names_the_files_and_places(folder, monkeypatch):
     with pytest.raises(UserError) as caught:
         load("kmnist")
     text = str(caught.value)
-    assert "KMNIST/raw/train-images-idx3-ubyte" in text
-    assert " or kmnist.npz under" in text
+    assert "kmnist.npz or KMNIST/raw/train-images-idx3-ubyte[.gz|.xz] and 3 more under" in text
     assert str(folder) in text
     assert "no network" in text
     assert "\n" not in text
@@ -186,9 +185,75 @@ def test_places_in_order(folder, tmp_path):
     assert np.array_equal(load("mnist").y[:4], y + 1)
 
 
+def write_raw(place, label=0):
+    """MNIST as torchvision lays it, all of one label."""
+    for split, n in (("train", 4), ("t10k", 2)):
+        write_idx(place / f"MNIST/raw/{split}-images-idx3-ubyte", images(n)[0])
+        write_idx(place / f"MNIST/raw/{split}-labels-idx1-ubyte", np.full(n, label, np.uint8))
+
+
+def write_tiny(place, pictures):
+    """Tiny-ImageNet's folder with one picture for each split."""
+    from PIL import Image
+
+    root = place / "tiny-imagenet-200"
+    for name, picture in zip(("train/n01/images/a.png", "val/images/v.png"), pictures, strict=True):
+        (root / name).parent.mkdir(parents=True)
+        Image.fromarray(picture).save(root / name)
+    (root / "wnids.txt").write_text("n01\n")
+    (root / "val" / "val_annotations.txt").write_text("v.png\tn01\n")
+    return root
+
+
+def test_one_folder_after_the_other_whatever_the_form(folder, tmp_path):
+    """An .npz of the cache went before raw files of FEDORCH_DATA."""
+    cache = tmp_path / "cache" / "fedorch"
+    cache.mkdir(parents=True)
+    write_raw(folder, label=3)
+    x, y = images(4)
+    np.savez(cache / "mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    assert load("mnist").y.tolist() == [3] * 6
+    pictures = RNG.integers(0, 256, (2, 64, 64, 3), np.uint8)
+    write_tiny(folder, pictures)
+    other = {"x_train": pictures[1:], "x_test": pictures[:1], "y_train": [0], "y_test": [0]}
+    np.savez(cache / "tiny_imagenet.npz", **other)
+    assert np.array_equal(load("tiny_imagenet").x.transpose(0, 2, 3, 1), pictures)
+    np.savez(folder / "tiny_imagenet.npz", **other)
+    assert np.array_equal(load("tiny_imagenet").x[0].transpose(1, 2, 0), pictures[1])
+
+
+def test_the_files_of_a_dataset_are_of_one_folder(folder, tmp_path):
+    """Images from one and labels from another were put together, and so were splits of texts."""
+    cache = tmp_path / "cache" / "fedorch"
+    write_raw(folder)
+    write_raw(cache, label=1)
+    for path in folder.rglob("*labels*"):
+        path.unlink()
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte is there, but no .*-labels-idx1"):
+        load("mnist")
+    for place, split in ((folder, "train"), (cache, "test")):
+        (place / "ag_news").mkdir()
+        (place / "ag_news" / f"{split}.csv").write_text("label,text\n1,a\n")
+    with pytest.raises(UserError, match=f"no ag_news/test.csv in {folder}; all files are taken"):
+        load("ag_news")
+
+
+def test_a_download_that_was_interrupted_is_done_again(folder, tmp_path, monkeypatch):
+    """What it has left in the cache is half a dataset, too; a link that leads nowhere is none."""
+    import torchvision
+
+    cache = tmp_path / "cache" / "fedorch"
+    write_idx(cache / "MNIST" / "raw" / "train-images-idx3-ubyte", images(4)[0])
+    monkeypatch.setattr(torchvision.datasets, "MNIST", lambda root, download: write_raw(root, 2))
+    assert load("mnist").y.tolist() == [2] * 6
+    (folder / "mnist.npz").symlink_to(folder / "gone")
+    with pytest.raises(UserError, match=r"cannot read .*mnist\.npz"):
+        load("mnist")
+
+
 @pytest.mark.parametrize("content", [b"", b"\0\0\x08\x03garbage", b"PK not an archive"])
 def test_unreadable_files_get_a_sentence(folder, content):
-    (folder / "MNIST" / "raw").mkdir(parents=True)
+    write_raw(folder)
     (folder / "MNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(content)
     with pytest.raises(UserError, match="cannot read"):
         load("mnist")

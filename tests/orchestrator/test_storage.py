@@ -9,6 +9,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import Mirror
+from orchestrator.rounds.drive import held
 from tests.configs import small
 from tests.running import finish, run_into
 
@@ -42,7 +43,7 @@ def test_the_same_folder_there(tmp_path, machine):
     config = small("checkpoint.every=1", "checkpoint.keep=1")
     run(config, tmp_path / "here")
     run(config, (tmp_path / "there").as_uri())
-    assert names(tmp_path / "there") == names(tmp_path / "here") - {".lock"}
+    assert names(tmp_path / "there") == names(tmp_path / "here")
     here, there = (
         json.loads((tmp_path / n / "result.json").read_text()) for n in ("here", "there")
     )
@@ -99,3 +100,51 @@ def test_only_what_changed_is_sent(tmp_path, machine):
     mirror.prune()
     assert names(tmp_path / "there") == {"b"}
     assert Path(mirror.local / ".lock").exists()
+
+
+def test_hidden_files_there_are_nobody_s(tmp_path, machine):
+    place = (tmp_path / "there").as_uri()
+    run(small("checkpoint.every=1", "checkpoint.keep=1"), place, rounds=2)
+    mine = [
+        tmp_path / "there" / ".keep",
+        tmp_path / "there" / "checkpoints" / "round-000002" / ".x",
+    ]
+    for path in mine:
+        path.write_text("mine")
+    run(None, place, resuming=True)
+    assert [path.read_text() for path in mine] == ["mine"] * 2
+    left = sorted(p.name for p in (tmp_path / "there" / "checkpoints" / "round-000002").iterdir())
+    assert left == [".x"]
+
+
+def test_storage_in_memory_is_none(tmp_path, machine):
+    for door in (Mirror, RunFolder.new):
+        with pytest.raises(UserError, match="in the memory of one process"):
+            door("mock://bucket/run")
+
+
+def test_a_path_and_a_uri_of_one_folder_are_one_folder(tmp_path, machine):
+    path, uri = RunFolder.at(tmp_path / "there"), RunFolder.at((tmp_path / "there").as_uri())
+    for first, second in ((path, uri), (uri, path)):
+        first.claim()
+        with pytest.raises(UserError, match="in use"):
+            second.claim()
+        first.release()
+    with held(path, resuming=False):
+        path.write_text("config.yaml", "mine")
+    # the URI was looked at when there was nothing
+    with pytest.raises(UserError, match="exists and is not empty"), held(uri, resuming=False):
+        raise AssertionError
+    assert (tmp_path / "there" / "config.yaml").read_text() == "mine"
+
+
+def test_who_looks_at_a_uri_has_a_copy_of_its_own(tmp_path, machine):
+    """Else one of them replaces what the other is reading."""
+    place = (tmp_path / "there").as_uri()
+    run(small("rounds=1"), place)
+    first = RunFolder.viewed(place)
+    (first.path / "mine").touch()
+    second = RunFolder.viewed(place)
+    assert (first.path / "mine").exists()
+    assert not (second.path / "mine").exists()
+    assert len(second.rounds()) == 1

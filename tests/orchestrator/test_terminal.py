@@ -1,12 +1,14 @@
 """What is printed comes from outside: it is text, and nothing else."""
 
 import io
+import sys
 
 import pytest
 from rich.table import Table
 
 from orchestrator import terminal
 from orchestrator.cli.run_shown import RoundProgress, show_result
+from orchestrator.errors import UserError
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import curves
 from sweeps import tables
@@ -80,11 +82,45 @@ def test_names_with_dollars_are_drawn(tmp_path, finished_rounds):
     assert (tmp_path / "c.png").stat().st_size > 1000
 
 
+def test_a_picture_replaces_no_table_that_nobody_named(tmp_path, finished_rounds):
+    """``--plot train.png`` wrote over the ``train.csv`` beside it."""
+    figure, plot = curves({"a": finished_rounds}, {"test_accuracy": "a"}, "a"), tmp_path / "c.png"
+    (tmp_path / "c.csv").write_text("label,text\n")
+    with pytest.raises(UserError, match=r"c\.csv: it is there without"):
+        write_picture(figure, plot, finished_rounds)
+    assert [p.name for p in tmp_path.iterdir()] == ["c.csv"]
+    write_picture(figure, plot)
+    write_picture(figure, plot, finished_rounds)
+    assert (tmp_path / "c.csv").read_text().startswith("round,test_accuracy")
+
+
+def test_a_picture_and_its_table_are_written_both_or_neither(tmp_path, finished_rounds):
+    """The picture stayed although the command had failed."""
+    figure, plot = curves({"a": finished_rounds}, {"test_accuracy": "a"}, "a"), tmp_path / "c.png"
+    plot.write_bytes(b"of before")
+    (tmp_path / "c.csv").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*c\.csv"):
+        write_picture(figure, plot, finished_rounds)
+    assert plot.read_bytes() == b"of before"
+
+
 @pytest.fixture
 def finished_rounds():
     import pandas as pd
 
     return pd.DataFrame({"round": [1, 2], "test_accuracy": [0.1, 0.2]})
+
+
+def test_rich_draws_in_any_encoding(monkeypatch):
+    """Its ellipsis in a narrow column ended ``LC_ALL=C fedorch describe drdm`` with a fault."""
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    terminal.escaping()
+    table = Table("word")
+    table.add_row("word" * 50)
+    table.columns[0].no_wrap = True
+    terminal.Terminal().print(table, width=20)
+    assert "wordword" in Utf8.getvalue(sys.stdout)
+    assert "\\u2026" in Utf8.getvalue(sys.stdout)
 
 
 @pytest.mark.parametrize("lost", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left")])

@@ -15,7 +15,7 @@ from orchestrator.data import Dataset, Samples, room
 from orchestrator.data.federated import DataConfig, FederatedData
 from orchestrator.data.samples import Request, checked
 from orchestrator.errors import UserError
-from tests.orchestrator.test_sources import folder, load, write_idx  # noqa: F401
+from tests.orchestrator.test_sources import folder, load, write_idx, write_raw, write_tiny  # noqa: F401
 
 X = np.random.default_rng(0).integers(0, 256, (9, 32, 32, 3), np.uint8)
 Y = np.arange(9)
@@ -81,7 +81,8 @@ def test_labels_in_any_type_of_whole_numbers(folder):  # noqa: F811
 )
 def test_an_idx_file_holds_what_its_header_says(folder, shape, size, word):  # noqa: F811
     path = folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
-    path.parent.mkdir(parents=True)
+    write_raw(folder)
+    (path.parent / "train-images-idx3-ubyte").unlink()
     header = struct.pack(f">HBB{len(shape)}i", 0, 8, len(shape), *shape)
     path.write_bytes(gzip.compress(header + bytes(size)))
     write_idx(path.parent / "train-labels-idx1-ubyte", np.zeros(1, np.uint8))
@@ -96,7 +97,9 @@ def test_a_small_archive_with_an_array_without_end(folder, monkeypatch):  # noqa
     refused("synthetic", "data.clients", clients=10**9)
 
 
-@pytest.mark.parametrize("bad", ["pipe", "folder", "array", "crc", "loop", "other names"])
+@pytest.mark.parametrize(
+    "bad", ["pipe", "folder", "array", "crc", "loop", "other names", "one name twice"]
+)
 def test_what_is_no_archive(folder, bad):  # noqa: F811
     """A pipe would be waited at for ever; a flipped bit is found by the archive's own sum."""
     path = folder / "cifar10.npz"
@@ -115,9 +118,12 @@ def test_what_is_no_archive(folder, bad):  # noqa: F811
     elif bad == "loop":
         path.symlink_to(path)
         assert not path.exists()
-        np.savez(folder / "tiny_imagenet.npz", **CIFAR10)
-        refused("tiny_imagenet", "(6, 32, 32, 3)")
-        return
+    elif bad == "one name twice":
+        np.savez(path, **CIFAR10)
+        raw = zipfile.ZipFile(path).read("y_train.npy")
+        with zipfile.ZipFile(path, "a") as z, pytest.warns(UserWarning, match="Duplicate name"):
+            z.writestr("y_train.npy", raw)
+        refused("cifar10", "holds 'y_train' twice")
     else:
         with zipfile.ZipFile(path, "w") as z:
             z.writestr("x.npy", b"")
@@ -149,10 +155,16 @@ def test_femnist_counts_are_those_of_its_rows(folder, n_train, n_test):  # noqa:
         ("class,text\n1,a\n", "no column 'label'"),
         ("label,text\n", "no rows"),
         ("", "no rows"),
+        ('label,text\n1,"a\n2,b\n3,c\n', "line 4"),
+        ('label,text\n1,"a\n2,b\n3,c"\n', "line 4"),
+        ('label,text\n1,"a\n2,"b\n', "line 3"),
+        ("label,text,label\n1,a,2\n", "two of its columns are named 'label'"),
     ],
 )
 def test_a_text_file_with_wrong_labels_or_columns(folder, text, word):  # noqa: F811
+    """A quotation mark that is not closed took the rows that follow for its text."""
     (folder / "ag_news").mkdir()
+    (folder / "ag_news" / "test.csv").write_text("label,text\n1,a\n")
     (folder / "ag_news" / "train.csv").write_text(text)
     refused("ag_news", str(folder / "ag_news" / "train.csv"), word)
 
@@ -160,6 +172,7 @@ def test_a_text_file_with_wrong_labels_or_columns(folder, text, word):  # noqa: 
 def test_glue_rows_are_not_left_out_silently(folder):  # noqa: F811
     """Only MNLI has rows without a label; elsewhere one that is unknown is a wrong file."""
     (folder / "glue" / "SST-2").mkdir(parents=True)
+    (folder / "glue" / "SST-2" / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
     (folder / "glue" / "SST-2" / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t-\n")
     refused("glue", "train.tsv", "'-'", task="sst2")
 
@@ -174,18 +187,20 @@ def test_absurd_lengths_of_texts(folder, monkeypatch):  # noqa: F811
 
 def test_pictures_of_another_size(folder):  # noqa: F811
     """Pillow's errors, and images of several sizes, name the file."""
-    from PIL import Image
-
-    root = folder / "tiny-imagenet-200"
-    (root / "train" / "n01" / "images").mkdir(parents=True)
-    (root / "val" / "images").mkdir(parents=True)
-    (root / "wnids.txt").write_text("n01\n")
-    (root / "val" / "val_annotations.txt").write_text("v.png\tn01\n")
+    root = write_tiny(folder, [np.zeros((64, 32, 3), np.uint8)] * 2)
     file = root / "train" / "n01" / "images" / "a.png"
-    Image.new("RGB", (32, 64)).save(file)
     refused("tiny_imagenet", str(file), "32 x 64")
     file.write_bytes(b"no image")
     refused("tiny_imagenet", f"cannot read {file}")
+
+
+@pytest.mark.parametrize("name", ["wnids.txt", "val/val_annotations.txt"])
+def test_a_pipe_in_a_folder_of_pictures(folder, name):  # noqa: F811
+    """One would wait for ever at it."""
+    path = write_tiny(folder, [np.zeros((64, 64, 3), np.uint8)] * 2) / name
+    path.unlink()
+    os.mkfifo(path)
+    refused("tiny_imagenet", f"cannot read {path}")
 
 
 def test_a_name_that_no_file_can_have(folder):  # noqa: F811

@@ -1,11 +1,15 @@
 """Small sweeps, and an entry as papers have it."""
 
 import json
+import shutil
+from dataclasses import replace
 
+from orchestrator.results.run_folder import RunFolder
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Tuning
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial
+from sweeps.status import Status
 
 SMALL = [
     "data.limit=400",
@@ -64,3 +68,13 @@ REDUCED = Reproduction(ENTRY, "reduced")
 def tuned(one, folder):
     """What the trials of the first stage in ``folder`` have chosen."""
     return one.choose(one.searches(dict.fromkeys(one.candidates(), folder)), folder)
+
+
+def not_yet(trials):
+    """Make a sweep one in which some trials (their folders) have not ended."""
+    for path in trials:
+        status = Status.read(path.parents[1])
+        left = tuple(name for name in status.trials if name != path.name)
+        assert left != status.trials
+        replace(status, trials=left).write(RunFolder(path.parents[1]))
+        shutil.rmtree(path)

@@ -25,7 +25,12 @@ def test_every_method_has_as_many_trials_and_a_bracket_for_each_parameter(name):
             assert len(set(values)) == len(values) >= 3
             assert list(values) == sorted(values)
             trials *= len(values)
-        assert trials == 27
+        assert trials == 45
+    ends = {(grid["local.lr"][0], grid["local.lr"][-1]) for grid in grids.values()}
+    assert len(ends) == 1
+    for row in ("DRDM γ = 0", "FedDyn"):
+        for key in ("local.lr", "algorithm.mu"):
+            assert set(grids["DRDM"][key]) <= set(grids[row][key])
 
 
 @pytest.mark.parametrize("name", TUNED)

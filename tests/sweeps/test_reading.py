@@ -1,6 +1,5 @@
 """Results of sweeps as tables, claims and figures, and what the first of two stages chooses from them."""
 
-import json
 import math
 import re
 import shutil
@@ -20,8 +19,9 @@ from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
 from sweeps.targets import SweepFile, resolve
+from sweeps.tuning import Tuned
 from tests.running import finish
-from tests.sweeps.plans import ENTRY, REDUCED, SMALL, results, tuned
+from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, tuned
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -61,32 +61,29 @@ def test_a_method_without_such_a_number_need_not_report_it(reproduced):
 def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
     shutil.copytree(reproduced / "tuning", tmp_path / "tuning")
     trials = sorted((tmp_path / "tuning" / "trials").iterdir())
-    for path in trials:
-        if "FedProx" in (path / "trial.json").read_text():
-            shutil.rmtree(path)
+    not_yet([path for path in trials if "FedProx" in (path / "trial.json").read_text()])
     found = tuned(REDUCED, tmp_path / "tuning")
     assert [found.of(row, "mean") for row in ("FedAvg", "FedProx")] == [("local.lr=0.1",)] * 2
     assert "no trial that tunes 'FedProx' has succeeded" in capsys.readouterr().out.replace(
         "\n", " "
     )
-    for path in trials:
-        shutil.rmtree(path, ignore_errors=True)
+    not_yet(path for path in trials if path.exists())
     with pytest.raises(UserError, match="no trial of the tuning"):
         tuned(REDUCED, tmp_path / "tuning")
 
 
 def test_the_first_stage_chooses_what_learns(reproduced):
     """By rows that nobody is tested on; of two rates the larger is on an edge, which is said."""
-    found = json.loads((reproduced / "tuning" / "tuned.json").read_text())
-    assert [(one["row"], one["settings"], one["trials"]) for one in found] == [
-        ("FedAvg", ["local.lr=0.1"], 2), ("FedProx", ["local.lr=0.1"], 2),
+    found = Tuned.read(reproduced / "tuning").chosen
+    assert [(one.row, one.settings, one.trials) for one in found] == [
+        ("FedAvg", ("local.lr=0.1",), 2), ("FedProx", ("local.lr=0.1",), 2),
     ]  # fmt: skip
-    assert found[0]["edges"] == ["local.lr = 0.1 is the largest tried"]
+    assert found[0].edges == ("local.lr = 0.1, with nothing tried above",)
     for (label, _), trial in by_trial(reproduced / "tuning").items():
         rounds = trial.folder.rounds()
         if label == "FedAvg / local.lr=0.1":
-            assert found[0]["score"] == rounds["validation_accuracy"].iloc[-1]
-            assert found[0]["score"] != rounds["test_accuracy"].iloc[-1]
+            assert found[0].score == rounds["validation_accuracy"].iloc[-1]
+            assert found[0].score != rounds["test_accuracy"].iloc[-1]
     seeds = {seed for _, seed in by_trial(reproduced / "tuning")} | {
         seed for _, seed in by_trial(reproduced)
     }
@@ -131,8 +128,8 @@ def test_claims_are_paired_tests():
     mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
     a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
     assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
-    assert (mean.word, worst.word) == ("holds", "fails")
-    assert "holds (p < 0.05) in 1, fails in 1 of 2 cells" in summaries(ENTRY, values)[0]
+    assert (mean.word, worst.word) == ("holds", "against")
+    assert "holds (p < 0.05) in 1, leans against it in 1 of 2 cells" in summaries(ENTRY, values)[0]
     assert "not measured yet" in summaries(ENTRY, {})[0]
 
 
@@ -190,8 +187,7 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
     """Without most of its trials."""
     shutil.copytree(reproduced, tmp_path / "half")
-    for path in sorted((tmp_path / "half" / "trials").iterdir())[:9]:
-        shutil.rmtree(path)
+    not_yet(sorted((tmp_path / "half" / "trials").iterdir())[:9])
     text = tables.render(REDUCED, REDUCED.measured(tmp_path / "half"), "markdown")
     assert "·" in text
 

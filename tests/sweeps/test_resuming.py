@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,16 @@ import pytest
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.files import write_sealed
 from orchestrator.results.checkpoint import save
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
-from sweeps.results import by_trial
+from sweeps import commands
+from sweeps.results import by_trial, stored
+from sweeps.status import Status
+from sweeps.targets import resolve
 from sweeps.trainable import Trial
+from sweeps.tuning import Chosen, Tuned
 from tests.running import finish
 from tests.sweeps.plans import SMALL, results, sweep
 from tests.sweeps.trials import Here, run_here, run_sweep
@@ -30,7 +36,9 @@ def test_a_restored_trial_knows_its_last_metrics(tmp_path):
     """Killed between its last checkpoint and its end, it must not seem to report nothing."""
     done = finish(load(None, SMALL))
     save(tmp_path, done.t, done.state(), 1)
-    fresh = SimpleNamespace(experiment=Experiment(load(None, SMALL)), latest={})
+    fresh = SimpleNamespace(
+        experiment=Experiment(load(None, SMALL)), latest={}, folder=RunFolder(tmp_path)
+    )
     Trial.load_checkpoint(fresh, tmp_path)
     assert fresh.latest["test_accuracy"] == done.records[-1]["test_accuracy"]
 
@@ -87,10 +95,7 @@ def test_killed_and_resumed_is_undisturbed(tmp_path):
     try:
         status, deadline = out / "status.json", time.time() + 200
         while time.time() < deadline:
-            if (
-                status.exists()
-                and max(json.loads(status.read_text())["running"].values(), default=0) >= 12
-            ):
+            if status.exists() and max(Status.read(out).running.values(), default=0) >= 12:
                 break
             time.sleep(0.05)
         assert len(list(out.glob("trials/*/result.json"))) < 4
@@ -156,13 +161,96 @@ def test_an_interrupted_sweep_says_so(tmp_path):
     )  # fmt: skip
     status, deadline = out / "status.json", time.time() + 200
     while time.time() < deadline:
-        if (
-            status.exists()
-            and max(json.loads(status.read_text())["running"].values(), default=0) >= 2
-        ):
+        if status.exists() and max(Status.read(out).running.values(), default=0) >= 2:
             break
         time.sleep(0.05)
     driver.send_signal(signal.SIGINT)
     printed, _ = driver.communicate(timeout=200)
     assert driver.returncode == 2, printed
     assert "of 4 trials to go; add --resume" in str(printed)
+
+
+LOSSES = {
+    "a trial": lambda folder: shutil.rmtree(sorted((folder / "trials").iterdir())[0]),
+    "its manifest": lambda folder: next(folder.glob("trials/*/manifest.sha256")).unlink(),
+    "its name": lambda folder: next(folder.glob("trials/*")).rename(folder / "trials" / "mine"),
+    "all trials": lambda folder: shutil.rmtree(folder / "trials"),
+    "the status": lambda folder: (folder / "status.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+def test_a_lost_trial_is_noticed(finished, tmp_path, lost):
+    """By --resume, which must not seem to have all, by tables and by the status."""
+    shutil.copytree(finished, tmp_path / "s")
+    LOSSES[lost](tmp_path / "s")
+    (tmp_path / "one.yaml").write_text("{name: sweep, axes: {local.lr: [0.1]}}")
+    mine = sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1])
+    looks = [
+        lambda: run_sweep(mine, tmp_path / "s", resume=True),
+        lambda: resolve(str(tmp_path / "one.yaml"), "reduced").show(
+            tmp_path / "s", "terminal", None
+        ),
+        lambda: commands.show_status(tmp_path / "s"),
+    ]
+    for look in looks[: 2 if lost == "the status" else 3]:
+        with pytest.raises(UserError, match=r"it has lost .*trials"):
+            look()
+
+
+def test_no_trial_writes_through_a_link(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "s")
+    one = next((tmp_path / "s" / "trials").iterdir())
+    one.rename(tmp_path / "elsewhere")
+    one.symlink_to(tmp_path / "elsewhere")
+    mine = sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1])
+    with pytest.raises(UserError, match="is a link to a folder elsewhere"):
+        run_sweep(mine, tmp_path / "s", resume=True)
+
+
+def test_an_edited_plan_is_damaged(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "s")
+    plan = tmp_path / "s" / "sweep.json"
+    whole = plan.read_text()
+    for text in (whole.replace('"tail": 1', '"tail": 2'), '{"name":"sweep"}', whole[:-9], "[]"):
+        assert text != whole
+        plan.write_text(text)
+        with pytest.raises(UserError, match=r"cannot read .*sweep\.json"):
+            stored(tmp_path / "s")
+
+
+def test_a_tuning_that_says_nothing_is_damaged(tmp_path):
+    """It would be a final stage that nobody has tuned."""
+    Tuned((Chosen("FedAvg", "", ("local.lr=0.1",), 0.5, 2, ()),)).write(tmp_path)
+    assert Tuned.read(tmp_path).of("FedAvg", "x") == ("local.lr=0.1",)
+    for text in ("[]", '{"sha256": "", "content": []}'):
+        (tmp_path / "tuned.json").write_text(text)
+        with pytest.raises(UserError, match=r"cannot read .*tuned\.json"):
+            Tuned.read(tmp_path)
+
+
+def test_a_trial_goes_on_with_its_own_data_only(tmp_path):
+    """Of a sweep that is resumed when its dataset is another."""
+    begun = finish(load(None, [*SMALL, "rounds=2"]))
+    state = begun.state() | {"origin": {**begun.origin, "data_sha256": "another"}}
+    save(tmp_path, begun.t, state, 1)
+    trial = Trial.__new__(Trial)
+    trial.experiment, trial.latest, trial.folder = (
+        Experiment(load(None, SMALL)),
+        {},
+        RunFolder(tmp_path),
+    )
+    trial.load_checkpoint(tmp_path)
+    assert trial.experiment is None
+    assert "are not those that the run was begun with" in trial.problem
+
+
+def test_a_sweep_goes_on_with_its_own_data_only(finished, tmp_path):
+    """Else its trials would be of different data, and its table say nothing of it."""
+    shutil.copytree(finished, tmp_path / "s")
+    known = json.loads((tmp_path / "s" / "data.json").read_text())["content"]
+    assert len(known) == 1
+    write_sealed(tmp_path / "s" / "data.json", dict.fromkeys(known, "another"))
+    mine = sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1])
+    with pytest.raises(UserError, match="are not those that the sweep was begun with"):
+        run_sweep(mine, tmp_path / "s", resume=True)

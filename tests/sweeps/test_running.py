@@ -16,6 +16,7 @@ from sweeps import commands
 from sweeps.choice import Choice, Planned
 from sweeps.home import Home
 from sweeps.results import by_trial, stored, table
+from sweeps.status import Status
 from sweeps.targets import Running, resolve
 from sweeps.trainable import Trial
 from sweeps.watch import Watcher
@@ -59,7 +60,7 @@ def test_a_trial_that_cannot_go_on_is_reported_while_the_others_do(run_it, tmp_p
     assert (
         "not finite" in by_lr["local.lr=1.0e+30"].error or "NaN" in by_lr["local.lr=1.0e+30"].error
     )
-    assert json.loads((tmp_path / "s" / "status.json").read_text())["failed"] == 1
+    assert Status.read(tmp_path / "s").failed == 1
     assert table(tmp_path / "s")["failed"].sum() == 1
 
 

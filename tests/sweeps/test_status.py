@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.files import write_sealed
 from orchestrator.results.run_folder import LOCK, RunFolder
 from sweeps.commands import show_status
 from sweeps.status import FILE, Status, is_driven, stage_of
@@ -22,7 +23,7 @@ DRIVER = "import fcntl, sys; lock = open(sys.argv[1]); fcntl.flock(lock, fcntl.L
 
 
 def left_by_a_driver(folder):
-    (folder / FILE).write_text(UNDER_WAY.to_json())
+    UNDER_WAY.write(RunFolder(folder))
 
 
 def shown(folder, capsys):
@@ -89,8 +90,11 @@ def test_a_sweep_that_has_ended_is_not_interrupted():
 
 
 def test_a_damaged_status_is_a_sentence(tmp_path):
-    whole = UNDER_WAY.to_json()
-    for text in ("", "[]", "null", whole[:-9], whole.replace("12", '"a dozen"'), "{}"):
+    left_by_a_driver(tmp_path)
+    whole = (tmp_path / FILE).read_text()
+    edited = whole.replace('"stopped": 0', '"stopped": -3')
+    assert edited != whole
+    for text in ("", "[]", "null", whole[:-9], edited, "{}", json.dumps(asdict(UNDER_WAY))):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(UserError, match=r"cannot read .*status\.json"):
             Status.read(tmp_path)
@@ -102,6 +106,6 @@ def test_a_damaged_status_is_a_sentence(tmp_path):
 def test_one_of_before_is_read(tmp_path):
     """Without the time at which it was written."""
     said = {k: v for k, v in asdict(UNDER_WAY).items() if k != "written"}
-    (tmp_path / FILE).write_text(json.dumps(said))
+    write_sealed(tmp_path / FILE, said)
     assert Status.read(tmp_path).seen(None, 5.0) == str(UNDER_WAY)
     assert stage_of(tmp_path) == tmp_path

@@ -1,17 +1,24 @@
 """What a choice may be made by, grids that are extended where a best setting is on an edge, and what is said of both."""
 
+import math
+import re
+import shutil
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from orchestrator.config import build
-from sweeps import efforts
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from sweeps import efforts, statistics, targets
+from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
 from sweeps.targets import PaperTarget, Running, show_cells
-from sweeps.tuning import Candidate, Chosen, Scored, Search, Tuned
+from sweeps.tuning import EXTENSIONS, Candidate, Chosen, Scored, Search, Tuned
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL
 from tests.sweeps.trials import run_here, trials_here
 
@@ -63,29 +70,48 @@ def found(scores, high=True):
     return Search(tuple(scored), high)
 
 
+def beside(search):
+    """What is tried next."""
+    return [edge.candidate.values for edge in search.edges]
+
+
 def test_edges_and_what_is_tried_next():
-    grid = {"local.lr": (0.1, 0.2, 0.5)}
-    inside = found({0.1: 1.0, 0.2: 3.0, 0.5: 2.0})
-    assert (inside.edges, inside.further(grid)) == ([], [])
-    top = found({0.1: 1.0, 0.2: 2.0, 0.5: 3.0})
-    assert [one.values for one in top.further(grid)] == [(("local.lr", 1.25),)]
+    assert beside(found({0.1: 1.0, 0.2: 3.0, 0.5: 2.0})) == []
+    assert beside(found({0.1: 1.0, 0.2: 2.0, 0.5: 3.0})) == [(("local.lr", 1.25),)]
     bottom = found({0.1: 1.0, 0.2: 2.0, 0.5: 3.0}, high=False)
-    assert [one.values for one in bottom.further(grid)] == [(("local.lr", 0.05),)]
-    assert [str(edge) for edge in bottom.edges] == ["local.lr = 0.1 is the smallest tried"]
+    assert beside(bottom) == [(("local.lr", 0.05),)]
+    assert [str(edge) for edge in bottom.edges] == ["local.lr = 0.1, with nothing tried below"]
     # an axis ends at zero; words have no order; one value is no grid
     assert found({0.0: 3.0, 0.1: 1.0}).edges == []
     assert found({"a": 3.0, "b": 1.0}).edges == []
     assert found({0.1: 3.0}).edges == []
-    # beyond 4 local steps come 8, and not 8.0
-    more = found({1: 0.0, 2: 1.0, 4: 2.0}).further({"local.lr": (1, 2, 4)})
-    assert repr(more[0].values[0][1]) == "8"
+    # beyond 4 local steps come 8, and not 8.0; below 1 there is none
+    (up,) = beside(found({1: 0.0, 2: 1.0, 4: 2.0}))
+    assert repr(up[0][1]) == "8"
+    assert beside(found({1: 3.0, 2: 1.0, 4: 2.0})) == []
 
 
-def test_an_edge_is_extended_with_all_of_the_other_axes():
-    values = [(a, b) for a in (1.0, 2.0) for b in (10.0, 20.0, 40.0)]
-    scored = [Scored(Candidate("A", "", (("a", a), ("b", b))), a - abs(b - 20)) for a, b in values]
-    further = Search(tuple(scored), True).further({"a": (1.0, 2.0), "b": (10.0, 20.0, 40.0)})
-    assert [dict(one.values) for one in further] == [{"a": 4.0, "b": b} for b in (10.0, 20.0, 40.0)]
+def climbed(objective, grid, steps):
+    """The best of a grid, and of what is tried beside the best, so many times."""
+    tried = [(("a", a), ("b", b)) for a in grid["a"] for b in grid["b"]]
+    for _ in range(steps + 1):
+        scored = [Scored(Candidate("A", "", v), objective(**dict(v))) for v in tried]
+        search = Search(tuple(scored), True)
+        tried += [values for values in beside(search) if values not in tried]
+    return search
+
+
+def test_an_optimum_outside_the_corner_of_a_grid_is_found():
+    """The rate had been tried beyond its end with another μ only, and passed for bracketed."""
+
+    def objective(a, b):
+        return -(math.log(a / 16) ** 2) - math.log(b / 0.125) ** 2
+
+    grid = {"a": (1.0, 2.0, 4.0), "b": (1.0, 2.0, 4.0)}
+    assert climbed(objective, grid, 2).edges
+    search = climbed(objective, grid, EXTENSIONS)
+    assert dict(search.best.candidate.values) == {"a": 16.0, "b": 0.125}
+    assert search.edges == []
 
 
 RATES = {"local.lr": (1e-6, 1e-5)}  # far below what learns best
@@ -97,18 +123,19 @@ EXTENDED = replace(
 
 
 @pytest.mark.usefixtures("ray_session")
-def test_a_grid_whose_best_is_on_its_edge_goes_on_at_the_full_budget(tmp_path, capsys):
+def test_a_grid_whose_best_is_on_its_edge_goes_on_at_the_full_budget(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(targets, "EXTENSIONS", 3)
     one = Reproduction(EXTENDED, "full")
     with trials_here():
         PaperTarget(one).run(str(tmp_path), Running())
-    out = capsys.readouterr().out.replace("\n", " ")
+    out = re.sub(r"\s+", " ", capsys.readouterr().out)
     tuned = Tuned.read(tmp_path / "tuning")
     assert [c.settings for c in tuned.chosen] == [("local.lr=0.01",)] * 2
     assert [c.trials for c in tuned.chosen] == [5, 5]
     assert plan_of(tmp_path / "tuning" / "further-3").metric == "validation_loss"
-    assert "local.lr = 0.01 is the largest tried" in out
-    assert "with 5 settings a method" in out
-    assert "distinct clients a round: 4 for all methods" in out
+    assert "local.lr = 0.01, with nothing tried above" in out
+    assert "FedProx: local.lr=0.01 (5 settings; local.lr 1e-06 to 0.01)" in out
+    assert "distinct clients that train a round: 4 for all methods" in out
     configs = [r.folder.config() for r in by_trial(tmp_path).values()]
     assert {c.local.lr for c in configs} == {0.01}
     assert {c.data.validation.clients for c in configs} == {0.0}
@@ -119,7 +146,7 @@ def test_settings_that_make_no_config_are_not_tried():
     entry = replace(EXTENDED, tuning=Tuning({"FedAvg": rates, "FedProx": rates}, Column()))
     one = Reproduction(entry, "full")
     scored = tuple(Scored(c, dict(c.values)["cohort"]) for c in one.candidates()[:2])
-    assert [str(e) for e in Search(scored, True).edges] == ["cohort = 1 is the largest tried"]
+    assert [e.value for e in Search(scored, True).edges] == [2.0]
     assert one.further([Search(scored, True)]) == []
     assert Reproduction(ENTRY, "reduced").further([found({0.1: 1.0, 0.2: 3.0})]) == []
 
@@ -136,8 +163,8 @@ def test_columns_may_have_settings_of_their_own():
     assert "rounds=2" in cells["FedAvg / local.lr=0.1 @ few rounds"]
     assert "rounds=2" not in cells["FedAvg / local.lr=0.1 @ mean"]
     chosen = [
-        Chosen("FedAvg", "mean", ("local.lr=1",), 0.5, 2, ()),
-        Chosen("FedAvg", "few rounds", ("local.lr=2",), 0.5, 2, ()),
+        Chosen("FedAvg", "mean", ("local.lr=1",), 0.5, 2, (), ()),
+        Chosen("FedAvg", "few rounds", ("local.lr=2",), 0.5, 2, (), ()),
     ]
     final = {c.label: c.settings for c in one.final_sweep(Tuned(tuple(chosen))).cells}
     assert "local.lr=1" in final["FedAvg / mean"]
@@ -159,4 +186,41 @@ def test_the_efforts_of_trials(reproduced):
     # three rounds, or two ("few rounds"), of four clients with two steps each
     assert steps == 3 * 4 * 2
     assert "local steps of all clients a run: 20 for all methods" in found
-    assert "distinct clients a round: 4 for all methods" in found
+    assert "distinct clients that train a round: 4 for all methods" in found
+    assert "distinct clients that send or are sent anything a round: 4 for all methods" in found
+
+
+def test_a_setting_that_is_tuned_is_not_set(tmp_path):
+    """It won over all candidates, which then stood under names that were none of theirs."""
+    target = PaperTarget(REDUCED)
+    for setting in ("local.lr=0.1", "local={lr: 0.1}"):
+        with pytest.raises(UserError, match=r"tunes local\.lr for each method"):
+            target.run(str(tmp_path / "s"), Running(settings=(setting,)))
+
+
+def test_rounds_that_end_by_test_data_choose_by_it():
+    plan = Sweep(set=("stop={test_accuracy: 0.9}",))
+    with pytest.raises(UserError, match="chosen on test data; take validation_accuracy"):
+        list(plan.configs())
+    assert list(plan.model_copy(update={"choose_on": "nothing"}).configs())
+    assert list(Sweep(set=("stop={validation_accuracy: 0.9}",)).configs())
+
+
+def test_what_stands_beside_the_best_is_of_the_same_round():
+    """It was the best of the test data, whenever that was."""
+    rounds = pd.DataFrame({"v": [0.1, 0.9, 0.5], "t": [0.95, 0.6, 0.2]})
+    best = Column("v", statistic="best")
+    assert statistics.beside(rounds, best, "t") == 0.6
+    assert statistics.beside(rounds, replace(best, better="low"), "t") == 0.95
+    assert statistics.beside(rounds, Column("v"), "t") == 0.2
+
+
+def test_a_setting_that_not_all_seeds_survive_is_not_the_best(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "s")
+    best = table(tmp_path / "s")["trial"][0]
+    one = next(t for (label, _), t in by_trial(tmp_path / "s").items() if label == best)
+    choice = Choice.read(one.folder.path)
+    choice.leave_failed(RunFolder(one.folder.path), "lost")
+    data = table(tmp_path / "s")
+    assert data["trial"].iloc[-1] == best
+    assert data["count"].iloc[-1] == 1
