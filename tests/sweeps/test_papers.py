@@ -165,8 +165,10 @@ def test_fedaa_s_agents_are_compared_on_as_many_clients_and_by_the_server_s_mode
     assert against == {("uniform weights, M = 60 %",)}
     metrics = {one.columns[c].metric for claim in one.claims for c in claim.columns}
     assert metrics == {"client_accuracy_weighted"}
+    assert len(one.budgets["reduced"].seeds) >= 5
+    seconds = {"exponentiated gradient": 80, "greedy selection": 80}
     reduced = Reproduction(one, "reduced").final_sweep().planned()
-    assert len(reduced) * 35 / 2 <= 3600  # seconds a run, on two cores
+    assert sum(seconds.get(t.label.split(" / ")[0], 35) for t in reduced) / 2 <= 3600  # two cores
 
 
 PRINTED = [
