@@ -234,17 +234,23 @@ class Reproduction:
         return tuned
 
     def measured(self, folder: Path) -> Values:
-        """What the trials in ``folder`` that have ended say, for every cell."""
+        """What the trials in ``folder`` that have ended say, for every cell; nothing where a method
+        has no such number, which its runs need not report.
+        """
         results = by_trial(folder)
         seeds = sorted({seed for _, seed in results})
         return {
             (row, column): {
                 seed: results[label, seed].value(self.entry.columns[column])
                 for seed in seeds
-                if (label, seed) in results
+                if (label, seed) in results and self._has(row, column)
             }
             for (row, column), label in self.labels.items()
         }
+
+    def _has(self, row: str, column: str) -> bool:
+        said = self.entry.published.get((row, column))
+        return said is None or said.exists
 
     def diverged(self, folder: Path) -> Diverged:
         """The seeds of every cell whose trials in ``folder`` have diverged."""

@@ -42,3 +42,13 @@ def test_fda_opt_differs_from_fed_opt_in_when_a_round_ends_alone(one):
             assert plain.round_end.steps == "longest"
             assert plain.model_copy(update={"round_end": ours.round_end}) == ours
         assert (half.tuning is not None) == one.id.endswith("-tuned")
+
+
+@pytest.mark.parametrize("one", TABLES, ids=lambda one: one.id)
+def test_rounds_stand_beside_what_they_cost_and_are_claimed_alone(one):
+    rounds = {n for n, c in one.columns.items() if c.statistic == "rounds_to"}
+    for statistic, before in (("steps_to", "local steps to "), ("gigabytes_to", "GB to ")):
+        found = {n: c.target for n, c in one.columns.items() if c.statistic == statistic}
+        assert found == {f"{before}{n}": one.columns[n].target for n in rounds}
+    assert {column for claim in one.claims for column in claim.columns} == rounds
+    assert {column for _, column in one.published} <= rounds

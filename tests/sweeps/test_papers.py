@@ -87,6 +87,15 @@ def test_an_entry_agrees_with_itself(name):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
+def test_what_is_claimed_can_be_tested_and_full_is_no_less_than_reduced(name):
+    one = ENTRIES[name]
+    seeds = {size: budget.seeds for size, budget in one.budgets.items()}
+    assert set(seeds["reduced"]) <= set(seeds["full"])
+    assert not one.claims or len(seeds["full"]) >= 3
+    assert one.tuning is None or not set(one.tuning.seeds) & set(seeds["full"])
+
+
+@pytest.mark.parametrize("name", ENTRIES)
 def test_its_trials_are_configs(name):
     """All of smoke and of the first stage; of the larger budgets every row and every column
     once."""
@@ -142,6 +151,24 @@ def test_fedaa_s_defences_do_equal_work_with_one_setting_for_all_columns(budget)
     work = {row: next(iter(settings))[0] for row, settings in found.items()}
     usual = work.pop("uniform weights")
     assert {row for row, steps in work.items() if steps != usual} <= {"Ditto, all steps twice"}
+
+
+def test_fedaa_s_agents_are_compared_on_as_many_clients_and_by_the_server_s_model():
+    one, config = ENTRIES["fedaa/agent-mnist"], {}
+    for row in ("multi-Krum, f = 40 %", "uniform weights, M = 60 %"):
+        config[row] = load(None, [*one.base, *one.rows[row]])
+    krum, uniform = config.values()
+    assert krum.aggregator.keep is None  # m − f
+    taken = round((1 - krum.aggregator.byzantine) * krum.data.clients)
+    assert taken == round(uniform.algorithm.select * uniform.data.clients) == 60
+    against = {claim.worse for claim in one.claims if claim.better.startswith("multi-Krum")}
+    assert against == {("uniform weights, M = 60 %",)}
+    metrics = {one.columns[c].metric for claim in one.claims for c in claim.columns}
+    assert metrics == {"client_accuracy_weighted"}
+    assert len(one.budgets["reduced"].seeds) >= 5
+    seconds = {"exponentiated gradient": 80, "greedy selection": 80}
+    reduced = Reproduction(one, "reduced").final_sweep().planned()
+    assert sum(seconds.get(t.label.split(" / ")[0], 35) for t in reduced) / 2 <= 3600  # two cores
 
 
 PRINTED = [

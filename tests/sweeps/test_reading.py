@@ -44,6 +44,20 @@ def test_status_from_another_shell(finished, capsys):
     assert "trials 8/8: 0 running, best test_accuracy" in capsys.readouterr().out
 
 
+def test_a_method_without_such_a_number_need_not_report_it(reproduced):
+    """No agent, no policy: its cells are empty, the others as ever."""
+    nobodys = Column("policy_effective", ENTRY.columns["mean"].settings)
+    one = replace(ENTRY, columns={**ENTRY.columns, "policy": nobodys})
+    with pytest.raises(UserError, match="the runs do not report 'policy_effective'"):
+        Reproduction(one, "reduced").measured(reproduced)
+    nothing = {(row, "policy"): Published(None, note="no agent", exists=False) for row in one.rows}
+    one = replace(one, published={**one.published, **nothing})
+    found = Reproduction(one, "reduced").measured(reproduced)
+    assert {row: found.pop((row, "policy")) for row in one.rows} == {"FedAvg": {}, "FedProx": {}}
+    usual = Reproduction(ENTRY, "reduced").measured(reproduced)
+    assert str(found) == str(usual)  # NaN is no number's equal
+
+
 def test_a_row_whose_tuning_failed_keeps_its_first_settings(reproduced, tmp_path, capsys):
     shutil.copytree(reproduced / "tuning", tmp_path / "tuning")
     trials = sorted((tmp_path / "tuning" / "trials").iterdir())

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from sweeps.entry import Budget, Claim, Column, Entry, Settings
-from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.budgets import SEEDS, reduced, smoke
 from sweeps.papers.fda.rows import FDA, SUGGESTED, Row, fda, labelled, labels, rivals
 from sweeps.papers.fda.tasks import CIFAR_WORKERS, DENSENET121, DENSENET201, Task
 
@@ -68,14 +68,15 @@ def curves(figure: str, panels: Sequence[Panel], note: str) -> Entry:
     text = f"{workers[0]} workers"
     return Entry(
         id=f"fda/{figure}",
-        title=f"Progress of training {' and '.join((first, *others))} by strategy{note}",
+        title=f"Progress of training {' and '.join((first, *others))} by strategy{note} (of the "
+        "test accuracy, the best of all evaluations)",
         rows={**labelled(own), **labelled(stand_in), **further},
         columns=columns,
         base=task.base,
         budgets={
             "smoke": smoke(plain, few),
             "reduced": reduced(task, (*task.rivals, *labels(stand_in)), few, text, steps=4000),
-            "full": Budget(rows=(*labels(own), *further)),
+            "full": Budget(seeds=SEEDS, rows=(*labels(own), *further)),
         },
         figure="curves",
         over="steps_total",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sweeps.entry import Budget, Column, Entry, Published
-from sweeps.papers.fda.budgets import budgets, reduced, smoke
+from sweeps.papers.fda.budgets import SEEDS, budgets, reduced, smoke
 from sweeps.papers.fda.claims import ahead, worker_claims
 from sweeps.papers.fda.clouds import CLOUDS, Cells, transfer
 from sweeps.papers.fda.columns import (
@@ -136,7 +136,7 @@ def plan() -> Entry:
         budgets={
             "smoke": smoke((), least),
             "reduced": reduced(LENET, (), few, text),
-            "full": Budget(),
+            "full": Budget(seeds=SEEDS),
         },
         published=lenet_by_workers(),
         claims=ahead(LENET, ours, columns),
@@ -200,7 +200,7 @@ def by_theta(figure: str, task: Task, target: float, published: Cells | None = N
         budgets={
             "smoke": smoke(chosen, of_group(columns, EVEN)),
             "reduced": reduced(task, chosen, of_group(columns, cheap(task)), text),
-            "full": Budget(columns=of_thesis(task, columns)),
+            "full": Budget(seeds=SEEDS, columns=of_thesis(task, columns)),
         },
         published=published or {},
         figure="axis",

@@ -16,7 +16,7 @@ from functools import partial
 from algorithms.fda import SUGGESTED as PUBLISHED
 from orchestrator.analysis.wallclock import communication_seconds
 from sweeps.entry import Budget, Column, Entry, Rule, Settings
-from sweeps.papers.fda.budgets import reduced, smoke
+from sweeps.papers.fda.budgets import SEEDS, reduced, smoke
 from sweeps.papers.fda.columns import GB, STEPS, cost, of_group
 from sweeps.papers.fda.tasks import DENSENET121, DENSENET201, LENET, VGG, Task
 
@@ -93,7 +93,7 @@ def estimation() -> Entry:
         budgets={
             "smoke": smoke((), lenet),
             "reduced": reduced(LENET, (), lenet, "LeNet-5 only"),
-            "full": Budget(),
+            "full": Budget(seeds=SEEDS),
         },
         rule=Rule(
             {f"Θ = {multiple}": n * 1e-5 for n, multiple in multiples.items()},

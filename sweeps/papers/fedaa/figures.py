@@ -16,8 +16,8 @@ from sweeps.papers.fedaa.settings import (
     SEEDS,
     SELECTIONS,
     TITLES,
-    TWO_MODELS,
     UNAVAILABLE,
+    UNEQUAL,
     Cells,
     accuracy,
     attack,
@@ -44,7 +44,7 @@ def under_attack() -> tuple[Entry, ...]:
         entries.append(
             Entry(
                 f"fedaa/figure1-{data}",
-                f"Accuracy over the part of {words} attackers ({TITLES[data]}); {TWO_MODELS}",
+                f"Accuracy over the part of {words} attackers ({TITLES[data]}); {UNEQUAL}",
                 SHOWN,
                 {level: accuracy(*attack(name, level)) for level in ATTACKED},
                 base(data),
@@ -71,7 +71,7 @@ def without_attack() -> tuple[Entry, ...]:
         entries.append(
             Entry(
                 f"fedaa/figure1-clear-{data}",
-                f"Accuracy over rounds without attackers ({TITLES[data]}); {TWO_MODELS}",
+                f"Accuracy over rounds without attackers ({TITLES[data]}); {UNEQUAL}",
                 SHOWN,
                 {"accuracy": accuracy()},
                 base(data, *attack("none", "clear")),
@@ -98,7 +98,7 @@ def fairness() -> tuple[Entry, ...]:
     return tuple(
         Entry(
             f"fedaa/figure2-{name}",
-            f"Accuracy against its variance over clients, {words} (CIFAR-10); {TWO_MODELS}",
+            f"Accuracy against its variance over clients, {words} (CIFAR-10); {UNEQUAL}",
             SHOWN,
             {"accuracy": accuracy(), "variance": variance()},
             base("cifar10", *attack("same_value", level)),

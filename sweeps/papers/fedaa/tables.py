@@ -18,8 +18,8 @@ from sweeps.papers.fedaa.settings import (
     PARTS,
     SELECTIONS,
     TITLES,
-    TWO_MODELS,
     UNAVAILABLE,
+    UNEQUAL,
     Cells,
     accuracy,
     attack,
@@ -72,7 +72,7 @@ def runtimes() -> tuple[Entry, ...]:
             Entry(
                 f"fedaa/table1-{data}",
                 "Seconds for 200 rounds, and accuracy, with a smaller agent or fewer layers "
-                f"compared ({TITLES[data]}); {TWO_MODELS}",
+                f"compared ({TITLES[data]}); {UNEQUAL}",
                 rows, columns, base(data, *USUAL), budgets(data), numbers,
                 claims if "Ditto" in rows else (),
             )
@@ -96,7 +96,7 @@ def inner_product() -> tuple[Entry, ...]:
         Entry(
             f"fedaa/table2-{data}",
             f"Inner-product manipulation, and half of the clients as candidates ({TITLES[data]}); "
-            f"{TWO_MODELS}",
+            f"{UNEQUAL}",
             rows, both_models({level: attack("ipm", level) for level in levels}), base(data),
             budgets(data), read_both(text, levels), claims,
         )
@@ -127,7 +127,7 @@ def challenging() -> Entry:
     settings = ("data.dataset=cifar100", "model=fedaa_cnn", "data.heldout.per_class=10")
     return Entry(
         "fedaa/table3",
-        f"Three harder datasets: more classes, larger images, text; {TWO_MODELS}",
+        f"Three harder datasets: more classes, larger images, text; {UNEQUAL}",
         {name: METHODS[name] for name in order},
         both_models(columns),
         (*base("cifar10"), *settings, *attack("same_value", "20%")),
@@ -251,7 +251,7 @@ def attacked(number: int, name: str, words: str, texts: dict[str, str]) -> tuple
     return tuple(
         Entry(
             f"fedaa/table{number}-{data}",
-            f"Accuracy by the part of attackers that {words} ({TITLES[data]}); {TWO_MODELS}",
+            f"Accuracy by the part of attackers that {words} ({TITLES[data]}); {UNEQUAL}",
             METHODS, both_models({level: attack(name, level) for level in LEVELS}), base(data),
             budgets(data), read_both(text, LEVELS), (*general, *own.get(data, ())),
             unavailable=UNAVAILABLE.get(data, ""),

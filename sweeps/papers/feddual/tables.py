@@ -58,7 +58,11 @@ def halves() -> Entry:
 
 
 def seconds() -> Entry:
-    """Table 3: of a client, wherever it was computed, and of the server."""
+    """Table 3: of a client, wherever it was computed, and of the server.
+
+    Neither is the paper's measurement on its own: clients that are trained together share the time
+    of their block, and a mean is summed where they are.
+    """
     rows = {"FedAvg": METHODS["FedAvg"], "Proposed": METHODS["Proposed"]}
     client, server = timed("seconds_client", 180), timed("seconds_aggregate", 180)
     columns = {
@@ -68,7 +72,10 @@ def seconds() -> Entry:
     }
     servers = tuple(name for name, one in columns.items() if one.metric == server.metric)
     return Entry(
-        "feddual/table3", "Seconds of a client's and of the server's work in a round",
+        "feddual/table3",
+        "Seconds of a client's and of the server's work in a round: a client's are its share of a "
+        "block that may be computed as one batch, so fewer than it would need alone; FedAvg's mean "
+        "is summed in the clients' seconds, Proposed's barycenters are made in the server's",
         rows, columns, BASE, fmnist_only(columns), lines(tuple(columns), published.SECONDS),
         (Claim("averaging is the cheaper aggregation", "FedAvg", ("Proposed",), servers),),
         unavailable=NO_VGG16,
