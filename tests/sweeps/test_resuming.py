@@ -221,7 +221,7 @@ def test_an_edited_plan_is_damaged(finished, tmp_path):
 
 def test_a_tuning_that_says_nothing_is_damaged(tmp_path):
     """It would be a final stage that nobody has tuned."""
-    Tuned((Chosen("FedAvg", "", ("local.lr=0.1",), 0.5, 2, ()),)).write(tmp_path)
+    Tuned((Chosen("FedAvg", "", ("local.lr=0.1",), 0.5, 2, (), ()),)).write(tmp_path)
     assert Tuned.read(tmp_path).of("FedAvg", "x") == ("local.lr=0.1",)
     for text in ("[]", '{"sha256": "", "content": []}'):
         (tmp_path / "tuned.json").write_text(text)
