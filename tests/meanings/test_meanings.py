@@ -150,6 +150,22 @@ def test_a_forger_that_would_remember_nan_is_left_out_too():
     )  # fmt: skip
 
 
+def test_which_of_two_numbers_at_the_end_of_float32_overflows_is_undecided():
+    """What is multiplied first decides it; seed 10, case 698."""
+    attack = {
+        "name": "same_value",
+        "fraction": 0.4,
+        "tau": 1e38,
+        "target": "update",
+        "buffers": True,
+    }
+    pieces = [
+        NORMED, ("attack", attack), ("local.batch_size", 1000),
+        ("compression.downlink", {"name": "top_k", "fraction": 0.1}),
+    ]  # fmt: skip
+    assert compare(*composed(pieces)) == "undecided"
+
+
 @pytest.mark.parametrize("family", KNOWN, ids=lambda f: f.__name__)
 def test_every_part_is_known_or_named(family):
     """A new part is in the model, or in the list of what it does not know."""
