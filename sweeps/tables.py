@@ -150,6 +150,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     about = about or About()
     data, entry, reduced = numbers(one, values, about.diverged), one.entry, one.budget.reduced
     other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
+    other += [entry.unavailable.rstrip(".")] if entry.unavailable else []
     other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)

@@ -148,6 +148,11 @@ def test_every_form_of_the_table(reproduced, form, capsys):
     assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
 
 
+def test_what_could_not_be_had_stands_under_the_table():
+    lacking = replace(REDUCED, entry=replace(ENTRY, unavailable="Its images are nowhere."))
+    assert "; Its images are nowhere." in tables.render(lacking, {}, "markdown")
+
+
 def test_a_cell_says_which_seeds_diverged():
     """With a number and without: it must not pass for a target that was missed."""
     values = {
