@@ -36,8 +36,6 @@ class Verdict:
     """``better`` against ``worse``, in the column's unit."""
     adjusted: float
     """Its p after Holm's correction for the claim's cells."""
-    opposite: Paired
-    """``worse`` against ``better``."""
     opposed: float
     """The opposite's p after the same correction."""
 
@@ -48,7 +46,7 @@ class Verdict:
             return "open"
         if self.paired.ahead:
             return "holds" if self.adjusted < LEVEL else "leans"
-        if not self.opposite.ahead:
+        if not self.paired.behind:
             return "even"
         return "contradicted" if self.opposed < LEVEL else "against"
 
@@ -84,15 +82,17 @@ def _cells(entry: Entry, claim: Claim, values: Values) -> list[Verdict]:
         for worse, column in itertools.product(claim.worse, columns)
         if (claim.better, column) in values and (worse, column) in values
     ]
-    found, opposite = [], []
-    for worse, column in pairs:
-        one, other = values[claim.better, column], values[worse, column]
-        high = entry.columns[column].better == "high"
-        found.append(compare(one, other, high))
-        opposite.append(compare(other, one, high))
-    adjusted, opposed = holm([one.p for one in found]), holm([one.p for one in opposite])
+    found = [
+        compare(
+            values[claim.better, column],
+            values[worse, column],
+            entry.columns[column].better == "high",
+        )
+        for worse, column in pairs
+    ]
+    adjusted, opposed = holm([one.p for one in found]), holm([one.opposite for one in found])
     return [
-        Verdict(claim.better, *pairs[i], found[i], adjusted[i], opposite[i], opposed[i])
+        Verdict(claim.better, *pairs[i], found[i], adjusted[i], opposed[i])
         for i in range(len(pairs))
     ]
 

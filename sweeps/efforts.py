@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
@@ -29,44 +29,29 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
         ]
         for row in one.rows
     }
-    known = {row: ended for row, ended in rows.items() if ended}
+    spent = {
+        row: pd.DataFrame([_spent(trial) for trial in ended]).mean(skipna=False)
+        for row, ended in rows.items()
+        if ended
+    }
+    measures = next(iter(spent.values())).index if spent else ()
     return [
-        _said(what, {row: float(np.mean([of(t) for t in ended])) for row, ended in known.items()})
-        for what, of in MEASURES.items()
-        if known
+        _said(what, {row: float(mean[what]) for row, mean in spent.items()}) for what in measures
     ]
 
 
-def _cohort(trial: Result) -> float:
-    return float(trial.folder.rounds()["cohort"].mean())
-
-
-def _contacted(trial: Result) -> float:
-    rounds = trial.folder.rounds()
-    return float(rounds["contacted"].mean()) if "contacted" in rounds else math.nan
-
-
-def _rounds(trial: Result) -> float:
-    return float(len(trial.folder.rounds()))
-
-
-def _steps(trial: Result) -> float:
-    clients = trial.folder.clients()
-    return float(clients.loc[clients["round"] == clients["round"].max(), "steps"].sum())
-
-
-def _megabytes(trial: Result) -> float:
-    rounds = trial.folder.rounds()
-    return float((rounds["bytes_up"] + rounds["bytes_down"]).sum() / 1e6)
-
-
-MEASURES: Mapping[str, Callable[[Result], float]] = {
-    "rounds a run": _rounds,
-    "distinct clients that train a round": _cohort,
-    "distinct clients that send or are sent anything a round": _contacted,
-    "local steps of all clients a run": _steps,
-    "MB a run, both ways": _megabytes,
-}
+def _spent(trial: Result) -> dict[str, float]:
+    """What a trial was given and has spent."""
+    rounds, clients = trial.folder.rounds(), trial.folder.clients()
+    last = clients[clients["round"] == clients["round"].max()]
+    contacted = rounds["contacted"].mean() if "contacted" in rounds else math.nan
+    return {
+        "rounds a run": len(rounds),
+        "distinct clients that train a round": rounds["cohort"].mean(),
+        "distinct clients that send or are sent anything a round": contacted,
+        "local steps of all clients a run": last["steps"].sum(),
+        "MB a run, both ways": (rounds["bytes_up"] + rounds["bytes_down"]).sum() / 1e6,
+    }
 
 
 def _said(what: str, values: Mapping[str, float]) -> str:

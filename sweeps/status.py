@@ -98,11 +98,12 @@ def ended_trials(folder: Path) -> list[Path]:
     of fewer trials, and say nothing of it.
     """
     # before the folders, to which more may come
-    known = Status.read(folder).trials if (folder / FILE).is_file() else ()
+    told = (folder / FILE).is_file()
+    known = Status.read(folder).trials if told else ()
     # the manifest is what a trial that ends writes last
     found = sorted(path.parent for path in (folder / "trials").glob(f"*/{SEALED}"))
     lost = sorted({*known} - {path.name for path in found})
-    if lost or (found and not known and not (folder / FILE).is_file()):
+    if lost or (found and not told):
         what = f"the results of {len(lost)} trials ({lost[0]}, ...)" if lost else FILE
         raise UserError(
             f"{folder}: it has lost {what}; put back what was in trials/, or run the sweep anew in "

@@ -36,9 +36,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """Label of its trials."""
-        return f"{self.row} / {', '.join(self.settings)}" + (
-            f" @ {self.column}" * bool(self.column)
-        )
+        where = f" @ {self.column}" if self.column else ""
+        return f"{self.row} / {', '.join(self.settings)}{where}"
 
 
 def candidates(tuning: Tuning, row: str, column: str = "") -> list[Candidate]:
@@ -123,17 +122,19 @@ class Search:
         found = [one for path, _ in self.best.candidate.values for one in self._beside(path)]
         return [one for one in found if one.candidate.values not in known]
 
+    def numbers(self, path: str) -> list[int | float]:
+        """All that was tried on an axis of numbers, ascending; nothing on any other."""
+        tried = [dict(one.candidate.values)[path] for one in self.scored]
+        found = [v for v in tried if isinstance(v, int | float) and not isinstance(v, bool)]
+        return sorted(set(found)) if len(found) == len(tried) else []
+
     def _beside(self, path: str) -> list[Neighbour]:
         """The best setting's neighbours on an axis of numbers."""
         best = self.best.candidate
-        tried = [dict(one.candidate.values)[path] for one in self.scored]
-        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in tried):
-            return []
-        numbers = sorted({v for v in tried if isinstance(v, int | float)})
-        at = dict(best.values)[path]
-        assert isinstance(at, int | float)
+        numbers, at = self.numbers(path), dict(best.values)[path]
         if len(numbers) < 2:
             return []
+        assert isinstance(at, int | float)
         place = numbers.index(at)
         below = numbers[place - 1] if place else _beyond(numbers[0], numbers[1])
         last = place == len(numbers) - 1
@@ -199,10 +200,8 @@ class Chosen:
 def _between(search: Search) -> Iterator[str]:
     """The ends of each axis of numbers."""
     for path, _ in search.best.candidate.values:
-        values = [dict(one.candidate.values)[path] for one in search.scored]
-        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-        if len(numbers) == len(values):
-            yield f"{path} {min(numbers):g} to {max(numbers):g}"
+        if numbers := search.numbers(path):
+            yield f"{path} {numbers[0]:g} to {numbers[-1]:g}"
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,7 @@ def _tests(
     }
     first, *others = values
     pairs = {name: compare(values[name], values[first], high) for name in others}
-    back = [compare(values[first], values[name], high) for name in others]
-    both = [2 * min(a.p, b.p) for a, b in zip(pairs.values(), back, strict=True)]
+    both = [one.two_sided for one in pairs.values()]
     by = "minus" if direction is None else "against"
     for (name, one), p in zip(pairs.items(), holm(both), strict=True):
         if one.n > 1:

@@ -37,10 +37,18 @@ class Paired:
     p: float
     """One-sided, that it is not ahead: paired t-test, or, where a run of a pair has no number, a
     test on signed ranks in which it loses; NaN with fewer than two pairs."""
+    opposite: float
+    """The same, that it is not behind."""
     missed: tuple[int, int]
     """Runs without a number (target missed, diverged, failed) of the one and of the other."""
     ahead: bool
-    """Whether it is ahead at all."""
+    behind: bool
+    """Whether it is ahead, or behind, at all."""
+
+    @property
+    def two_sided(self) -> float:
+        """p, that neither is ahead."""
+        return math.nan if math.isnan(self.p) else min(1.0, 2 * min(self.p, self.opposite))
 
 
 def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) -> Paired:
@@ -61,11 +69,15 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
     if spread <= ROUNDING * size:
         spread = 0.0
     half = _half_width(spread, len(known))
-    lead, p = (mean, _t_test(mean, spread, len(known))) if not any(missed) else _rank_test(gaps)
+    if any(missed):
+        lead, p, opposite = _rank_test(gaps)
+    else:
+        lead, (p, opposite) = mean, _t_test(mean, spread, len(known))
     effect = mean / spread if spread > 0 else math.nan
     return Paired(
-        len(common), len(known), mean, mean - half, mean + half, effect, p, missed, lead > 0
-    )
+        len(common), len(known), mean, mean - half, mean + half, effect, p, opposite, missed,
+        lead > 0, lead < 0,
+    )  # fmt: skip
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -92,26 +104,30 @@ def _half_width(spread: float, n: int) -> float:
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
 
 
-def _t_test(mean: float, spread: float, n: int) -> float:
-    """One-sided p of a mean of ``n`` differences above 0, by Student's t."""
+def _t_test(mean: float, spread: float, n: int) -> tuple[float, float]:
+    """One-sided p of a mean of ``n`` differences above 0, and below it, by Student's t."""
     # pairs that all differ by the same are no sample of anything
     if n < 2 or spread == 0:
-        return math.nan
-    return float(stats.t.sf(mean / spread * math.sqrt(n), n - 1))
+        return math.nan, math.nan
+    t = mean / spread * math.sqrt(n)
+    return float(stats.t.sf(t, n - 1)), float(stats.t.sf(-t, n - 1))
 
 
-def _rank_test(gaps: np.ndarray) -> tuple[float, float]:
-    """The sum of the signed ranks of ``gaps``, which may be infinite, and its p by flipping signs
-    (all of them, up to 13 pairs).
+def _rank_test(gaps: np.ndarray) -> tuple[float, float, float]:
+    """The sum of the signed ranks of ``gaps``, which may be infinite, and its p above 0 and below
+    it.
     """
     gaps = gaps[gaps != 0]
-    if not len(gaps):
-        return 0.0, math.nan
     signed = stats.rankdata(np.abs(gaps)) * np.sign(gaps)
     if len(gaps) < 2:
-        return float(signed.sum()), math.nan
+        return float(signed.sum()), math.nan, math.nan
+    return float(signed.sum()), _by_flipping(signed), _by_flipping(-signed)
+
+
+def _by_flipping(signed: np.ndarray) -> float:
+    """One-sided p of a sum above 0, by flipping signs (in all ways, up to 13 numbers)."""
     found = stats.permutation_test(
         (signed,), np.sum, permutation_type="samples", alternative="greater", n_resamples=9999,
         vectorized=True, rng=0,
     )  # fmt: skip
-    return float(signed.sum()), float(found.pvalue)
+    return float(found.pvalue)

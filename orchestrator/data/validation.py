@@ -39,24 +39,27 @@ def keep_back(
     ``train`` are the rows that each client was dealt, ``labels`` [n] those of all rows. What one
     client keeps back nobody trains on. Raises UserError for a client that cannot keep a part.
     """
-    own = np.empty(0, np.int64)
+    own, kept = np.empty(0, np.int64), [np.empty(0, np.int64)] * len(train)
     if config.server:
         rng = generator(seed, "validation at the server")
         own = _of_each_class(train, labels, config.server, rng)
-        train = [rows[~np.isin(rows, own)] for rows in train]
+        _, train = _split(train, own)
         _require_rows(train, "server")
-    none = [own[:0]] * len(train)
-    kept = none
     if config.clients and overlapping:
         rng = generator(seed, "validation of all")
-        shared = _of_each_class(train, labels, config.clients, rng)
-        kept = [rows[np.isin(rows, shared)] for rows in train]
-        train = [rows[~np.isin(rows, shared)] for rows in train]
+        kept, train = _split(train, _of_each_class(train, labels, config.clients, rng))
+        _require_rows(train, "clients")
     elif config.clients:
         cuts = [_cut(rows, config.clients, seed, k) for k, rows in enumerate(train)]
         train, kept = [a for a, _ in cuts], [b for _, b in cuts]
-    _require_rows(train, "clients")
-    return train, kept, own if config.server else np.unique(np.concatenate([own, *kept]))
+    return train, kept, own if config.server else np.unique(np.concatenate(kept))
+
+
+def _split(parts: Parts, some: np.ndarray) -> tuple[Parts, Parts]:
+    """Each client's rows that are among ``some``, and the others."""
+    among = [np.isin(rows, some) for rows in parts]
+    pairs = list(zip(parts, among, strict=True))
+    return [rows[is_in] for rows, is_in in pairs], [rows[~is_in] for rows, is_in in pairs]
 
 
 def _of_each_class(
