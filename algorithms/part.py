@@ -44,10 +44,17 @@ def part_name(cls: type[Part]) -> str | None:
     return default if isinstance(default, str) else None
 
 
-def option(default: Any, description: str, symbol: str = "", **constraints: Any) -> Any:
-    """A field of a part: default, one-line meaning, the paper's symbol, pydantic constraints."""
+def option(
+    default: Any, description: str, symbol: str = "", file: bool = False, **constraints: Any
+) -> Any:
+    """A field of a part: default, one-line meaning, the paper's symbol, whether it names a file (or
+    a folder) that decides what comes of the part, pydantic constraints.
+    """
     return Field(
-        default, description=description, json_schema_extra={"symbol": symbol}, **constraints
+        default,
+        description=description,
+        json_schema_extra={"symbol": symbol, "file": file},
+        **constraints,
     )
 
 
@@ -68,20 +75,35 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 """Of a layer of a network."""
 
 
+_RETIRED: dict[str, set[type]] = {}
+"""Module -> its parts, which no longer count."""
+
+
+def retire(module: str) -> None:
+    """No longer count the parts that a module has made so far: others take their place."""
+    mine = {cls for cls in members(Part) if cls.__module__ == module}
+    _RETIRED.setdefault(module, set()).update(mine)
+
+
+def restore(module: str) -> None:
+    """Count them again."""
+    _RETIRED.pop(module, None)
+
+
+def members(base: type[P]) -> Iterator[type[P]]:
+    """All classes of the family ``base`` that exist by now: a part counts from the moment its
+    module is imported.
+    """
+    if base not in _RETIRED.get(base.__module__, ()):
+        yield base
+    for sub in base.__subclasses__():
+        yield from members(sub)
+
+
 def variants(base: type[P]) -> dict[str, type[P]]:
     """All named parts of the family ``base``, sorted by name."""
-
-    # the classes that exist by now: a part counts from the moment its module is imported
-    def walk(cls: type[P]) -> Iterator[type[P]]:
-        yield cls
-        for sub in cls.__subclasses__():
-            yield from walk(sub)
-
-    return {
-        n: c
-        for n, c in sorted(((part_name(c) or "", c) for c in walk(base)), key=lambda e: e[0])
-        if n
-    }
+    named = ((part_name(cls) or "", cls) for cls in members(base))
+    return {name: cls for name, cls in sorted(named, key=lambda pair: pair[0]) if name}
 
 
 def nearest(name: str, names: list[str]) -> str:

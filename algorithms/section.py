@@ -132,3 +132,12 @@ class Section(BaseModel):
         for field in _fields(handler.resolve_ref_schema(found)):
             _restrict(field)
         return found
+
+    def named_files(self) -> Iterator[str]:
+        """The files and folders that options name, of this group and of those inside."""
+        for name, field in type(self).model_fields.items():
+            value, extra = getattr(self, name), field.json_schema_extra
+            if isinstance(value, Section):
+                yield from value.named_files()
+            elif value is not None and isinstance(extra, Mapping) and extra.get("file"):
+                yield str(value)

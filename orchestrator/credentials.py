@@ -19,6 +19,8 @@ PORT = re.compile(r"(?:[^/@:]+|\[[^\]]*\]):\d+/")
 """Begins an address with a port: a colon that is no password's."""
 MARK = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{1,3}")
 """Begins an address, or what a path has made of one: ``s3:/bucket``."""
+BARE = re.compile(r"(?<![^\s'\"<>`])[^\s:@/'\"<>`]+:(?!/|\d+/)[^\s@]+@(?=[\w\[])")
+"""A user and a password before a host that nothing tells from a word: ``me:secret@host:6379``."""
 GAPS = re.compile(r"([\s'\"<>`]+)")
 HIDDEN = "***"
 LEAST = 8
@@ -29,9 +31,9 @@ def discreet(text: str) -> str:
     """``text`` without the credentials in its addresses, and without those of the environment."""
     for secret in _of_environment():
         text = text.replace(secret, HIDDEN)
-    if ":/" not in text:
-        return text
-    return "".join(_masked(piece) for piece in GAPS.split(text))
+    if ":/" in text:
+        text = "".join(_masked(piece) for piece in GAPS.split(text))
+    return QUERY.sub(rf"\1{HIDDEN}", BARE.sub(f"{HIDDEN}@", text))
 
 
 def has_credentials(address: str) -> bool:

@@ -34,6 +34,24 @@ def said(problem: str) -> Iterator[None]:
         raise UserError(f"{problem}: {_reason(error)}") from error
 
 
+def home() -> Path:
+    """The user's home folder; raises UserError where the system knows none (a container's user that
+    is in no list, without HOME).
+    """
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise UserError("this user has no home folder; set HOME") from error
+
+
+def cache() -> Path:
+    """The user's cache: downloads, faults, plugins that have been run. Raises UserError as
+    :func:`home`.
+    """
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else home() / ".cache") / "fedorch"
+
+
 def resolved(place: str | Path) -> Path:
     """The absolute path of a place, there or not; raises UserError where none can be: a name that
     is too long, a link to itself.
@@ -129,6 +147,18 @@ def digest(path: Path) -> str:
     require_file(path)
     with path.open("rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def digest_of_all(path: Path) -> str:
+    """SHA-256 of a file, or of all in a folder; raises OSError as :func:`digest`."""
+    if not path.is_dir():
+        return digest(path)
+    sha = hashlib.sha256()
+    # what Python compiles as it imports a package says nothing of the package
+    files = (p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    for one in sorted(files):
+        sha.update(f"{one.relative_to(path)} {digest(one)}\n".encode())
+    return sha.hexdigest()
 
 
 def sync(path: Path) -> None:

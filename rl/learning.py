@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import gymnasium as gym
@@ -15,7 +17,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.utils.typing import ResultDict
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from rl.randomness import isolated
 
@@ -73,19 +75,30 @@ def save_policy(
     """Write a module's weights and ``facts`` about them (JSON values) into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {k: torch.as_tensor(np.ascontiguousarray(v)).clone() for k, v in weights.items()}
-    save_file(tensors, folder / POLICY_FILE)
-    (folder / FACTS_FILE).write_text(json.dumps(dict(facts), indent=2))
+    content = save(tensors)
+    _write(folder / POLICY_FILE, content)
+    about = {**facts, "sha256": sha256(content).hexdigest()}
+    _write(folder / FACTS_FILE, json.dumps(about, indent=2).encode())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> None:
     """Replace the module's weights by those in ``folder``.
 
     ``agent`` holds the options of the agent that is to act on them. Raises ValueError if there is
-    no policy, or another agent's.
+    no policy, or a damaged one, or another agent's.
     """
     try:
-        weights = load_file(folder / POLICY_FILE)
-        trained = json.loads((folder / FACTS_FILE).read_text()).get("agent", {})
+        weights, trained = _read(folder)
     except Exception as error:  # a file may be absent, cut off, or no JSON: all one to the user
         raise ValueError(
             f"algorithm.agent.policy: there is no policy in {folder}: {error}"
@@ -100,6 +113,26 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> 
     # RLlib's set_state would leave out what does not fit, without a word
     _same_shapes(module_weights(learner), weights, folder)
     learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
+
+
+def _read(folder: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, object]]:
+    """Weights, and the options of the agent that they are of; raises whatever is wrong."""
+    for name in (POLICY_FILE, FACTS_FILE):
+        # from a pipe or a device one might read for ever
+        if not (folder / name).is_file():
+            raise ValueError(f"{name} is no file there")
+    content = (folder / POLICY_FILE).read_bytes()
+    facts = json.loads((folder / FACTS_FILE).read_text())
+    trained = facts.get("agent")
+    if not isinstance(trained, Mapping):
+        raise ValueError(f"{FACTS_FILE} says of no agent what it was")
+    if facts.get("sha256") != sha256(content).hexdigest():
+        raise ValueError(f"{POLICY_FILE} is damaged: it is not what was written there")
+    weights = load(content)
+    others = sorted({str(v.dtype) for v in weights.values()} - {"torch.float32"})
+    if others:
+        raise ValueError(f"its weights are {others[0]}, and not torch.float32")
+    return weights, trained
 
 
 def _same_shapes(

@@ -44,7 +44,9 @@ class Learned(Weigher):
     """An agent whose preset fills in the options that are not given."""
 
     presets: ClassVar[Mapping[str, Preset]] = {}
-    policy: Path | None = option(None, "folder of a policy to start from (fedorch agent pretrain)")
+    policy: Path | None = option(
+        None, "folder of a policy to start from (fedorch agent pretrain)", file=True
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -55,6 +55,16 @@ def sweep(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the sweep in that folder")
     ] = False,
+    reuse: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reuse",
+            metavar="FOLDER",
+            callback=path,
+            help="take over trials that another sweep has finished, where they are the same "
+            "(repeatable)",
+        ),
+    ] = None,
     at_once: Annotated[
         int | None,
         typer.Option(callback=within(1, 10_000), help="most trials that run at the same time"),
@@ -70,6 +80,7 @@ def sweep(
     from orchestrator.cluster.connection import connected
     from sweeps import commands, targets
     from sweeps.home import local_copy
+    from sweeps.reuse import Finished
 
     if show:
         commands.show_list()
@@ -83,9 +94,9 @@ def sweep(
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
     chosen = targets.resolve(target, budget, column or ())
     chosen.check()
-    place = chosen.place(out)
+    place, finished = chosen.place(out), Finished.of(reuse or ())
     with connected(address, num_cpus, num_gpus):
-        chosen.run(place, targets.Running(resume, tuple(settings or ()), at_once))
+        chosen.run(place, targets.Running(resume, tuple(settings or ()), at_once, finished))
 
 
 @cli.app.command()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.data.sources import cache
 from orchestrator.errors import UserError
-from orchestrator.files import read_json, write_json
+from orchestrator.files import cache, read_json, write_json
 from sweeps.reproduction import Reproduction
 from sweeps.results import stored
 

@@ -9,8 +9,9 @@ import ray
 from orchestrator.config import Config
 from orchestrator.data.federated import FederatedData, samples_sha256
 from orchestrator.data.samples import Request, Samples
+from orchestrator.data.sources import located
 from orchestrator.errors import UserError
-from orchestrator.files import read_sealed
+from orchestrator.files import digest_of_all, read_sealed, said
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"
@@ -35,9 +36,12 @@ class Shelf:
     def of(cls, configs: Iterable[Config]) -> Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
         references: dict[str, ray.ObjectRef[Samples]] = {}
-        digests = {}
+        digests: dict[str, str] = {}
         for config in configs:
             key = _name(config)
+            for name in config.named_files():
+                if name not in digests and (digest := _digest_of(name)) is not None:
+                    digests[name] = digest
             if key not in references and len(references) < MOST:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
@@ -48,13 +52,15 @@ class Shelf:
         folder.write_sealed(FILE, self.digests)
 
     def require_known(self, folder: RunFolder) -> None:
-        """Raise UserError unless these are the data that the sweep in ``folder`` was begun with."""
+        """Raise UserError unless these are the data, and the files that configs name (partitions,
+        policies, weights), that the sweep in ``folder`` was begun with.
+        """
         known = read_sealed(folder.path / FILE, dict[str, str])
         for name, digest in self.digests.items():
             if known.get(name) != digest:
                 raise UserError(
-                    f"{folder.place}: the data of {name} are not those that the sweep was begun "
-                    "with; put them back"
+                    f"{folder.place}: {name} is not what the sweep was begun with; put the data "
+                    "back"
                 )
 
     def data(self, config: Config) -> FederatedData:
@@ -69,6 +75,13 @@ class Shelf:
             samples = ray.get(reference) if reference is not None else _load(config)
             self.made[key] = FederatedData.build(config.data, config.seed, samples)
         return self.made[key]
+
+
+def _digest_of(name: str) -> str | None:
+    """Of the file or folder that an option names; None if it names none."""
+    with said(f"cannot read {name[:200]}"):
+        file = located(name)
+        return None if file is None else digest_of_all(file)
 
 
 def _load(config: Config) -> Samples:

@@ -33,12 +33,14 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 SHADES = (0.1, 0.2, 0.3, 0.4, 0.5)
 MARGIN, FINENESS = 0.3, 60
 """Decades that a cloud's density is computed beyond its points, and values on each side."""
-CURVE = ("row", "column", "round", "over", "mean", "standard_error", "seeds")
+NAMED = 3
+"""Rows that a title names of those with fewer seeds."""
+CURVE = ("row", "column", "round", "over", "mean", "standard_error", "seeds", "known")
 
 
 def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
     """Metrics over rounds, mean over seeds: row, column, round, place on the x axis, mean, standard
-    error, seeds.
+    error, seeds, and how many of them have a number there.
     """
     results, pieces = by_trial(folder), []
     seeds = sorted({seed for _, seed in results})
@@ -47,7 +49,7 @@ def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
         for result in ended:
             line = _course(result, one.entry.columns[column], one.entry.over)
             if line is not None:
-                pieces.append(line.assign(row=row, column=column))
+                pieces.append(line.assign(row=row, column=column, seeds=len(ended)))
     if not pieces:
         return pd.DataFrame(columns=list(CURVE))
     grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False)
@@ -55,8 +57,15 @@ def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
         over=("over", "mean"),
         mean=("value", "mean"),
         standard_error=("value", "sem"),
-        seeds=("value", "count"),
+        seeds=("seeds", "first"),
+        known=("value", "count"),
     ).reset_index()
+
+
+def _known(data: pd.DataFrame) -> pd.DataFrame:
+    """A table's numbers, with how many seeds a mean is of (``known``)."""
+    lost = data["missed"] + data["diverged"]
+    return data.assign(known=(data["seeds"] - lost).where(data["mean"].notna(), 0))
 
 
 def sound(one: Reproduction, folder: Path) -> dict[str, list[RunFolder]]:
@@ -89,7 +98,7 @@ def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.Da
     if entry.drawn is not None:
         runs = sound(one, folder)
         return entry.drawn(runs) if runs else (Figure(), pd.DataFrame())
-    data = curves(one, folder) if entry.figure == "curves" else numbers(one, values)
+    data = curves(one, folder) if entry.figure == "curves" else _known(numbers(one, values))
     panels = _panels(entry, data)
     across, down = min(ABREAST, len(panels)), -(-len(panels) // ABREAST)
     figure = Figure(figsize=(SIZE[0] * across, SIZE[1] * down), layout="constrained")
@@ -108,11 +117,19 @@ def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.Da
 def _place(figure: Figure, where: tuple[int, int, int], title: str, part: pd.DataFrame) -> Axes:
     """An empty panel at (lines, columns, number), with colours for the rows of ``part``."""
     place = figure.add_subplot(*where)
-    place.set_title(fill(title, 48), fontsize=8)
+    place.set_title(fill(f"{title}{_lost(part)}", 48), fontsize=8)
     place.grid(alpha=0.3)
     if part["row"].nunique() > len(COLORS) // 2:
         place.set_prop_cycle(color=COLORS)
     return place
+
+
+def _lost(part: pd.DataFrame) -> str:
+    """What a title says of rows with a mean that is not of all seeds: survivors look better."""
+    short = part[part["known"] < part["seeds"]].sort_values("known").groupby("row", sort=False)
+    lost = [f"{row} ({one.known.iloc[0]} of {one.seeds.iloc[0]})" for row, one in short]
+    more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+    return f"; means of fewer seeds: {', '.join(lost[:NAMED])}{more}" if lost else ""
 
 
 def _legend(figure: Figure) -> None:
@@ -142,7 +159,9 @@ def _panels(entry: Entry, data: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _curves(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
     for row, line in data.groupby("row", sort=False):
-        place.plot(line["over"], line["mean"], label=row, linewidth=1.3)
+        drawn = place.plot(line["over"], line["mean"], label=row, linewidth=1.3)
+        band = line["mean"] - line["standard_error"], line["mean"] + line["standard_error"]
+        place.fill_between(line["over"], *band, color=drawn[0].get_color(), alpha=0.2, linewidth=0)
     place.set_xlabel(entry.over.replace("_", " "))
 
 
@@ -152,8 +171,9 @@ def _axis(place: Axes, data: pd.DataFrame, entry: Entry) -> None:
     at = data["column"].map({name: name if x is None else x for name, x in known.items()})
     for row, line in data.assign(at=at).groupby("row", sort=False):
         place.errorbar(
-            line["at"], line["mean"], line["standard_error"], label=row, marker="o", capsize=2
-        )
+            line["at"], line["mean"], line["standard_error"], label=row, marker="o",
+            capsize=2,
+        )  # fmt: skip
     if not pd.api.types.is_numeric_dtype(at):
         place.tick_params(axis="x", rotation=45)
         return

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from algorithms.section import Section
 from orchestrator.config import Config
 from orchestrator.config.paths import has
-from orchestrator.config.reading import read_whole
+from orchestrator.config.reading import read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import on_test, on_validation
@@ -25,7 +25,7 @@ from sweeps.spaces import (
     cells,
     problem,
     require_few,
-    require_no_seed,
+    require_free,
 )
 
 if TYPE_CHECKING:
@@ -157,9 +157,10 @@ class Sweep(Section):
             raise ValueError("cells: two of them have the same label")
 
     def _require_settings(self) -> None:
-        require_no_seed((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
+        require_free((*self.set, *self.also, *(s for cell in self.cells for s in cell.settings)))
         if wrong := problem(self.axes):
             raise ValueError(wrong)
+        require_free(f"{key}=" for key in self.axes)
 
     def _require_searchable(self) -> None:
         # it compares trials by one number each, in a space that has the same axes everywhere
@@ -218,7 +219,7 @@ class Sweep(Section):
         for a seed.
         """
         try:
-            require_no_seed(settings)
+            require_free(settings)
         except ValueError as error:
             raise UserError(f"--set {error}") from error
         return self.model_copy(
@@ -299,6 +300,9 @@ class Sweep(Section):
 def read_sweep(path: Path) -> Sweep:
     """A sweep from YAML; raises UserError with one sentence."""
     raw = read_whole(path, "sweep")
+    if isinstance(raw.get("base"), dict):
+        # trials find plugins by what is in them, wherever they run
+        raw["base"] = with_plugins(raw["base"])
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:

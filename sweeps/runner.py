@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,14 +17,19 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from orchestrator.config import Config
 from orchestrator.credentials import has_credentials
 from orchestrator.errors import UserError
+from orchestrator.files import said
+from orchestrator.plugins import publish
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import join
+from orchestrator.results.storage import is_remote, join
 from orchestrator.rounds.drive import PATIENCE
+from orchestrator.terminal import told
+from sweeps import tune_state
 from sweeps.choice import PLANNED, Choice
 from sweeps.data import Shelf
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, plan_of
+from sweeps.reuse import NOTHING, Finished, tell
 from sweeps.spaces import Yaml
 from sweeps.status import Status, ended_trials
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
@@ -81,22 +88,32 @@ class Prepared:
     loggers: Loggers
 
 
-def run_sweep(sweep: Sweep, home: Home, resume: bool) -> None:
-    """Run all trials (Ray must be connected); their results are in ``home``'s ``trials``.
+def run_sweep(sweep: Sweep, home: Home, resume: bool, finished: Finished = NOTHING) -> None:
+    """Run all trials (Ray must be connected), but for those that have ``finished`` elsewhere; their
+    results are in ``home``'s ``trials``.
 
     Raises UserError if a trial's config is wrong, asks for more than the cluster has, or the folder
-    is another sweep's or another process's.
+    is another sweep's or another process's; or if somebody looks at trials round by round, and some
+    are not to be run.
     """
+    if finished.folders and sweep.scheduler.name != "fifo":
+        raise UserError(
+            f"--reuse: {sweep.scheduler.name} compares trials by their rounds, and trials of other "
+            "sweeps have none to come; take the scheduler fifo"
+        )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     prepared = _prepared(sweep, home)
+    publish()
     _own(home, prepared, resume)
     try:
-        _fit(prepared, home, resume)
+        _fit(prepared, home, resume, finished)
         home.send()  # what a logger has left here
         home.collect()
         _count(home)
         _require_all(home)
+        if finished.folders:
+            tell(home.path)
     finally:
         home.folder.release()
 
@@ -134,18 +151,23 @@ def _require_all(home: Home) -> None:
         )
 
 
-def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
+def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> None:
     sweep = prepared.sweep
+    storage = join(home.place, TUNE)
+    known = join(storage, "trials")
+    goes_on = resume and tune_state.goes_on(known)
+    if resume and not goes_on:
+        finished = _kept(sweep, home, finished)
+    if goes_on and not is_remote(home.place):
+        _forget_unknown(home, tune_state.known_trials(known))
     Variants.at_once, Watcher.here = sweep.at_once or 0, home
-    facts = SweepFacts(home.place, sweep.raw(), sweep.metric, sweep.rounds_a_report)
+    report_every = sweep.rounds_a_report
+    facts = SweepFacts(home.place, sweep.raw(), sweep.metric, report_every, finished)
     trainable = tune.with_resources(
         tune.with_parameters(Trial, facts=facts, shelf=prepared.shelf),
         bundles(prepared.configs[0].resources),
     )
-    storage = join(home.place, TUNE)
-    known = join(storage, "trials")
-    # one that was killed before Tune wrote anything begins anew
-    if resume and tune.Tuner.can_restore(known):
+    if goes_on:
         tuner = tune.Tuner.restore(
             known, trainable=trainable, resume_unfinished=True, resume_errored=True
         )
@@ -154,6 +176,39 @@ def _fit(prepared: Prepared, home: Home, resume: bool) -> None:
         watcher = Watcher(home, total, sweep.metric, sweep.mode)
         tuner = _tuner(prepared, trainable, storage, watcher)
     tuner.fit()
+
+
+def _forget_unknown(home: Home, known: set[str]) -> None:
+    """Remove what trials of drawn values have left that Tune, which was killed after they began,
+    does not remember: it makes others in their place, whose names and values may be others.
+    """
+    for path in (home.path / "trials").glob("*-*"):
+        choice, _, trial = path.name.partition("-")
+        if re.fullmatch(r"[0-9a-f]{12}", choice) and trial not in known:
+            with said(f"cannot remove {path}"):
+                shutil.rmtree(path)
+
+
+def _kept(sweep: Sweep, home: Home, finished: Finished) -> Finished:
+    """What need not be run again in a sweep whose files of Tune's are gone, or were cut short as it
+    was killed: trials of a grid that have finished, beside what has ``finished`` elsewhere.
+
+    Raises UserError where the values of trials to come would be drawn anew, beside those there.
+    """
+    ended = len(ended_trials(home.path))
+    if not ended:
+        return finished
+    lost = f"{home.place}: what Ray Tune keeps in {TUNE}/ is gone, or was cut short"
+    if sweep.drawn():
+        way = f", with --reuse {home.place}" if sweep.scheduler.name == "fifo" else ""
+        raise UserError(
+            f"{lost}, and with it what it has drawn; run the sweep anew in another folder{way}"
+        )
+    if sweep.scheduler.name != "fifo" or is_remote(home.place):
+        told("note", f"{lost}; all trials are run again")
+        return finished
+    told("note", f"{lost}; trials that have finished are kept, others begin anew")
+    return finished | Finished.at(home.path)
 
 
 def _tuner(
@@ -277,7 +332,8 @@ def _own_again(home: Home, mine: Sweep, shelf: Shelf) -> None:
     # before the copy here is replaced, in which another process may work
     home.folder.claim(PATIENCE)
     try:
-        RunFolder(home.path / "trials").require_no_links()
+        for inside in ("trials", TUNE, f"{TUNE}/trials"):
+            RunFolder(home.path / inside).require_no_links()
         home.collect()
         # compared as it is read: a list that was a tuple is no other sweep
         if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):

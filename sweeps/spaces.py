@@ -124,10 +124,16 @@ def _problem(path: str, axis: Axis, above: Mapping[str, list[Yaml]]) -> str | No
     return "a value is there twice" if len(set(values)) < len(values) else None
 
 
-def require_no_seed(settings: Iterable[str]) -> None:
-    """Raise ValueError if one of the ``settings`` (``key=value``) is a seed."""
-    if any(setting.partition("=")[0].strip() == "seed" for setting in settings):
-        raise ValueError(f"seed: {SEEDS}")
+def require_free(settings: Iterable[str]) -> None:
+    """Raise ValueError if one of the ``settings`` (``key=value``) is what all trials share, or what
+    a sweep varies by itself.
+    """
+    for setting in settings:
+        key = setting.partition("=")[0].strip().partition(".")[0]
+        if key == "seed":
+            raise ValueError(f"seed: {SEEDS}")
+        if key == "plugins":
+            raise ValueError("plugins: all trials of a sweep have those of its base")
 
 
 def fits(axis: Axis, cell: Mapping[str, Yaml]) -> bool:

@@ -26,6 +26,7 @@ from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import no_sweep, plan_of, stored
 from sweeps.results import table as cells_of
+from sweeps.reuse import NOTHING, Finished
 from sweeps.runner import run_sweep
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
@@ -41,6 +42,8 @@ class Running:
     """Of --set: win over all but the axes."""
     at_once: int | None = None
     """Most trials at the same time; None: as the sweep says."""
+    finished: Finished = NOTHING
+    """Trials of other sweeps, which are not run again."""
 
     def changed(self, plan: Sweep) -> Sweep:
         """``plan`` as it is to be run; raises UserError for a seed among the settings."""
@@ -107,8 +110,9 @@ class SweepFile(Target):
 
     def run(self, place: str, how: Running) -> None:
         home = Home(place)
-        run_sweep(how.changed(self.plan), home, how.resume)
+        run_sweep(how.changed(self.plan), home, how.resume, how.finished)
         show_cells(home.path)
+        _require_some(home)
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
         if form != "terminal" or file is not None or self.columns:
@@ -118,6 +122,13 @@ class SweepFile(Target):
             )
         _require(folder, self.name)
         show_cells(folder)
+
+
+def _require_some(home: Home) -> None:
+    """Raise UserError if no trial has come to anything."""
+    results = stored(home.path)[1]
+    if results and all(result.status == "failed" for result in results):
+        raise UserError(f"{home.place}: all {len(results)} trials failed: {results[0].error}")
 
 
 def _require(folder: Path, name: str) -> None:
@@ -154,7 +165,8 @@ def show_cells(folder: Path) -> None:
 
 def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
     """One of the sweeps that an entry is, from where it was left."""
-    run_sweep(how.changed(plan), home, how.resume and home.holds("sweep.json"))
+    resume = how.resume and home.holds("sweep.json")
+    run_sweep(how.changed(plan), home, resume, how.finished)
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import Diverged, UserError
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results import checkpoint
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import console
 from orchestrator.training.world import World
 from sweeps.choice import Choice
 from sweeps.data import Shelf
+from sweeps.reuse import NOTHING, Finished, take_over
 from sweeps.spaces import Yaml
 
 REPORT_SECONDS = 2.0
@@ -44,6 +46,8 @@ class SweepFacts:
     metric: str
     report_every: int
     """Rounds between reports; 0: ``REPORT_SECONDS``."""
+    finished: Finished = NOTHING
+    """Trials of other sweeps, which need not be run again."""
 
 
 class Trial(tune.Trainable):
@@ -63,9 +67,11 @@ class Trial(tune.Trainable):
         self.latest: dict[str, object] = {}
         self.experiment: Experiment | None = None
         self.exporter: Exporter | None = None
+        self.twin: RunFolder | None = None
         try:
             self.experiment = self._experiment(self.choice.config(self.facts.base))
             self.exporter = self._exporter(self.experiment)
+            self.twin = self.facts.finished.twin(self.experiment)
         except UserError as error:
             self.problem = str(error)  # told by the first step: Tune would try a setup again
 
@@ -96,6 +102,8 @@ class Trial(tune.Trainable):
         if self.experiment is None:
             return self._failed()
         try:
+            if self.twin is not None:
+                return self._take_over(self.twin)
             self._advance(self.experiment)
             self.diverged = self.experiment.diverged
         except UserError as error:
@@ -112,6 +120,12 @@ class Trial(tune.Trainable):
         if done:
             self._write("finished")
         return self._report(self.experiment.t, done=done)
+
+    def _take_over(self, twin: RunFolder) -> dict[str, object]:
+        result = take_over(twin, self.folder)
+        self.written = True
+        self.latest, self.diverged = dict(result["metrics"]), result.get("diverged", False)
+        return self._report(result["rounds"], done=True)
 
     def _advance(self, experiment: Experiment) -> None:
         """Rounds up to the next report."""

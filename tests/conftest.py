@@ -13,9 +13,9 @@ from tests.sets import COLLECTED, set_of
 torch.set_num_threads(1)
 # any will do for the storage of the tests; Ray's processes take them from here
 os.environ.update(AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
-hypothesis.settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+# the same examples each time: tests/fuzz looks for new ones (or --hypothesis-profile default)
+hypothesis.settings.register_profile("quick", derandomize=True)
+hypothesis.settings.load_profile("quick")
 
 TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes", "finished": "command"}
 """Fixture -> the group of tests that use it: all on one of pytest's workers, one after another."""

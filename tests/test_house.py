@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps")
 """From the ground up: each may know those before it."""
 ROOMS = (
-    "credentials", "errors", "files", "terminal", "models", "data", "training", "config", "cluster",
+    "credentials", "errors", "files", "terminal", "plugins", "models", "data", "training", "config", "cluster",
     "clients", "results",
     "monitoring", "rounds", "analysis", "cli",
 )  # fmt: skip
@@ -123,5 +123,5 @@ def test_the_picture_of_the_house_is_true():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     there = {path.name for path in ROOT.rglob("*.py")}
     assert set(re.findall(r"\w+\.py\b", text)) <= there
-    for room in ROOMS[4:]:
+    for room in ROOMS[5:]:
         assert f"{room}/" in text, f"docs/architecture.md does not show orchestrator/{room}/"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from algorithms.part import Part, option
 
@@ -133,26 +134,32 @@ class Quantized(_Lossy):
         return torch.stack([self._one(row, g) for row, g in zip(rows, draws, strict=True)])
 
     def _one(self, row: Tensor, draw: torch.Generator) -> Tensor:
-        pieces = row.split(self.bucket or len(row))
-        dither = torch.rand(len(row), generator=draw).to(row).split(self.bucket or len(row))
-        return torch.cat([self._quantize(v, u) for v, u in zip(pieces, dither, strict=True)])
+        dither = torch.rand(len(row), generator=draw).to(row)
+        each = max(1, min(self.bucket or len(row), len(row)))
+        return self._quantize(_buckets(row, each), _buckets(dither, each)).flatten()[: len(row)]
 
     def _quantize(self, v: Tensor, u: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(v)
-        if norm.isinf():  # the squares of what float32 can hold it may not
-            norm = torch.linalg.vector_norm(v, dtype=torch.float64).to(v)
-        if norm == 0:
-            return v
+        """Buckets [n, b], by dither of the same shape."""
+        norm = torch.linalg.vector_norm(v, dim=1, keepdim=True)
+        if norm.isinf().any():  # the squares of what float32 can hold it may not
+            wide = torch.linalg.vector_norm(v, dim=1, keepdim=True, dtype=torch.float64)
+            norm = torch.where(norm.isinf(), wide.to(v), norm)
         # ⌊x + u⌋ rounds x up with the probability of its fraction; the clamp is for sums that
         # float32 rounds up to s + 1
         level = (v.abs() / norm * self.levels + u).floor().clamp_max(self.levels)
         sent = norm * v.sign() * level / self.levels
         # the product of the three may be more than float32 holds, though what is sent is not
-        return sent if sent.isfinite().all() else norm * (v.sign() * level / self.levels)
+        sent = torch.where(sent.isfinite(), sent, norm * (v.sign() * level / self.levels))
+        return torch.where(norm == 0, v, sent)
 
     def nbytes(self, size: int) -> int:
         bits = 1 + math.ceil(math.log2(self.levels + 1))
         return math.ceil(size * bits / 8) + 4 * math.ceil(size / (self.bucket or size))
+
+
+def _buckets(row: Tensor, each: int) -> Tensor:
+    """A vector cut into buckets [n, each], the last one filled up with zeros."""
+    return functional.pad(row, (0, -len(row) % each)).view(-1, each)
 
 
 class _Rounded(_Lossy):

@@ -11,8 +11,13 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from algorithms.part import nearest
-from orchestrator.analysis.names import by_config, group_names, told_apart
+from orchestrator.analysis.names import (
+    by_config,
+    group_names,
+    require_reported,
+    require_same_data,
+    told_apart,
+)
 from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
@@ -50,8 +55,52 @@ class Line:
         return f"{text}, {lost} {self.none}" if lost else text
 
 
+@dataclass(frozen=True)
+class Runs:
+    """The runs that are compared, with what they have left."""
+
+    folders: list[RunFolder]
+    results: list[Result]
+    rounds: list[pd.DataFrame]
+
+    @classmethod
+    def read(cls, folders: list[RunFolder]) -> Runs:
+        """Raises UserError for one that failed, or had other data of the same name."""
+        failed = [f.place for f in folders if f.ending()["status"] == "failed"]
+        if failed:
+            raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+        results = [f.result() for f in folders]
+        require_same_data(folders, results)
+        return cls(folders, results, [f.rounds() for f in folders])
+
+    @property
+    def names(self) -> list[str]:
+        """As the runs' configs have them."""
+        return [result["name"] for result in self.results]
+
+    @property
+    def seeds(self) -> list[int]:
+        """What the runs of a column differ in."""
+        return [result["seed"] for result in self.results]
+
+    def columns(self) -> dict[str, list[int]]:
+        """Name -> the runs that differ in the seed alone, by number."""
+        groups = by_config(self.folders)
+        numbers = [[self.folders.index(one) for one in runs] for runs in groups]
+        named = group_names(groups, [self.names[runs[0]] for runs in numbers])
+        return dict(zip(named, numbers, strict=True))
+
+    def usual(self) -> str:
+        """The first of the headlines that one of them reports."""
+        found = (key for key in HEADLINES if any(key in table for table in self.rounds))
+        return next(found, "test_accuracy")
+
+
 def show_comparison(
-    folders: list[RunFolder], plot: Path | None, metric: str, target: Goal | None = None
+    folders: list[RunFolder],
+    plot: Path | None,
+    metric: str | None = None,
+    target: Goal | None = None,
 ) -> None:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
@@ -59,25 +108,21 @@ def show_comparison(
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
     """
-    failed = [f.place for f in folders if f.ending()["status"] == "failed"]
-    if failed:
-        raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
-    results = [f.result() for f in folders]
-    names = told_apart(folders, [r["name"] for r in results])
-    rounds = [f.rounds() for f in folders]
-    groups = by_config(folders)
-    columns = group_names(groups, [results[folders.index(runs[0])]["name"] for runs in groups])
-    places = [[folders.index(folder) for folder in runs] for runs in groups]
-    lines = [*_metrics(results), *_efforts(results), *_times(rounds)]
-    lines += _to_target(rounds, metric, target) if target is not None else []
+    runs = Runs.read(folders)
+    names = told_apart(folders, runs.names)
+    metric = metric or runs.usual()
+    require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
+    lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
+    lines += _to_target(runs.rounds, metric, target) if target is not None else []
+    columns = runs.columns()
     table = Table("metric", *columns)
     for line in lines:
-        table.add_row(line.label, *[line.cell(runs) for runs in places])
+        table.add_row(line.label, *[line.cell(some) for some in columns.values()])
     console.print(table)
-    for sentence in _tests(dict(zip(columns, places, strict=True)), results, metric):
+    for sentence in _tests(columns, runs.seeds, _ends(runs.rounds, metric), metric):
         console.print(sentence, soft_wrap=True)
     if plot is not None:
-        _draw(dict(zip(names, rounds, strict=True)), metric, plot)
+        _draw(dict(zip(names, runs.rounds, strict=True)), metric, plot)
 
 
 def _metrics(results: list[Result]) -> list[Line]:
@@ -96,6 +141,11 @@ def _number(metrics: Mapping[str, float | None], key: str) -> float | None:
         return None
     value = metrics[key]
     return math.nan if value is None else value
+
+
+def _ends(rounds: Sequence[pd.DataFrame], metric: str) -> list[float]:
+    """What the runs reported of the metric after their last rounds; NaN for nothing."""
+    return [float(one[metric].iloc[-1]) if metric in one else math.nan for one in rounds]
 
 
 def _efforts(results: list[Result]) -> list[Line]:
@@ -133,17 +183,16 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
 
 
 def _tests(
-    groups: Mapping[str, Sequence[int]], results: list[Result], metric: str
+    groups: Mapping[str, Sequence[int]], seeds: Sequence[int], ends: Sequence[float], metric: str
 ) -> Iterator[str]:
-    """The last ``metric`` of each group against the first one's, on the seeds that both have; with
-    Holm's correction where there are several.
+    """The last ``metric`` of each group (``ends`` [run]) against the first one's, on the ``seeds``
+    that both have; with Holm's correction where there are several.
     """
+    if metric.endswith("/"):
+        return
     direction = more_is_better(metric)
     high = direction is not False
-    values = {
-        name: {results[i]["seed"]: results[i]["metrics"].get(metric, math.nan) for i in runs}
-        for name, runs in groups.items()
-    }
+    values = {name: {seeds[run]: ends[run] for run in runs} for name, runs in groups.items()}
     first, *others = values
     pairs = {name: compare(values[name], values[first], high) for name in others}
     both = [one.two_sided for one in pairs.values()]
@@ -183,12 +232,9 @@ def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
 
 
 def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:
-    """The columns that ``metric`` names; raises UserError unless all runs have them."""
+    """The columns that ``metric`` names, as far as all runs have them."""
     first, *others = runs.values()
-    common = [str(c) for c in first if all(c in t for t in others)]
     # gradient_norm/ is one column for each layer
     family = metric.endswith("/")
-    chosen = [c for c in common if c.startswith(metric)] if family else [metric]
-    if not chosen or chosen[0] not in common:
-        raise UserError(f"the runs do not all report {metric!r}; {nearest(metric, common)}")
-    return chosen
+    named = [str(c) for c in first if c == metric or (family and str(c).startswith(metric))]
+    return [c for c in named if all(c in t for t in others)]

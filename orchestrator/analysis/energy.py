@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
-from orchestrator.analysis.names import NO_MATTER, require_alike
+from orchestrator.analysis.names import NO_MATTER, require_alike, require_same_data
 from orchestrator.config.energy import Energy
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
@@ -93,6 +93,7 @@ def reached(folders: Sequence[RunFolder], target: float) -> list[Reached]:
         lambda key: key != "local.steps" and key.split(".")[0] not in NO_MATTER,
         "runs for one map differ in local.steps and in seeds",
     )
+    require_same_data(folders, [folder.result() for folder in folders])
     found = [Reached.of(folder, target) for folder in folders]
     for number, one in enumerate(found):
         if (one.steps, one.seed) in [(other.steps, other.seed) for other in found[:number]]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pandas as pd
+
+from algorithms.part import nearest
 from orchestrator.errors import UserError
+from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 
 NO_MATTER = ("seed", "name", "resources")
@@ -48,6 +52,8 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
 def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     """The runs that differ in nothing but the seed, in the order in which they were given; a second
     run of one seed begins a group of its own.
+
+    Raises UserError for a group in which one run was stopped before its end.
     """
     groups: dict[tuple[str, int], list[RunFolder]] = {}
     seen: dict[tuple[str, int], int] = {}
@@ -56,7 +62,59 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
         copy = seen.get((alike, seed), 0)
         seen[alike, seed] = copy + 1
         groups.setdefault((alike, copy), []).append(folder)
+    for runs in groups.values():
+        _require_ended(runs)
     return list(groups.values())
+
+
+def _require_ended(runs: list[RunFolder]) -> None:
+    """Raises UserError if one of several seeds was stopped: a mean of them would be of no round."""
+    for folder in runs if len(runs) > 1 else ():
+        ended = folder.ending()
+        if ended["status"] == "stopped":
+            raise UserError(
+                f"{folder.place}: the run was stopped after round {ended.get('rounds', 0)}, and is "
+                f"no other seed of {next(f for f in runs if f is not folder).place}; "
+                "--resume it, or leave it out"
+            )
+
+
+def require_same_data(folders: Sequence[RunFolder], results: Sequence[Result]) -> None:
+    """Raises UserError for runs whose configs name the same data on the same seed, and that had
+    others: their files were changed in between.
+    """
+    known: dict[tuple[str, int], tuple[str, str]] = {}
+    for folder, result in zip(folders, results, strict=True):
+        config = folder.config()
+        digest = result.get("data_sha256", "")
+        named = config.data.model_dump_json(), config.seed
+        first, other = known.setdefault(named, (folder.place, digest))
+        if digest and other and digest != other:
+            raise UserError(
+                f"{folder.place}: its data are not those of {first}, though both configs name the "
+                "same; their numbers cannot be compared"
+            )
+
+
+def require_reported(
+    metric: str, folders: Sequence[RunFolder], rounds: Sequence[pd.DataFrame], every: bool
+) -> None:
+    """Raises UserError for a metric that no run reports or, where it is needed of ``every`` run,
+    that one does not. One that ends in "/" is all columns that begin so.
+    """
+    for folder, table in zip(folders, rounds, strict=True):
+        family = metric.endswith("/")
+        there = any(c == metric or (family and str(c).startswith(metric)) for c in table)
+        if every and not there:
+            raise UserError(
+                f"{folder.place}: the run does not report {metric!r}; "
+                f"{nearest(metric, [str(c) for c in table])}"
+            )
+        if there and not every:
+            return
+    if not every:
+        known = sorted({str(c) for table in rounds for c in table})
+        raise UserError(f"--metric: no run reports {metric!r}; {nearest(metric, known)}")
 
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:

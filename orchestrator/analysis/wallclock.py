@@ -6,7 +6,7 @@ import math
 
 from rich.table import Table
 
-from orchestrator.analysis.names import told_apart
+from orchestrator.analysis.names import require_reported, told_apart
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -31,6 +31,11 @@ def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -
     return 8e-9 * nbytes * factor / gbps
 
 
+def _seconds(value: float) -> str:
+    """Of some seconds three digits, of many a tenth."""
+    return f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
 def show_wallclock(
     folders: list[RunFolder],
     step_ms: float,
@@ -43,8 +48,11 @@ def show_wallclock(
     table = Table(
         "run", "synchronisations", "steps", "GB", "compute s", "communication s", "total s"
     )
-    for name, folder in zip(told_apart(folders), folders, strict=True):
-        counted = up_to(folder.rounds(), metric, target)
+    rounds = [folder.rounds() for folder in folders]
+    if target is not None:
+        require_reported(metric, folders, rounds, every=True)
+    for name, folder, all_of_them in zip(told_apart(folders), folders, rounds, strict=True):
+        counted = up_to(all_of_them, metric, target)
         if counted is None:
             table.add_row(name, f"never reached {metric} {target}", "", "", "", "", "")
             continue
@@ -56,9 +64,7 @@ def show_wallclock(
         row = (
             f"{steps:.0f}",
             f"{nbytes / 1e9:.3f}",
-            f"{compute:.1f}",
-            f"{moving:.1f}",
-            f"{compute + moving:.1f}",
+            *[_seconds(s) for s in (compute, moving, compute + moving)],
         )
         table.add_row(name, str(len(counted)), *row)
     console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, sho
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
+from orchestrator.plugins import take_named
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
@@ -54,6 +56,15 @@ ConfigArgument = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")
 ]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE|MODULE",
+        callback=path,
+        help="a .py file or an installed module with parts of one's own (repeatable)",
+    ),
+]
 
 CpusOption = Annotated[
     int | None, typer.Option(callback=within(0, 10_000), help="CPUs of a local cluster")
@@ -69,6 +80,23 @@ RunsArgument = Annotated[
 
 
 @leaving()
+def _told(error: Exception) -> int:
+    """Say why the command has ended; returns its exit code."""
+    unwritten = (errno.ENOSPC, errno.EIO)
+    if isinstance(error, UserError):
+        told("fedorch", error, "red")
+    elif isinstance(error, MemoryError):
+        told("fedorch", "this machine's memory is too small for what was asked", "red")
+    elif isinstance(error, OSError) and error.filename is None and error.errno in unwritten:
+        # of help pages, which typer prints itself; files are told with their names
+        told("fedorch", f"standard output cannot be written: {error.strerror}", "red")
+        console.on_broken_pipe()
+    else:
+        told("fedorch", report(error), "red")
+        return 1
+    return 2
+
+
 def main() -> None:
     """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
     fault of ours one sentence, which says where its traceback is, and exit code 1.
@@ -76,15 +104,8 @@ def main() -> None:
     escaping()
     try:
         app()
-    except UserError as error:
-        told("fedorch", error, "red")
-        sys.exit(2)
-    except MemoryError:
-        told("fedorch", "this machine's memory is too small for what was asked", "red")
-        sys.exit(2)
     except Exception as error:
-        told("fedorch", report(error), "red")
-        sys.exit(1)
+        sys.exit(_told(error))
     except SystemExit as ended:
         if console.lost and not ended.code:
             told("fedorch", f"standard output cannot be written: {console.lost}", "red")
@@ -96,6 +117,7 @@ def main() -> None:
 def run(
     config: ConfigArgument = None,
     settings: SetOption = None,
+    plugin: PluginOption = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -123,7 +145,7 @@ def run(
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
         )
-    folder, chosen = _folder(config, settings or [], out, resume)
+    folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
     result: Result | None
     try:
         if in_process:
@@ -139,17 +161,21 @@ def run(
 
 
 def _folder(
-    config: Path | None, settings: list[str], out: str | None, resume: str | None
+    config: Path | None,
+    settings: list[str],
+    plugins: list[str],
+    out: str | None,
+    resume: str | None,
 ) -> tuple[RunFolder, Config]:
     if resume is not None:
-        if config or settings or out:
+        if config or settings or out or plugins:
             raise UserError(
-                "--resume continues a run with its own config; give no config, --set or --out "
-                "beside it"
+                "--resume continues a run with its own config; give no config, --set, --plugin or "
+                "--out beside it"
             )
         folder = RunFolder.existing(resume)
         return folder, folder.config()
-    chosen = load(config, settings)
+    chosen = load(config, settings, plugins)
     return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 
 
@@ -254,10 +280,12 @@ def list_(
     kind: Annotated[
         str, typer.Argument(help="algorithms, datasets, models, partitioners, ...")
     ] = "",
+    plugin: PluginOption = None,
 ) -> None:
     """List what a config can name."""
     from orchestrator.cli.catalogue import show_kind, show_kinds
 
+    take_named(plugin or ())
     if kind:
         show_kind(kind)
     else:
@@ -269,10 +297,12 @@ def describe(
     name: Annotated[
         str, typer.Argument(help="a name from `fedorch list`, or a section of the config")
     ],
+    plugin: PluginOption = None,
 ) -> None:
     """Every option of a part: type, default, meaning and the paper's symbol."""
     from orchestrator.cli.catalogue import show_part
 
+    take_named(plugin or ())
     show_part(name)
 
 
@@ -280,6 +310,7 @@ def describe(
 def data_show(
     config: ConfigArgument = None,
     settings: SetOption = None,
+    plugin: PluginOption = None,
     plot: Annotated[
         Path | None,
         typer.Option(callback=picture, help="also write the client x label map to this PNG"),
@@ -288,7 +319,7 @@ def data_show(
     """Print and plot which client holds how many rows of each label."""
     from orchestrator.cli.holdings import show_data
 
-    show_data(load(config, settings or []), plot)
+    show_data(load(config, settings or [], plugin or ()), plot)
 
 
 @app.command()
@@ -299,8 +330,12 @@ def compare(
         typer.Option(callback=picture, help="write the overlaid curves to this PNG"),
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="column of rounds.parquet; all that begin with it, if it ends in /")
-    ] = ("test_accuracy"),
+        str | None,
+        typer.Option(
+            help="column of rounds.parquet, all that begin with it if it ends in / (default: "
+            "test_accuracy, or the first headline that there is)"
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(

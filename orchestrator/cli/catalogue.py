@@ -30,6 +30,7 @@ from orchestrator.data import Dataset
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
+from orchestrator.plugins import origin
 from orchestrator.terminal import console, headed
 
 KINDS: dict[str, tuple[str, type[Part]]] = {
@@ -56,7 +57,11 @@ def show_kinds() -> None:
     """All kinds of parts and their members."""
     table = Table("kind", "config key", "names")
     for kind, (key, base) in KINDS.items():
-        table.add_row(kind, key, ", ".join(variants(base)))
+        names = [
+            f"{name} ({origin(cls)})" if origin(cls) else name
+            for name, cls in variants(base).items()
+        ]
+        table.add_row(kind, key, ", ".join(names))
     console.print(table)
 
 
@@ -67,7 +72,8 @@ def show_kind(kind: str) -> None:
     key, base = KINDS[kind]
     table = Table(kind, f"chosen by `{key}`")
     for name, cls in variants(base).items():
-        table.add_row(name, _first_sentence(cls))
+        own = f" ({origin(cls)})" if origin(cls) else ""
+        table.add_row(name, _first_sentence(cls) + own)
     console.print(table)
 
 

@@ -7,18 +7,17 @@ import time
 import traceback
 
 from orchestrator.credentials import discreet
-from orchestrator.data.sources import cache
 from orchestrator.errors import UserError
-from orchestrator.files import write_text
+from orchestrator.files import cache, write_text
 
 
 def report(error: Exception) -> str:
     """Keep the error's traceback in the user's cache; returns what to say of it."""
     kind = discreet(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
-    path = cache() / "faults" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     # it is to be sent to others
     text = discreet("".join(traceback.format_exception(error)))
     try:
+        path = cache() / "faults" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
     except (OSError, UserError):

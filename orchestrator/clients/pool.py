@@ -18,6 +18,7 @@ from orchestrator.clients.dispatch import Dispatch, Errand, Reference
 from orchestrator.clients.plane import Assignment, Plane, abridged
 from orchestrator.cluster.reservation import Reservation
 from orchestrator.config.schema import ResourcesConfig
+from orchestrator.plugins import publish
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.messages import weight
 from orchestrator.training.world import World
@@ -41,6 +42,7 @@ class RayPool(Plane):
         tensors_travel_as_arrays()
         self.run_name, self.resources, self.reserved = run, resources, reserved
         self.actors = reserved.actors
+        publish()
         # once for all actors, and for those that will replace them
         self.world = ray.put(world)
         self.label = uuid.uuid4().hex[:6]

@@ -9,12 +9,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cluster.reach import exposure, loopback_only, require_cluster
+from orchestrator.cluster.reach import exposure, loopback_only, reachable
 from orchestrator.config.parsing import parse_file
 from orchestrator.errors import UserError
+from orchestrator.files import home
 from orchestrator.terminal import told
 
-BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
+BOOTSTRAP = "ray_bootstrap_config.yaml"
+"""In the home folder of the head node."""
+MANY = 1e18
+"""No cluster has so much of anything, be it bytes of memory."""
 
 
 @contextmanager
@@ -43,11 +47,11 @@ def connected(
         if address == "local"
         else {}
     )
-    alone = address == "local" or require_cluster(address)
+    place, alone = (address, True) if address == "local" else reachable(address)
     try:
         with loopback_only() if alone else nullcontext():
             context = ray.init(
-                address=address, log_to_driver=False, logging_level=logging.ERROR, **options
+                address=place, log_to_driver=False, logging_level=logging.ERROR, **options
             )
     except (OSError, RuntimeError, ValueError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -80,16 +84,17 @@ def room() -> dict[str, float]:
 
     has: dict[str, float] = ray.cluster_resources()
     said = os.environ.get("FEDORCH_CLUSTER_MAX")
-    could = _declared(said) if said else _scalable(BOOTSTRAP.expanduser())
+    could = _declared(said) if said else _scalable(home() / BOOTSTRAP)
     return {kind: max(has.get(kind, 0.0), could.get(kind, 0.0)) for kind in (*has, *could)}
 
 
 def _declared(text: str) -> dict[str, float]:
     try:
-        return {
-            kind.strip(): float(amount)
-            for kind, amount in (part.split("=") for part in text.split(","))
-        }
+        pairs = [part.split("=") for part in text.split(",")]
+        found = {kind.strip(): float(amount) for kind, amount in pairs}
+        if not all(kind and 0 <= amount < MANY for kind, amount in found.items()):
+            raise ValueError
+        return found
     except ValueError as error:
         raise UserError(f"FEDORCH_CLUSTER_MAX={text!r}: write it like CPU=64,GPU=8") from error
 
@@ -131,5 +136,5 @@ def authenticate(address: str) -> None:
     if address == "local" or "RAY_AUTH_MODE" in os.environ:
         return
     named = any(k in os.environ for k in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    has_token = named or (Path.home() / ".ray" / "auth_token").exists()
+    has_token = named or (home() / ".ray" / "auth_token").exists()
     os.environ["RAY_AUTH_MODE"] = "token" if has_token else "disabled"

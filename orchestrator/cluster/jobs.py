@@ -18,9 +18,10 @@ import yaml
 
 from orchestrator.cluster.connection import authenticate
 from orchestrator.cluster.waiting import patience, within
-from orchestrator.config.reading import read_whole
+from orchestrator.config.reading import read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
+from orchestrator.plugins import Plugin, source
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
 RESULTS = "$HOME/fedorch"
@@ -117,14 +118,19 @@ def _client(address: str | None) -> Iterator[Any]:
 
 
 def _first(error: Exception) -> str:
-    """The first line of what an error says."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """The first line of what an error says; of another machine's traceback the last."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1] if "Traceback" in lines[0] else lines[0]
 
 
 def _separate(words: Sequence[str]) -> list[str]:
     """``--option=value`` as two words."""
     split = [word.split("=", 1) if word.startswith("--") else [word] for word in words]
     return [piece for pieces in split for piece in pieces]
+
+
+FLAGS = ("--resume", "--list")
+"""Options of a sweep behind which no value comes; a run has none that makes sense in a job."""
 
 
 def _check(words: Sequence[str]) -> None:
@@ -147,13 +153,34 @@ def _carry(words: Sequence[str], place: Path) -> str:
     """The command line, with the files that it names written to ``place`` and named from there."""
     said = []
     for number, word in enumerate(words):
-        if word.endswith(YAML):
+        before = words[max(0, number - 1)]
+        # an option's value names no file to read: --set name=a.yaml, --out x.yaml
+        valued = before.startswith("--") and before not in FLAGS
+        if word.endswith(YAML) and not valued:
             path = Path(word)
             # the job starts in that folder; files of one name may come from several
             word = f"{number}-{path.name}" if (place / path.name).exists() else path.name
-            write_text(place / word, yaml.safe_dump(read_whole(path), sort_keys=False))
+            raw = read_whole(path)
+            for config in (raw, raw.get("base")):
+                _carry_plugins(config, place)
+            write_text(place / word, yaml.safe_dump(raw, sort_keys=False))
         said.append(shlex.quote(word))
     return " ".join(said)
+
+
+def _carry_plugins(config: Any, place: Path) -> None:
+    """Put the files of plugins beside a raw config, and name them from there."""
+    if not isinstance(config, dict):
+        return
+    config |= with_plugins(config)
+    named = []
+    for plugin in map(Plugin.model_validate, config.get("plugins", ())):
+        content = source(plugin)
+        named.append(plugin.name if content is None else f"{plugin.name}.py")
+        if content is not None:
+            write_text(place / f"{plugin.name}.py", content.decode())
+    if named:
+        config["plugins"] = named
 
 
 def _folder(package: str) -> Path:

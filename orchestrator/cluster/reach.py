@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from orchestrator.cluster.waiting import patience, unanswered, within
 from orchestrator.errors import UserError
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 CLIENT_PORT = 10001
 """Of Ray's client server, which ``ray://HOST`` names without it."""
+ADDRESS = re.compile(
+    r"(?P<client>ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?"
+)
+PLAIN = re.compile(r"[\w.:/-]{0,100}")
 NAMED = 3
 """Addresses that a note names; a cluster may have thousands."""
 
@@ -25,12 +29,12 @@ class Stranger(Exception):
     """Somebody answered, and not as a cluster that knows us."""
 
 
-def require_cluster(address: str) -> bool:
+def reachable(address: str) -> tuple[str, bool]:
     """Make sure that somebody who speaks Ray's protocol answers at ``address``, within our
     patience: Ray itself tries for minutes, prints what it tries, and hears no signal meanwhile.
 
-    Returns whether it answers on this machine's loopback device only. Raises UserError with what
-    was found instead.
+    Returns the address with its port, and whether it answers on this machine's loopback device
+    only. Raises UserError with what was found instead.
     """
     host, port = _endpoint(address)
     seconds, client = patience(), address.startswith("ray://")
@@ -49,7 +53,8 @@ def require_cluster(address: str) -> bool:
             f"--address {address}: nobody listens at {host}:{port} ({error.strerror or error}); "
             "start a cluster there, or name another address"
         ) from error
-    return alone
+    # without a port Ray asks others before it takes the usual one
+    return address if not client or address.endswith(f":{port}") else f"{address}:{port}", alone
 
 
 @contextmanager
@@ -88,14 +93,18 @@ def _endpoint(address: str) -> tuple[str, int]:
     has no cluster.
     """
     known = address if address != "auto" else _found_here()
-    try:
-        parts = urlsplit(known if "://" in known else f"gcs://{known}")
-        port = parts.port or (CLIENT_PORT if parts.scheme == "ray" else None)
-        if parts.hostname and port and parts.scheme in ("gcs", "ray"):
-            return parts.hostname, port
-    except ValueError:
-        pass  # as an address without a host is
-    raise UserError(f"--address {address}: an address is local, auto, HOST:PORT or ray://HOST:PORT")
+    found = ADDRESS.fullmatch(known)
+    port = 0
+    if found is not None:
+        port = int(found["port"] or (CLIENT_PORT if found["client"] else 0))
+    if found is None or not 0 < port < 65_536:
+        where = "--address" if address != "auto" else "--address auto, which RAY_ADDRESS names"
+        # what is more than a host and a port may be a password
+        said = f" {known}" if PLAIN.fullmatch(known) else ""
+        raise UserError(
+            f"{where}{said}: an address is local, auto, HOST:PORT or ray://HOST:PORT, and no more"
+        )
+    return found["host"].strip("[]"), port
 
 
 def _found_here() -> str:

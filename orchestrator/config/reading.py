@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.config.defaults import with_defaults
 from orchestrator.config.parsing import LEVELS, parse, parse_file
@@ -14,18 +14,26 @@ from orchestrator.config.paths import put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
+from orchestrator.plugins import Plugin, beside, own_model, pinned, take
 
 
-def load(path: Path | None = None, settings: Sequence[str] = ()) -> Config:
-    """Read a YAML file (None: the quick start), apply ``a.b=value`` settings; raises UserError."""
+def load(
+    path: Path | None = None, settings: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> Config:
+    """Read a YAML file (None: the quick start), apply ``a.b=value`` settings, add ``plugins`` to
+    the file's; raises UserError.
+    """
     raw = {} if path is None else _mapping(path, "config")
     for setting in settings:
         apply(raw, setting)
+    if plugins:
+        raw["plugins"] = [*(raw.get("plugins") or ()), *plugins]
     return build(raw)
 
 
 def build(raw: Mapping[str, Any]) -> Config:
     """Validate a raw config, with all defaults where it is silent; raises UserError."""
+    raw = with_plugins(raw)
     try:
         filled = with_defaults(raw)
     except RecursionError as error:
@@ -34,6 +42,41 @@ def build(raw: Mapping[str, Any]) -> Config:
         return Config.model_validate(filled)
     except ValidationError as error:
         raise UserError(sentence(error, filled)) from error
+
+
+def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Import the plugins that a raw config names, and say in it what was in them; raises UserError.
+
+    What is no list of plugins stays as it is, for the schema to say.
+    """
+    raw = _with_own_model(raw)
+    try:
+        given = PLUGINS.validate_python(raw.get("plugins", ()))
+    except ValidationError:
+        return dict(raw)
+    taken = take(given)
+    filled: dict[str, Any] = dict(raw)
+    model = filled.get("model")
+    if isinstance(model, Mapping) and isinstance(model.get("of"), str):
+        filled["model"] = {**model, "of": pinned(model["of"], taken)}
+    if taken:
+        filled["plugins"] = [plugin.model_dump() for plugin in taken]
+    return filled
+
+
+def _with_own_model(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``model: nets.py:Net`` in full: a plugin, and what of it is the model."""
+    file, called, options = own_model(raw)
+    named = raw.get("plugins") or []
+    if not file or not isinstance(named, list):
+        return raw
+    usual: dict[str, Any] = {k: options.pop(k) for k in ("init", "projection") if k in options}
+    model = {"name": "own", "of": f"{Path(file).stem}:{called}", "options": options, **usual}
+    added = [] if file in named else [file]
+    return dict(raw) | {"plugins": [*named, *added], "model": model}
+
+
+PLUGINS = TypeAdapter(Annotated[tuple[Plugin, ...], Field(max_length=20)])
 
 
 def apply(raw: dict[str, Any], setting: str) -> None:
@@ -58,6 +101,8 @@ def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
             raw["base"] = _mapping(path.parent / raw["base"], "config")
         except UserError as error:
             raise UserError(f"base: {error}") from error
+    elif isinstance(raw.get("base"), dict):
+        raw["base"] = beside(raw["base"], path.parent)
     return raw
 
 
@@ -67,4 +112,4 @@ def _mapping(path: Path, what: str) -> dict[str, Any]:
         raise UserError(
             f"{path}: a {what} is a mapping of keys to values, not {type(raw).__name__}"
         )
-    return raw or {}
+    return beside(raw or {}, path.parent)

@@ -17,7 +17,7 @@ import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config ca
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
 from algorithms.local_config import LocalConfig
-from algorithms.part import chosen_from
+from algorithms.part import chosen_from, nearest
 from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.compressors import Compressor, NoCompression
@@ -31,6 +31,8 @@ from orchestrator.config.goal import Goal
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
+from orchestrator.models.own import OwnModule
+from orchestrator.plugins import Plugin
 
 
 class CompressionConfig(Section):
@@ -164,6 +166,12 @@ class Config(Section):
         max_length=50,
         description="name of the run (letters, digits, . _ -)",
     )
+    plugins: tuple[Plugin, ...] = Field(
+        (),
+        max_length=20,
+        description="files (./mine.py) and installed modules (package.module) of one's own, whose "
+        "parts can be named below",
+    )
     seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
     rounds: int = Field(40, ge=1, description="communication rounds T")
     stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
@@ -227,6 +235,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
         problems = (
+            self._model_problem(),
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
@@ -242,6 +251,15 @@ class Config(Section):
             if problem:
                 raise ValueError(problem)
         return self
+
+    def _model_problem(self) -> str | None:
+        """A model of one's own is a plugin's, and nothing else that could be called."""
+        if not isinstance(self.model, OwnModule):
+            return None
+        name, known = self.model.of.partition(":")[0], [p.reference for p in self.plugins]
+        if name in known:
+            return None
+        return f"model: {self.model.of!r}: there is no plugin {name!r}; {nearest(name, known)}"
 
     def _cohort_problem(self) -> str | None:
         if isinstance(self.cohort, float) and self.cohort > 1:

@@ -53,7 +53,8 @@ def set_aside(
 
 def _cut(rows: int, fraction: float) -> int:
     """How many of ``rows`` are for training."""
-    return max(1, int((1 - fraction) * rows))
+    # 0.8 of ten rows are eight, whatever 1 - 0.8 is in floating point
+    return max(1, int(rows - fraction * rows + 1e-9))
 
 
 def mixed(

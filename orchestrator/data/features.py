@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from algorithms.part import chosen_from, option
 from orchestrator.data.datasets import FashionMnist
 from orchestrator.data.samples import Dataset, Request, Samples
-from orchestrator.data.sources import cache, reading
+from orchestrator.data.sources import reading
 from orchestrator.errors import UserError
-from orchestrator.files import digest
+from orchestrator.files import cache, digest
 from orchestrator.models.pretrained import existing, pretrained
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -44,7 +44,7 @@ class Features(Dataset):
         "resnet18", "the frozen network"
     )
     weights: str | None = option(
-        None, "file with the backbone's state dict; unset: torchvision's download"
+        None, "file with the backbone's state dict; unset: torchvision's download", file=True
     )
     side: int = option(224, "images are resized to this many pixels a side", ge=16, le=1024)
 

@@ -317,7 +317,8 @@ class Natural(Partitioner):
         owners = int(pool.owner.max()) + 1
         if pool.clients > owners:
             raise UserError(
-                f"data.clients: {pool.clients} is more than the dataset's {owners} natural clients"
+                f"data.clients: {pool.clients} is more than the {owners} natural clients of the "
+                "dataset (of what data.limit leaves of it)"
             )
         return [np.flatnonzero(pool.owner == k) for k in range(pool.clients)]
 
@@ -360,7 +361,9 @@ class FromFile(Partitioner):
 
     name: str = "file"
     repeats = True
-    file: str = option("fedaa_mnist_partition", "name of the .npz in the data folders, or its path")
+    file: str = option(
+        "fedaa_mnist_partition", "name of the .npz in the data folders, or its path", file=True
+    )
     fraction: float = option(
         1.0, "part of each client's training rows that is used, drawn at random", gt=0, le=1
     )

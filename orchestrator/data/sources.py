@@ -18,21 +18,29 @@ import numpy as np
 
 from orchestrator.data.room import need
 from orchestrator.errors import UserError
-from orchestrator.files import require_file
+from orchestrator.files import cache, require_file, said
 
 T = TypeVar("T")
 SYSTEM = Path("/usr/share/fedorch")
 
 
-def cache() -> Path:
-    """The user's data cache, where downloads go."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedorch"
-
-
 def folders() -> list[Path]:
-    """The data folders in order of preference."""
+    """The data folders in order of preference; raises UserError for a FEDORCH_DATA that is none,
+    with which data of another folder would be read.
+    """
     named = os.environ.get("FEDORCH_DATA")
+    if named:
+        with said(f"FEDORCH_DATA: {named[:200]} cannot be read"):
+            if not Path(named).is_dir():
+                raise UserError(f"FEDORCH_DATA: {named[:200]} is no folder")
     return [*([Path(named)] if named else []), cache(), SYSTEM]
+
+
+def located(name: str) -> Path | None:
+    """The file or folder that an option names: a path, or the name of an .npz in a data folder."""
+    names = [name, f"{name}.npz"]
+    places = [Path(name), *(folder / one for folder in folders() for one in names)]
+    return next((place for place in places if place.exists()), None)
 
 
 @dataclass(frozen=True)

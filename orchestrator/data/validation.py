@@ -37,7 +37,9 @@ def keep_back(
     validation data: its own, or those of all clients.
 
     ``train`` are the rows that each client was dealt, ``labels`` [n] those of all rows. What one
-    client keeps back nobody trains on. Raises UserError for a client that cannot keep a part.
+    client keeps back nobody trains on; a row that it was dealt several times is kept as often, so
+    that classes have the shares that they have in its training. Raises UserError for a client that
+    cannot keep a part, or if nobody keeps a row.
     """
     own, kept = np.empty(0, np.int64), [np.empty(0, np.int64)] * len(train)
     if config.server:
@@ -52,6 +54,11 @@ def keep_back(
     elif config.clients:
         cuts = [_cut(rows, config.clients, seed, k) for k, rows in enumerate(train)]
         train, kept = [a for a, _ in cuts], [b for _, b in cuts]
+    if config.clients and not any(map(len, kept)):
+        raise UserError(
+            "data.validation.clients: nobody has a row to keep back; take fewer clients, or more "
+            "rows"
+        )
     return train, kept, own if config.server else np.unique(np.concatenate(kept))
 
 

@@ -97,7 +97,9 @@ class FedDualVgg16(Model):
         "default", "of the dense layers: PyTorch's defaults, or Glorot-uniform"
     )
     weights: str = option(
-        "imagenet", "imagenet (torchvision's download), a file with a state dict, or none"
+        "imagenet",
+        "imagenet (torchvision's download), a file with a state dict, or none",
+        file=True,
     )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -123,7 +125,9 @@ class ConvNeXtLarge(Model):
         "default", "PyTorch's defaults for what ``weights`` does not hold"
     )
     weights: str = option(
-        "imagenet", "imagenet (torchvision's download), a file with a state dict, or none"
+        "imagenet",
+        "imagenet (torchvision's download), a file with a state dict, or none",
+        file=True,
     )
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -53,7 +53,7 @@ class Transformer(Model):
     name: str = "transformer"
     init: Literal["default"] = option("default", "the checkpoint's weights; only the head is drawn")
     checkpoint: str = option(
-        "distilbert-base-uncased", "name on the Hugging Face hub, or a local folder"
+        "distilbert-base-uncased", "name on the Hugging Face hub, or a local folder", file=True
     )
     lora_rank: int = option(0, "rank of the adapters; 0 trains all parameters", "r", ge=0, le=4096)
     lora_alpha: int = option(16, "scale of the adapters, α/r", "α", ge=1, le=1_000_000)
@@ -126,7 +126,9 @@ class RobertaBase(Transformer):
     """RoBERTa-base (125 million parameters), the first model of FDA-Opt's experiments."""
 
     name: str = "roberta_base"
-    checkpoint: str = option("roberta-base", "name on the Hugging Face hub, or a local folder")
+    checkpoint: str = option(
+        "roberta-base", "name on the Hugging Face hub, or a local folder", file=True
+    )
 
 
 class DebertaV3Base(Transformer):
@@ -134,5 +136,5 @@ class DebertaV3Base(Transformer):
 
     name: str = "deberta_v3_base"
     checkpoint: str = option(
-        "microsoft/deberta-v3-base", "name on the Hugging Face hub, or a local folder"
+        "microsoft/deberta-v3-base", "name on the Hugging Face hub, or a local folder", file=True
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -9,6 +10,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 import ray
+from pydantic import TypeAdapter, ValidationError
 from ray.experimental import internal_kv
 from ray.util.metrics import Counter, Gauge
 
@@ -140,12 +142,14 @@ class Exporter:
 
 
 def notes() -> list[Note]:
-    """All notes on the cluster that Ray is connected to, perhaps with those of dead actors."""
+    """All notes on the cluster that Ray is connected to, perhaps with those of dead actors; what
+    another version, or somebody else, has left there is passed over.
+    """
     found = []
     for key in internal_kv._internal_kv_list(b"", namespace=BOARD):
         value = internal_kv._internal_kv_get(key, namespace=BOARD)
-        if value is not None:
-            found.append(Note(**json.loads(value)))
+        with contextlib.suppress(ValidationError):
+            found += [TypeAdapter(Note).validate_json(value)] if value is not None else []
     return sorted(found, key=lambda n: (n.experiment, n.trial, n.actor))
 
 

@@ -61,6 +61,11 @@ def save(folder: Path, t: int, state: Mapping[str, Any], keep: int) -> Path:
     return final
 
 
+def newest(folder: Path) -> int:
+    """The round of the newest checkpoint there, damaged or not; 0 without one."""
+    return max(map(_round, found(folder)), default=0)
+
+
 def _remove(path: Path) -> None:
     """Remove a file or a folder; of a link, nothing but the link. Raises OSError."""
     if path.is_symlink() or path.is_file():

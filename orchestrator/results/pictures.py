@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.files import write_whole
@@ -33,9 +33,8 @@ def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) 
     table = _table_beside(plot)
 
     def write(partial: Path) -> None:
-        # names of runs and folders are shown as they are, also with a dollar in them
-        with rc_context({"text.parse_math": False}):
-            figure.savefig(partial, dpi=130, format=plot.suffix.lstrip(".").lower())
+        _take_words_as_they_are(figure)
+        figure.savefig(partial, dpi=130, format=plot.suffix.lstrip(".").lower())
         # before the picture has its name
         if data is not None:
             write_whole(table, lambda beside: data.to_csv(beside, index=False))
@@ -45,6 +44,17 @@ def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) 
     write_whole(plot, write)
     also = f" and {table}" if data is not None else ""
     console.print(f"wrote {plot}{also}", soft_wrap=True)
+
+
+def _take_words_as_they_are(figure: Figure) -> None:
+    """Names of runs and folders are shown as they are, also with dollars in them; numbers at the
+    axes are formulas of matplotlib's own.
+    """
+    sides = [side for place in figure.axes for side in (place.xaxis, place.yaxis)]
+    numbers = {id(text) for side in sides for text in side.findobj(Text) if text is not side.label}
+    for text in figure.findobj(Text):
+        if id(text) not in numbers:
+            text.set_parse_math(False)
 
 
 def _table_beside(plot: Path) -> Path:

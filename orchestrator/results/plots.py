@@ -21,7 +21,10 @@ def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel:
             if column in rounds:
                 known = rounds[["round", column]].dropna()
                 axes.plot(
-                    known["round"], known[column], label=f"{run} {label}".strip(), linewidth=1.4
+                    known["round"],
+                    known[column],
+                    label=_shown(f"{run} {label}".strip()),
+                    linewidth=1.4,
                 )
     axes.set_xlabel("round")
     axes.set_ylabel(ylabel)
@@ -29,6 +32,11 @@ def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel:
     if axes.has_data():
         axes.legend(fontsize=8)
     return figure
+
+
+def _shown(name: str) -> str:
+    """A name in a legend, where matplotlib leaves out those that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
 
 
 def panels(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel: str) -> Figure:
@@ -92,7 +100,7 @@ def landscape(data: pd.DataFrame, dims: int) -> Figure:
         axes = figure.add_subplot()
         for run in runs:
             each = data[data["run"] == run].pivot(index="x0", columns="seed", values="loss")
-            (line,) = axes.plot(each.index, each.mean(axis=1), label=run, linewidth=1.4)
+            (line,) = axes.plot(each.index, each.mean(axis=1), label=_shown(run), linewidth=1.4)
             if each.shape[1] > 1:
                 axes.plot(each.index, each, color=line.get_color(), linewidth=0.5, alpha=0.5)
         axes.set_xlabel("distance along the direction")

@@ -51,6 +51,10 @@ class Result(Ending):
     actors: int
     actors_replaced: int
     versions: dict[str, str]
+    plugins: NotRequired[dict[str, str]]
+    """Modules of the user's own that the config names, and their SHA-256."""
     git_commit: str | None
+    taken_from: NotRequired[str]
+    """The folder of another sweep's trial, of the same work, whose results these are."""
     notes: NotRequired[list[str]]
     """What was told of numbers that were none, each once."""

@@ -20,6 +20,8 @@ from orchestrator import files
 from orchestrator.config import Config, build
 from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
+from orchestrator.plugins import FOLDER as PLUGINS
+from orchestrator.plugins import kept, source
 from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.storage import Mirror, is_remote
@@ -79,7 +81,7 @@ class RunFolder:
         """The folder of an earlier run; raises UserError if it is not one."""
         folder = cls.at(place)
         if folder.holds(CONFIG):
-            folder.fetch(CONFIG)
+            folder.fetch(CONFIG, *folder.held(PLUGINS))
         return folder._known(place)
 
     @classmethod
@@ -90,20 +92,26 @@ class RunFolder:
         else:
             folder = MirroredRunFolder(Mirror(place, viewed=True))
             # checkpoints and TensorBoard files are in folders, and nobody looks at them
-            folder.collect(lambda name: "/" not in name)
+            folder.collect(lambda name: "/" not in name or name.startswith(f"{PLUGINS}/"))
             folder._known(place)
         # results of another config than the one that is there now mean nothing
         if (folder.path / manifest.NAME).exists() and not manifest.holds(folder.path, CONFIG):
             folder.config()  # one that is no config is told as such
             raise UserError(
                 f"{place}: the results there are of another config.yaml: it was changed since "
-                f"(then `fedorch run --resume {place}` brings them up to date), or is damaged"
+                f"(then `fedorch run --resume {place}` brings them up to date, if there is a "
+                "checkpoint), or is damaged"
             )
         return folder
 
     @property
     def place(self) -> str:
         """Where a user finds the results."""
+        return str(self.path)
+
+    @property
+    def _here(self) -> str:
+        """The folder on this machine, in words."""
         return str(self.path)
 
     def _taken(self, besides: str) -> bool:
@@ -126,6 +134,10 @@ class RunFolder:
     def holds(self, name: str) -> bool:
         """Whether there is a file of that name."""
         return (self.path / name).is_file()
+
+    def held(self, inside: str) -> list[str]:
+        """Files of a folder in this one, where they must be fetched to be here."""
+        return []
 
     # What follows brings a copy here and the results there up to date with one another, where they
     # are not the same folder; see MirroredRunFolder.
@@ -160,10 +172,13 @@ class RunFolder:
     def config(self) -> Config:
         """The config that the run was started with; raises UserError if it is not whole."""
         path = self.path / CONFIG
-        raw = read_whole(path)
+        raw = kept(read_whole(path), path)
         missing = set(Config.model_fields) - set(raw)
         if missing:  # a run writes all of them, and defaults would make it another run
-            raise UserError(f"{path} is damaged: it has lost {', '.join(sorted(missing))}")
+            lost = ", ".join(sorted(missing))
+            raise UserError(
+                f"{path} is damaged, or of another version of fedorch: it has lost {lost}"
+            )
         return build(raw)
 
     @property
@@ -178,12 +193,18 @@ class RunFolder:
 
     def make(self) -> None:
         """Create the folder, if it is not there; raises UserError if that is impossible."""
-        with files.said(f"--out {self.path}: cannot be created"):
+        with files.said(f"--out {self._here}: cannot be created"):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def open(self, config: Config) -> None:
-        """Create the folder with the resolved config."""
+        """Create the folder with the resolved config, and the plugins' files that it names."""
         self.make()
+        for plugin in config.plugins:
+            content = source(plugin)
+            if content is not None:
+                with files.said(f"{self.path}: cannot be written"):
+                    self._mine(PLUGINS).mkdir(exist_ok=True)
+                self.write_text(f"{PLUGINS}/{plugin.name}.py", content.decode())
         self.write_text(CONFIG, config.dump())
 
     @property
@@ -367,6 +388,10 @@ class MirroredRunFolder(RunFolder):
     def place(self) -> str:
         return self.mirror.uri
 
+    @property
+    def _here(self) -> str:
+        return f"{self.place}: its copy on this machine, {self.path},"
+
     def _taken(self, besides: str) -> bool:
         return any(name.split("/")[0] != besides for name in self.mirror.there)
 
@@ -388,6 +413,9 @@ class MirroredRunFolder(RunFolder):
 
     def holds(self, name: str) -> bool:
         return name in self.mirror.there
+
+    def held(self, inside: str) -> list[str]:
+        return [name for name in self.mirror.there if name.startswith(f"{inside}/")]
 
     def fetch(self, *names: str) -> None:
         self.mirror.fetch(*names)

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from pyarrow import ArrowException, fs
 
 from orchestrator.cluster.waiting import patience, within
-from orchestrator.data.sources import cache
 from orchestrator.errors import UserError, refuse_credentials
+from orchestrator.files import cache
 from orchestrator.results import locks
 
 OUTAGE = 60

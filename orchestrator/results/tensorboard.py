@@ -28,7 +28,8 @@ class Board:
         name = f"events.out.tfevents.{now:.6f}.{socket.gethostname()}.{os.getpid()}"
         self.path = folder / name
         self.first = Event(wall_time=now, step=done + 1, file_version="brain.Event:2")
-        self.purge = [_purge(done + 1)] if done else []
+        before = done or any(folder.glob("events.out.tfevents.*"))
+        self.purge = [_purge(done + 1)] if before else []
 
     def add(self, record: dict[str, float]) -> None:
         """Add one round's record; raises UserError if it cannot be written."""

@@ -90,6 +90,7 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     Raises UserError if the checkpoints are damaged or belong to another config, to other data or
     to a later round than its last, or there is none of a finished run.
     """
+    _require_none_taken_back(experiment, folder)
     if not checkpoint.found(folder.checkpoints):
         if folder.finished:
             raise UserError(
@@ -105,11 +106,6 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             "clients_per_actor) may differ on --resume"
         )
     experiment.require_origin(state["origin"], str(folder.path))
-    if t > experiment.config.rounds:
-        raise UserError(
-            f"{folder.path}: {t} rounds have been done, and none is taken back; rounds is "
-            f"{experiment.config.rounds} in config.yaml"
-        )
     try:
         experiment.restore(t, state)
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -118,6 +114,27 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             f"one of this run ({' '.join(str(error).split())[:120]})"
         ) from error
     return notes
+
+
+def _require_none_taken_back(experiment: Experiment, folder: RunFolder) -> None:
+    """Raise UserError if there are results of more rounds than are to be done now, which may be
+    after the last checkpoint; or a checkpoint of more, be it damaged.
+    """
+    _require_no_fewer(checkpoint.newest(folder.checkpoints), experiment, folder)
+    try:
+        ended = folder.ending() if folder.holds(RESULT) else None
+    except UserError:  # damaged, and soon written anew
+        return
+    if ended is not None and ended["status"] != "failed":
+        _require_no_fewer(ended.get("rounds", 0), experiment, folder)
+
+
+def _require_no_fewer(done: int, experiment: Experiment, folder: RunFolder) -> None:
+    if done > experiment.config.rounds:
+        raise UserError(
+            f"{folder.path}: {done} rounds have been done, and none is taken back; rounds is "
+            f"{experiment.config.rounds} in config.yaml"
+        )
 
 
 def drive(
@@ -197,6 +214,7 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "actors": experiment.federation.plane.actors,
         "actors_replaced": experiment.federation.plane.replaced,
         "versions": versions(),
+        "plugins": {plugin.name: plugin.sha256 for plugin in experiment.config.plugins},
         "git_commit": git_commit(),
         "diverged": experiment.diverged,
         "notes": list(experiment.notes),

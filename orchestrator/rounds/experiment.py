@@ -37,7 +37,7 @@ from orchestrator.models.net import Net
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
-from orchestrator.rounds.metrics import Record, influence, over_cohort
+from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.world import World
 
@@ -247,9 +247,14 @@ class Experiment:
         """Judge the last round if it has not been, which a run that is resumed with fewer rounds,
         or another ``stop``, may find to be its last.
         """
-        judged = int(self.client_rows[-1]["round"][0]) if self.client_rows else 0
-        if judged == self.t:
-            return
+        last = self.records[-1]
+        if self.client_rows and int(self.client_rows[-1]["round"][0]) == self.t:
+            seen = {name: value for name, value in last.items() if name.startswith(OF_ONE_MODEL)}
+            at_its_end = last.get("evaluated_steps", last["steps_total"]) == last["steps_total"]
+            if at_its_end or self._ends(seen):
+                return
+            # it was looked at in the middle of the round, and did not end by that
+            self.client_rows.pop()
         self.federation.begin_round(self.t)
         self.records[-1] |= self._evaluate(self.t, dropped=0) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])
@@ -331,12 +336,12 @@ class Experiment:
         return self.records[-1]["steps_total"] if self.records else 0.0
 
     def _know_what_stops(self, missing: list[str]) -> None:
-        """Raise UserError for a metric in ``stop`` that seems to be a misspelt one; tell of others
-        that have not been reported (an agent's may come later).
+        """Raise UserError for a metric in ``stop`` that seems to be a misspelt one, unless all is
+        done; tell of others that have not been reported (an agent's may come later).
         """
         reported = sorted({name for record in self.records for name in record}) if missing else []
         unknown = [name for name in missing if name not in reported]
-        for name in unknown:
+        for name in unknown if self.t < self.config.rounds else ():
             if get_close_matches(name, reported, 1, 0.7):
                 raise UserError(
                     f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}"

@@ -18,6 +18,8 @@ VALIDATED = {
 """How names of metrics on test rows begin -> how those of the same on validation rows do."""
 
 
+OF_ONE_MODEL = ("test_", "validation_", "heldout_", "client_")
+"""How names of metrics begin that one model for all is judged by."""
 MORE = re.compile(r"\w*accuracy(_mean|_worst|_worst10|_best10|_weighted|_jain)?")
 LESS = re.compile(
     r"\w*(_loss|_loss_worst|accuracy_std|accuracy_var|accuracy_angle|accuracy_kl)|upper_gap"

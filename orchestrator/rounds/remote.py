@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.plugins import publish
 from orchestrator.rounds.server import Server
 
 NAMESPACE = "fedorch"
@@ -31,6 +32,7 @@ def launch(
     It asks for one byte of memory because Ray puts an actor that asks for nothing on any node, soft
     strategy or not.
     """
+    publish()
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     remote: Any = ray.remote
     # callers wait inside watch and outcome, each in a thread; Ray repeats their calls to a server

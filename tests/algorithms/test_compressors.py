@@ -58,6 +58,22 @@ def test_qsgd_is_unbiased_and_within_a_level(bucket):
     assert not compress("qsgd", torch.zeros(1, 5)).any()
 
 
+@pytest.mark.parametrize("bucket", [1, 7, 10**9])
+def test_qsgd_s_buckets_are_vectors_of_their_own(bucket):
+    """Each as if it were alone with its part of the dither; one of a single entry loses nothing."""
+    x = rows(2, 100)
+    x[0, 3] = 1e25  # whose square is more than float32 holds
+    once = compress("qsgd", x, levels=3, bucket=bucket)
+    dither = torch.rand(100, generator=torch_generator(0, "c", 0))
+    each = min(bucket, 100)
+    for v, u, q in zip(x[0].split(each), dither.split(each), once[0].split(each), strict=True):
+        norm = v.double().norm()
+        expected = v.sign() * norm * (v.double().abs() / norm * 3 + u).floor().clamp_max(3) / 3
+        torch.testing.assert_close(q.double(), expected, rtol=1e-5, atol=1e-30)
+    if bucket == 1:
+        torch.testing.assert_close(once, x, rtol=1e-6, atol=0)
+
+
 def test_rounding():
     x = torch.tensor([[1.0 + 2**-9, 1e-30, 3e38, 70000.0]])
     assert compress("bf16", x).tolist() == [

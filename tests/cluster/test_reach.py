@@ -17,7 +17,7 @@ import grpc
 import psutil
 import pytest
 
-from orchestrator.cluster import jobs, waiting
+from orchestrator.cluster import jobs, reach, waiting
 from orchestrator.cluster.connection import connected
 from orchestrator.cluster.reach import exposure
 from orchestrator.cluster.waiting import patience, within
@@ -73,9 +73,37 @@ def test_nobody_is_there(scheme, silent, other, monkeypatch):
     assert "is no Ray cluster" in refused(f"{scheme}{other}")
 
 
-@pytest.mark.parametrize("address", ["nonsense", "ray://", "127.0.0.1:99999", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "address",
+    ["nonsense", "ray://", "127.0.0.1:99999", "http://127.0.0.1:1", "gcs://127.0.0.1:6379"],
+)
 def test_what_is_no_address(address):
     assert "HOST:PORT" in refused(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["me:hunter22@127.0.0.1:6379", "127.0.0.1:6379/x?token=hunter22", "::hunter22 "]
+)
+def test_what_is_no_address_is_not_repeated(address, monkeypatch):
+    """It may hold a password, without anything that looks like a URL's."""
+    with pytest.raises(UserError, match="HOST:PORT") as told, connected(address):
+        pass
+    assert "hunter22" not in str(told.value)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match="which RAY_ADDRESS names") as told, connected("auto"):
+        pass
+    assert "hunter22" not in str(told.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "head.example-1.org"])
+def test_a_client_s_address_has_a_port(host, monkeypatch):
+    """Without it Ray waits for others first."""
+    asked = []
+    monkeypatch.setattr(reach, "_listener", lambda *where: asked.append(where) or (where[0], True))
+    monkeypatch.setattr(reach, "_require_ray", lambda *about: None)
+    for address, place in ((f"ray://{host}", f"ray://{host}:10001"), (f"{host}:7", f"{host}:7")):
+        assert reach.reachable(address) == (place, True)
+    assert asked == [(host.strip("[]"), 10001), (host.strip("[]"), 7)]
 
 
 def test_no_dashboard(silent):

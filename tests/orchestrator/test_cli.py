@@ -1,6 +1,7 @@
 """The command as a user runs it."""
 
 import base64
+import errno
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from pathlib import Path
 from unittest import mock
 
 import pandas as pd
@@ -22,9 +24,13 @@ from algorithms.part import variants
 from orchestrator import terminal
 from orchestrator.cli import app as cli
 from orchestrator.cli import doctor
+from orchestrator.cli.app import _told
 from orchestrator.cli.catalogue import KINDS
+from orchestrator.cli.faults import report
+from orchestrator.cluster.connection import _declared
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.files import cache
 from orchestrator.rounds.remote import answer_of, launch
 from tests.configs import small
 from tests.sets import quick
@@ -165,6 +171,36 @@ def test_mistakes_are_told_on_stderr(tmp_path, words, message):
     assert message in process.stderr.replace("\n", " ")
     assert "Traceback" not in process.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_a_help_page_that_cannot_be_written(capsys, monkeypatch):
+    """Typer prints it, and knows of no full disk."""
+    monkeypatch.setattr(cli.console, "on_broken_pipe", lambda: None)
+    assert _told(OSError(errno.ENOSPC, "No space left on device")) == 2
+    assert "standard output cannot be written" in capsys.readouterr().err
+    assert _told(FileNotFoundError(errno.ENOENT, "no", "a file")) == 1
+
+
+def test_a_user_without_a_home(tmp_path, monkeypatch, capsys):
+    """A container's, of whom the system knows nothing: the report of a fault was one itself."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(UserError, match="set HOME"):
+        cache()
+    assert "ValueError: x" in report(ValueError("x"))
+
+
+def nowhere():
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize(
+    "said", ["CPU=inf", "CPU=1e400", "CPU=nan", "CPU=-3", "=3", "CPU", "CPU=x"]
+)
+def test_a_largest_cluster_that_is_none(said):
+    assert _declared("CPU=64, GPU=8") == {"CPU": 64, "GPU": 8}
+    with pytest.raises(UserError, match="write it like CPU=64,GPU=8"):
+        _declared(said)
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_silent():

@@ -1,5 +1,6 @@
 """Evaluation on a clock of local steps: the same moments for all, and no other bits."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -125,6 +126,33 @@ def test_a_target_that_is_met_in_mid_round_counts_then(tmp_path):
     assert steps_of(spent) == e.records[-1]["evaluated_steps"] <= best["evaluated_steps"]
     assert steps_of(spent) % 4 == 0
     assert len(spent) == e.t
+
+
+@pytest.mark.parametrize("end", ["rounds=3", "stop={train_loss: '<= 50'}"])
+def test_a_run_that_ends_as_it_is_resumed_is_judged_at_its_end(end, tmp_path):
+    """A look in the middle of its last round stood for it."""
+    one_round = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "rounds=9", CLOCK]
+    folder, whole = RunFolder(tmp_path / "a"), RunFolder(tmp_path / "b")
+    run_into(folder, small(*one_round, "checkpoint.every=1"), stop_at=3)
+    assert folder.rounds()["evaluated_steps"].iloc[-1] < folder.rounds()["steps_total"].iloc[-1]
+    folder.open(small(*one_round, "checkpoint.every=1", end))
+    e, _ = run_into(folder, resuming=True)
+    alone, _ = run_into(whole, small(*one_round, "rounds=3"))
+    assert e.t == 3
+    keys = [k for k in alone.records[-1] if not k.startswith("seconds")]
+    assert {k: e.records[-1][k] for k in keys} == {k: alone.records[-1][k] for k in keys}
+    assert len(e.client_rows) == len(alone.client_rows)
+    pd.testing.assert_frame_equal(folder.clients(), whole.clients())
+
+
+def test_a_run_that_met_its_target_in_mid_round_keeps_that(tmp_path):
+    """When it is resumed, there is nothing left to do or to judge."""
+    folder = RunFolder(tmp_path)
+    stop = "stop={test_accuracy: 0.2}"
+    run_into(folder, small(*FDA, CLOCK, stop, "checkpoint.every=1"))
+    before = folder.rounds()
+    run_into(folder, resuming=True)
+    pd.testing.assert_frame_equal(folder.rounds(), before)
 
 
 def test_an_epoch_is_the_longest_clients():

@@ -1,10 +1,13 @@
 """Runs side by side: those that differ in the seed alone are one column, and are tested in pairs."""
 
+import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from scipy import stats
 
 from orchestrator.analysis.comparison import _tests
@@ -53,20 +56,15 @@ def test_single_runs_are_not_tested(runs):
 
 def test_what_cannot_be_compared_is_said():
     """p was 1 where there is none, and the survivors' interval stood beside a test of all."""
-    results = [
-        {"seed": seed, "metrics": {"test_accuracy": value}}
-        for values in ([0.5, 0.5, 0.5, 0.5], [0.6, 0.7, None, 0.65])
-        for seed, value in enumerate(values)
-    ]
+    ends = [0.5, 0.5, 0.5, 0.5, 0.6, 0.7, math.nan, 0.65]
     groups = {"A": range(4), "B": range(4, 8)}
-    results[6]["metrics"] = {"test_accuracy": math.nan}
-    (said,) = _tests(groups, results, "test_accuracy")
+    (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy")
     assert "B against A, ahead by +0.1500" in said
     assert "3 pairs of numbers" in said
     assert "runs without a number 1 : 0" in said
     assert "signed ranks of 4 pairs" in said
     same = {"A": range(2), "B": range(2)}
-    (said,) = _tests(same, results, "test_accuracy")
+    (said,) = _tests(same, [0, 1], ends, "test_accuracy")
     assert "two-sided p none" in said
 
 
@@ -82,3 +80,65 @@ def test_what_cannot_be_compared_is_said():
 )  # fmt: skip
 def test_which_way_a_metric_is_better(metric, direction):
     assert more_is_better(metric) is direction
+
+
+def test_names_are_drawn_as_they_are(runs, tmp_path):
+    """A dollar began a formula, which may be none, and an underscore left a run out of the legend."""
+    folders = []
+    for name, old in zip(("_a", "$x", r"$\frac$"), runs, strict=False):
+        shutil.copytree(old, tmp_path / name)
+        folders.append(tmp_path / name)
+    code, text = here("compare", *folders, "--plot", tmp_path / "x.svg")
+    assert code == 0, text
+    with rc_context({"svg.fonttype": "none"}):
+        code, text = here("compare", *folders, "--plot", tmp_path / "x.svg")
+    assert code == 0, text
+    drawn = (tmp_path / "x.svg").read_text()
+    for name in ("_a", "$x", r"$\frac$"):
+        assert name in drawn
+
+
+@pytest.mark.parametrize("metric", ["test_acuracy", "gradient/"])
+@pytest.mark.parametrize("more", [[], ["--plot", "x.png"], ["--target", "0.5"]])
+def test_a_metric_that_nobody_reports(metric, more, runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, text = here("compare", *runs, "--metric", metric, *more)
+    assert code == 2
+    assert f"{metric!r}" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_any_column_of_the_rounds_is_tested(runs):
+    """Bytes and seconds stand in no result.json."""
+    code, text = here("compare", *runs, "--metric", "bytes_up")
+    assert code == 0
+    assert "bytes_up: " in text
+    assert "+0.0000" in text
+    assert "without a number" not in text
+
+
+def test_a_run_that_was_stopped_is_no_seed(runs, tmp_path):
+    places = [tmp_path / str(n) for n in range(3)]
+    for old, new in zip(runs, places, strict=False):
+        shutil.copytree(old, new)
+    edit(places[1], status="stopped", rounds=1)
+    code, text = here("compare", *places)
+    assert code == 2
+    assert "stopped after round 1" in text
+    code, text = here("compare", places[1], list(runs)[3])
+    assert code == 0, text
+
+
+def test_data_of_one_name_that_are_not_the_same(runs, tmp_path):
+    shutil.copytree(next(iter(runs)), tmp_path / "a")
+    edit(tmp_path / "a", data_sha256="0" * 64)
+    code, text = here("compare", *list(runs)[1:4], tmp_path / "a")
+    assert code == 2
+    assert "its data are not those of" in text
+
+
+def edit(place, **changes):
+    """Change what a run says of its end."""
+    said = json.loads((place / "result.json").read_text())
+    (place / "result.json").write_text(json.dumps({**said, **changes}))
+    RunFolder(place).seal()

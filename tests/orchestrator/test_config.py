@@ -155,6 +155,14 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 @example({"data": {"name": True}})
 @example({"model": {"name": []}})
+@example({"plugins": [""]})
+@example({"plugins": ["a\nb", "\n.py"]})
+@example({"plugins": ["\n.py"]})
+@example({"plugins": ["\0.py"]})
+@example({"plugins": ["..\ud800"]})
+@example({"plugins": [{"name": "", "file": "/"}]})
+@example({"plugins": [{"name": "a", "sha256": "../a"}]})
+@example({"plugins": [{"name": "a", "sha256": "a", "file": "a", "kept": True}]})
 def test_anything_is_a_config_or_one_sentence(raw):
     try:
         config = build(raw)
@@ -163,7 +171,8 @@ def test_anything_is_a_config_or_one_sentence(raw):
     else:
         message = None
         assert build(yaml.safe_load(config.dump())) == config
-    assert message is None or (message.startswith("config: ") and "\n" not in message)
+    assert message is None or message.startswith(("config: ", "plugins: "))
+    assert message is None or "\n" not in message
 
 
 def test_options_without_a_name_belong_to_the_algorithm_s_own_part():

@@ -132,6 +132,9 @@ class Ran:
     def config(self):
         return self.made
 
+    def result(self):
+        return {}
+
     def clients(self):
         t = np.arange(1, 11)
         good = np.zeros(10, bool) if self.rounds is None else t >= self.rounds

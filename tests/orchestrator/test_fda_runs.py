@@ -330,6 +330,13 @@ def test_a_misspelt_metric_ends_the_run_and_not_never():
         run("stop={test_acuracy: 0.9}")
 
 
+def test_a_misspelt_metric_that_is_known_when_all_is_done_takes_nothing():
+    """Nothing was evaluated before the last round, and its results were thrown away."""
+    e = run("stop={test_acuracy: 0.9}", "rounds=2", "evaluation.every=2")
+    assert e.t == 2
+    assert any("test_acuracy" in note for note in e.notes)
+
+
 def test_suggested_thresholds():
     record = run("round_end={name: fda, theta: fl}", "rounds=1").records[0]
     assert record["theta"] == pytest.approx(4.91e-5 * D)

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 from orchestrator.cluster import jobs
 from orchestrator.errors import UserError
@@ -39,3 +40,30 @@ def test_what_cannot_be_a_job(monkeypatch, words, message):
     monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(SimpleNamespace()))
     with pytest.raises(UserError, match=message):
         jobs.submit("http://nowhere", words, "x")
+
+
+def test_only_files_are_carried(tmp_path):
+    """Values of options were read as files if they ended in .yaml."""
+    (tmp_path / "c.yaml").write_text("rounds: 2")
+    place = tmp_path / "job"
+    place.mkdir()
+    words = [
+        "sweep",
+        "--resume",
+        str(tmp_path / "c.yaml"),
+        "--set",
+        "name=a.yaml",
+        "--out",
+        "x.yaml",
+    ]
+    assert jobs._carry(words, place) == "sweep --resume c.yaml --set name=a.yaml --out x.yaml"
+    assert [p.name for p in place.iterdir()] == ["c.yaml"]
+
+
+def test_which_options_have_no_value():
+    """What is known of them here is what the command knows."""
+    from sweeps.cli import cli
+
+    sweep = typer.main.get_command(cli.app).commands["sweep"]
+    flags = {name for p in sweep.params if getattr(p, "is_flag", False) for name in p.opts}
+    assert flags == set(jobs.FLAGS)

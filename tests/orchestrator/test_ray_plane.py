@@ -356,8 +356,10 @@ def test_a_client_that_hangs_is_redone_elsewhere(start, tmp_path):
         experiment.step()
     plane = experiment.federation.plane
     said = f"did not answer within {start.patience} s while training clients 3 in round 1"
-    assert said in plane.events()[0]
-    assert (plane.replaced, plane.repeated) == (1, 1)
+    # a busy machine may be late with others, too, which are redone as well
+    late = plane.events()
+    assert any(said in event for event in late)
+    assert (plane.replaced, plane.repeated) == (len(late), len(late))
     assert experiment.state_sha256() == finish(config).state_sha256()
 
 

@@ -7,11 +7,13 @@ import shutil
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
 from orchestrator.results.run_folder import MODEL, RunFolder
+from orchestrator.results.tensorboard import Board
 from orchestrator.rounds.drive import begin, held
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
@@ -260,7 +262,10 @@ def test_the_written_config_can_be_read(left):
 def test_a_config_that_is_not_whole_is_no_other_run(folder, damage):
     """Its defaults would make it the quick start."""
     (folder.path / "config.yaml").write_text(damage)
-    with pytest.raises(UserError, match=r"config\.yaml is damaged: it has lost .*algorithm"):
+    with pytest.raises(
+        UserError,
+        match=r"config\.yaml is damaged, or of another version of fedorch: it has lost .*algorithm",
+    ):
         run_into(folder, resuming=True)
     with pytest.raises(UserError, match=r"config\.yaml is damaged"):
         RunFolder.viewed(str(folder.path))
@@ -318,3 +323,34 @@ def test_whoever_may_read_the_folder_may_read_the_model(tmp_path):
     (tmp_path / "other").touch()
     RunFolder(tmp_path).write_model({"w": torch.zeros(2)})
     assert (tmp_path / MODEL).stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("left", ["results", "a damaged checkpoint"])
+def test_no_round_is_taken_back(left, tmp_path):
+    """Rounds after the last whole checkpoint are rounds, too."""
+    folder = RunFolder(tmp_path)
+    run_into(folder, small("rounds=4", "checkpoint.every=3"))
+    if left == "a damaged checkpoint":
+        (folder.path / "result.json").unlink()
+        (newest,) = checkpoint.found(folder.checkpoints)
+        older = newest.with_name("round-000002")
+        newest.rename(older)
+        shutil.copytree(older, newest)
+    before = {p: p.read_bytes() for p in tmp_path.glob("*.*")}
+    fewer = 3 if left == "results" else 2
+    folder.open(small(f"rounds={fewer}", "checkpoint.every=3"))
+    with pytest.raises(UserError, match="rounds have been done, and none is taken back"):
+        run_into(folder, resuming=True)
+    after = {p: p.read_bytes() for p in before}
+    assert [p.name for p in before if before[p] != after[p]] == ["config.yaml"]
+
+
+def test_tensorboard_forgets_what_a_run_did_before_its_first_checkpoint(tmp_path):
+    for rounds in (3, 4):
+        board = Board(tmp_path, 0)
+        for t in range(1, rounds + 1):
+            board.add({"round": float(t), "test_accuracy": float(rounds)})
+    seen = EventAccumulator(str(tmp_path))
+    seen.Reload()
+    assert [e.step for e in seen.Scalars("test/accuracy")] == [1, 2, 3, 4]
+    assert {e.value for e in seen.Scalars("test/accuracy")} == {4.0}

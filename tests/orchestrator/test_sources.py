@@ -37,6 +37,15 @@ def images(n, classes=10):
     return RNG.integers(0, 256, (n, 28, 28), np.uint8), RNG.integers(0, classes, n).astype(np.uint8)
 
 
+@pytest.mark.parametrize("named", ["nowhere", "a file", "n" * 300])
+def test_a_folder_that_is_named_must_be_there(named, folder, monkeypatch):
+    """Else the data of another folder would be taken."""
+    (folder / "a file").write_text("")
+    monkeypatch.setenv("FEDORCH_DATA", str(folder / named))
+    with pytest.raises(UserError, match=r"FEDORCH_DATA: .* (is no folder|cannot be read)"):
+        load("mnist")
+
+
 @pytest.mark.parametrize(
     ("name", "root", "train", "test", "classes"),
     [

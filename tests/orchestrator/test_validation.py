@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from orchestrator.config import load
+from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
 from tests.running import finish
 
@@ -69,3 +70,14 @@ def test_rows_kept_back_are_not_trained_on():
         other.step()
     assert one.weights_sha256() == other.weights_sha256()
     assert one.records[-1]["validation_accuracy"] != other.records[-1]["validation_accuracy"]
+
+
+@pytest.mark.parametrize("dealt", ["iid", "feddual"])
+def test_rows_that_nobody_can_keep_back_are_told(dealt):
+    """A run went on without the validation that it was asked for."""
+    few = ["data.limit=6", "data.clients=6", "cohort=6", f"data.partition={dealt}"]
+    both = ["data.validation={clients: 0.5, server: 0.0}"]
+    if dealt == "feddual":
+        few, both = ["data.limit=40"], ["data.validation={clients: 0.95, server: 0.9}"]
+    with pytest.raises(UserError, match=r"data.validation"):
+        Experiment(load(None, [*few, *both]))

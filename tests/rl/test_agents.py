@@ -1,12 +1,17 @@
 """FedAA's agents: Equations 1–3 against plain torch, exact checkpoints, and learning."""
 
 import copy
+import hashlib
+import json
+import os
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from rl.env import AggregationEnv, Simulation
@@ -407,6 +412,44 @@ def test_a_saved_policy_moves(tmp_path):
         load_policy(b.learner, tmp_path / "nowhere", a_options.model_dump())
     with pytest.raises(ValueError, match="trained with head 'softmax', not 'l1'"):
         Td3(hidden=(8, 8), policy=tmp_path / "p").start(5, 5, 0)
+
+
+DAMAGES = {
+    "no agent": lambda weights, facts: edit(facts, agent=None),
+    "a list": lambda weights, facts: edit(facts, agent=["ddpg"]),
+    "no object": lambda weights, facts: facts.write_text("[]"),
+    "a flipped bit": lambda weights, facts: weights.write_bytes(weights.read_bytes()[:-1] + b"x"),
+    "half precision": lambda weights, facts: halve(weights, facts),
+    "a pipe": lambda weights, facts: (facts.unlink(), os.mkfifo(facts)),
+    "a device": lambda weights, facts: (weights.unlink(), weights.symlink_to("/dev/zero")),
+}
+
+
+def edit(facts, **changes):
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), **changes}))
+
+
+def halve(weights, facts):
+    save_file({k: v.bfloat16() for k, v in load_file(weights).items()}, weights)
+    edit(facts, sha256=hashlib.sha256(weights.read_bytes()).hexdigest())
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    options, folder = Td3(preset="robust", hidden=(8, 8)), tmp_path_factory.mktemp("policy")
+    about = {"agent": options.model_dump(mode="json")}
+    save_policy(folder, module_weights(options.start(5, 5, 0).learner), about)
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_policy_is_told(damage, saved, tmp_path):
+    """Faults, a flipped bit that nobody saw, and a pipe that was read for ever."""
+    folder = shutil.copytree(saved, tmp_path / "p")
+    assert {p.stat().st_mode & 0o077 for p in saved.iterdir()} == {0o044}
+    DAMAGES[damage](folder / "policy.safetensors", folder / "policy.json")
+    with pytest.raises(ValueError, match="there is no policy in"):
+        Td3(preset="robust", hidden=(8, 8), policy=folder).start(5, 5, 0)
 
 
 def test_the_environment_is_a_gymnasium_environment():

@@ -220,6 +220,23 @@ def test_figures(reproduced, figure):
         assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
 
 
+@pytest.mark.parametrize("figure", ["curves", "axis", "scatter"])
+def test_a_figure_says_which_means_are_of_fewer_seeds(figure, reproduced, tmp_path):
+    """One of FedAvg's three runs failed: its mean is that of the others, and its title says so."""
+    folder = shutil.copytree(reproduced, tmp_path / "s")
+    first = next(r for (label, _), r in by_trial(folder).items() if label == "FedAvg / mean")
+    first.folder.leave_failure({"error": "no"})
+    fewer = replace(ENTRY, figure=figure, columns=dict(list(ENTRY.columns.items())[:2]))
+    one = Reproduction(fewer, "reduced")
+    drawn, data = draw(one, one.measured(folder), folder)
+    assert all("fewer seeds: FedAvg (2 of 3)" in place.get_title().replace("\n", " ")
+               for place in drawn.axes)  # fmt: skip
+    known = data.groupby("row")["known"].max()
+    assert known.to_dict() == {"FedAvg": 2, "FedProx": 3}
+    whole, _ = draw(one, one.measured(reproduced), reproduced)
+    assert not any("fewer seeds" in place.get_title() for place in whole.axes)
+
+
 def test_an_axis_has_a_panel_for_each_quantity(tmp_path):
     one = entry("fda/figure3.8")
     full = Reproduction(one, "full")

@@ -19,15 +19,18 @@ from orchestrator.files import write_sealed
 from orchestrator.results.checkpoint import save
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
-from sweeps import commands
+from sweeps import commands, tune_state
+from sweeps.data import Shelf
+from sweeps.home import Home
 from sweeps.results import by_trial, stored
+from sweeps.runner import _forget_unknown
 from sweeps.status import Status
-from sweeps.targets import resolve
+from sweeps.targets import Running, resolve
 from sweeps.trainable import Trial
 from sweeps.tuning import Chosen, Tuned
 from tests.running import finish
 from tests.sweeps.plans import SMALL, results, sweep
-from tests.sweeps.trials import Here, run_here, run_sweep
+from tests.sweeps.trials import Here, run_here, run_sweep, trials_here
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -147,6 +150,47 @@ def test_a_sweep_that_ended_early_says_so(tmp_path, monkeypatch):
         run_here(sweep(axes={"local.lr": [0.02, 0.1]}, seeds=[0, 1]), tmp_path / "s")
 
 
+@pytest.mark.parametrize("cut", ["all of it", "a file"])
+def test_without_tune_s_files_what_has_finished_is_kept(cut, tmp_path, monkeypatch, capsys):
+    """Gone, or cut short by a kill in mid-write; drawn values would be drawn anew, beside the old."""
+    every, step, stepped = Here.configs, Experiment.step, []
+    monkeypatch.setattr(Here, "configs", lambda self: itertools.islice(every(self), 2))
+    monkeypatch.setattr(Experiment, "step", lambda self: stepped.append(self.config) or step(self))
+    grid = sweep(axes={"local.lr": [0.02, 0.1]}, seeds=[0, 1])
+    drawn = sweep(axes={"local.lr": {"uniform": [0.01, 0.1]}}, samples=4)
+    for one, place in ((grid, tmp_path / "grid"), (drawn, tmp_path / "drawn")):
+        with pytest.raises(UserError, match="interrupted with 2 of 4"):
+            run_here(one, place)
+        if cut == "a file":
+            (place / "tune" / "trials").mkdir(parents=True)
+            (place / "tune" / "trials" / "tuner.pkl").write_bytes(b"\x80\x05")
+    before = results(tmp_path / "grid")
+    monkeypatch.setattr(Here, "configs", every)
+    stepped.clear()
+    run_here(grid, tmp_path / "grid", resume=True)
+    assert "trials that have finished are kept" in capsys.readouterr().err.replace("\n", " ")
+    assert len({(c.local.lr, c.seed) for c in stepped}) == 2
+    after = results(tmp_path / "grid")
+    assert len(after) == 4
+    assert before.items() <= after.items()
+    with pytest.raises(UserError, match=r"what it has drawn; .* with --reuse"):
+        run_here(drawn, tmp_path / "drawn", resume=True)
+
+
+@pytest.mark.parametrize("kind", ["", *tune_state.KEPT, tune_state.COMING[0]])
+def test_tune_goes_on_only_from_whole_files(kind, finished, tmp_path):
+    known = tmp_path / "trials"
+    shutil.copytree(finished / "tune" / "trials", known)
+    if not kind:
+        assert tune_state.goes_on(str(known))
+        return
+    (file,) = known.glob(kind)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert not tune_state.goes_on(str(known))
+    file.unlink()
+    assert not tune_state.goes_on(str(known))
+
+
 @pytest.mark.long
 def test_an_interrupted_sweep_says_so(tmp_path):
     """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from
@@ -252,5 +296,42 @@ def test_a_sweep_goes_on_with_its_own_data_only(finished, tmp_path):
     assert len(known) == 1
     write_sealed(tmp_path / "s" / "data.json", dict.fromkeys(known, "another"))
     mine = sweep(axes={"local.lr": [0.02, 0.1], "algorithm": ["fedavg", "scaffold"]}, seeds=[0, 1])
-    with pytest.raises(UserError, match="are not those that the sweep was begun with"):
+    with pytest.raises(UserError, match="is not what the sweep was begun with"):
         run_sweep(mine, tmp_path / "s", resume=True)
+
+
+@pytest.mark.parametrize("option", ["data.partition={name: file, file: FILE}", "algorithm={name: "
+    "fedaa, agent: {name: ddpg, policy: FILE}}"])  # fmt: skip
+def test_files_that_configs_name_are_those_of_the_beginning(option, tmp_path):
+    """Trials to come were dealt another partition, beside those that had ended."""
+    file, folder = tmp_path / "p", RunFolder(tmp_path / "s")
+    file.mkdir()
+    (file / "a").write_text("one")
+    config = load(None, [*SMALL, option.replace("FILE", str(file))])
+    folder.make()
+    Shelf.of([config]).leave(folder)
+    Shelf.of([config]).require_known(folder)
+    (file / "a").write_text("two")
+    with pytest.raises(UserError, match=rf"{file} is not what the sweep was begun with"):
+        Shelf.of([config]).require_known(folder)
+
+
+def test_what_tune_does_not_remember_is_made_again(finished, tmp_path):
+    """Under optuna with another name: it stayed, and counted as a further draw."""
+    shutil.copytree(finished / "tune", tmp_path / "tune")
+    known = tune_state.known_trials(str(tmp_path / "tune" / "trials"))
+    assert len(known) == 8
+    one, digest = sorted(known)[0], "0123456789ab"
+    mine, lost = tmp_path / "trials" / f"{digest}-{one}", tmp_path / "trials" / f"{digest}-other"
+    others = [tmp_path / "trials" / name for name in (digest, "my-notes")]
+    for path in (mine, lost, *others):
+        path.mkdir(parents=True)
+    _forget_unknown(Home(tmp_path), known)
+    assert sorted((tmp_path / "trials").iterdir()) == sorted([mine, *others])
+
+
+def test_a_sweep_in_which_nothing_succeeds_does_not(tmp_path):
+    (tmp_path / "s.yaml").write_text(f"set: {[*SMALL, 'local.lr=1e30', 'model=mlp']}")
+    target = resolve(str(tmp_path / "s.yaml"), "smoke")
+    with trials_here(), pytest.raises(UserError, match=r"all 1 trials failed: .*round 1"):
+        target.run(str(tmp_path / "out"), Running())

@@ -227,7 +227,9 @@ def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
     """It ended with the rounds that it had done, and would stand in the table as one that a
     scheduler stopped.
     """
-    trial = SimpleNamespace(experiment=object(), written=False, _advance=lambda experiment: 1 / 0)
+    trial = SimpleNamespace(
+        experiment=object(), twin=None, written=False, _advance=lambda experiment: 1 / 0
+    )
     with pytest.raises(ZeroDivisionError):
         Trial.step(trial)
     assert trial.written

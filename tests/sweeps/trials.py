@@ -18,6 +18,7 @@ from ray.tune.trainable import trainable
 from sweeps import runner
 from sweeps.home import Home
 from sweeps.plan import Sweep
+from sweeps.reuse import NOTHING, Finished
 from sweeps.watch import Watcher
 
 
@@ -26,10 +27,10 @@ def run_sweep(plan: Sweep, folder: Path, resume: bool = False) -> None:
     runner.run_sweep(plan, Home(folder), resume)
 
 
-def run_here(plan: Sweep, folder: Path) -> None:
+def run_here(plan: Sweep, folder: Path, finished: Finished = NOTHING, resume: bool = False) -> None:
     """A sweep whose trials run in this process: a grid in its order, of drawn axes any values."""
     with trials_here():
-        run_sweep(plan, folder)
+        runner.run_sweep(plan, Home(folder), resume, finished)
 
 
 @contextmanager

@@ -1,0 +1,156 @@
+"""A network of one's own by the path of its file, called with what its signature asks for."""
+
+import json
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
+from tests.orchestrator.test_cli import here
+from tests.orchestrator.test_plugins import forget
+from tests.running import finish, run_into
+
+NETS = '''import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """One hidden layer."""
+
+    def __init__(self, in_channels, num_classes, width=8, *, act="relu"):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(784 * in_channels, width))
+        self.act, self.head = getattr(torch, act), nn.Linear(width, num_classes)
+
+    def forward(self, x):
+        return self.head(self.act(self.body(x)))
+
+
+def plain(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))
+
+
+def needs(classes, depth):
+    return plain(None, classes)
+
+
+def anything(**options):
+    return plain(None, options["classes"])
+
+
+def double(classes):
+    return plain(None, classes).double()
+
+
+def narrow(classes):
+    return plain(None, classes - 1)
+
+
+def pair(classes):
+    class Two(nn.Module):
+        def forward(self, x):
+            return x, x
+    return Two()
+
+
+def breaks(classes):
+    raise RuntimeError("no such thing")
+
+
+def number(classes):
+    return 3
+
+
+CONSTANT = 3
+'''
+CONFIG = {
+    "model": "./nets.py:Net", "rounds": 3, "cohort": 4, "data": {"limit": 400, "clients": 6},
+    "local": {"steps": 3, "block": 2}, "checkpoint": {"every": 1},
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "nets.py").write_text(NETS)
+    (tmp_path / "c" / "x.yaml").write_text(yaml.safe_dump(CONFIG))
+    yield tmp_path / "c" / "x.yaml"
+    forget()
+
+
+def of(config, name, **options):
+    model = {"name": f"{config.parent}/nets.py:{name}", **options}
+    return load(config, [f"model={json.dumps(model)}"])
+
+
+def test_it_is_the_model(config, company):
+    """With its options, its first weights by the seed, on both planes, resumed."""
+    small, large = of(config, "Net"), of(config, "Net", width=30, act="tanh", init="glorot")
+    net = Experiment(large).net
+    assert isinstance(net.module, nn.Module)
+    assert type(net.module).__name__ == "Net"
+    assert net.spec.size == 784 * 30 + 30 + 300 + 10
+    assert not net.module.head.bias.any()
+    assert large.model.init == "glorot"
+    again = finish(of(config, "Net"))
+    assert finish(small).weights_sha256() == again.weights_sha256()
+    chosen = load(config, ["resources.actors=2"])
+    assert finish(chosen, company.plane(chosen)).weights_sha256() == again.weights_sha256()
+
+
+def test_a_run_has_it(config, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config), stop_at=1)
+    (config.parent / "nets.py").unlink()
+    forget()
+    resumed, _ = run_into(folder, resuming=True)
+    (config.parent / "nets.py").write_text(NETS)
+    assert resumed.weights_sha256() == finish(load(config)).weights_sha256()
+    code, text = here("compare", folder.path)
+    assert code == 0, text
+
+
+def test_a_function_does(config):
+    for name in ("plain", "anything"):
+        chosen = of(config, name, **({"classes": 10} if name == "anything" else {}))
+        with torch.random.fork_rng():
+            assert Experiment(chosen).net.spec.size == 7850
+
+
+WRONG = {
+    "Nett": "no 'Nett'; did you mean 'Net'",
+    "needs": "needs depth: give it among the options",
+    "double": "mat1 and mat2 must have the same dtype",
+    "narrow": "makes torch.float32 of shape (2, 9)",
+    "pair": "makes tuple of inputs",
+    "breaks": "RuntimeError: no such thing",
+    "number": "makes a int, and no nn.Module",
+    "CONSTANT": "is a int, which cannot be called",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_model(name, config):
+    with pytest.raises(UserError, match="config: ") as told:
+        Experiment(of(config, name))
+    assert WRONG[name] in str(told.value)
+
+
+def test_wrong_options_and_places(config):
+    with pytest.raises(UserError, match=r"takes no 'widht'; did you mean 'width'"):
+        Experiment(of(config, "Net", widht=3))
+    with pytest.raises(UserError, match=r"cannot read .*nowhere\.py"):
+        load(config, ["model=nowhere.py:Net"])
+    with pytest.raises(
+        UserError, match=r"size mismatch|shapes cannot be multiplied|inputs of shape"
+    ):
+        Experiment(of(config, "Net", in_channels=3))
+    with pytest.raises(UserError, match="there is no plugin 'nothing'"):
+        load(None, ["model={name: own, of: 'nothing:Net'}"])
+    with pytest.raises(UserError, match="there is no plugin 'os'"):
+        load(None, ["model={name: own, of: 'os:system', options: {command: 'true'}}"])

@@ -1,0 +1,352 @@
+"""Parts of a user's own: found by what a config names, the same everywhere, refused when changed."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import retire, variants
+from algorithms.parts.aggregators import Aggregator
+from orchestrator import plugins
+from orchestrator.cluster import jobs
+from orchestrator.config import build, load
+from orchestrator.errors import UserError
+from orchestrator.plugins import Plugin, take_named
+from orchestrator.results.run_folder import RunFolder
+from sweeps.plan import read_sweep
+from tests.orchestrator.test_cli import here
+from tests.running import finish, run_into
+from tests.sweeps.plans import results
+from tests.sweeps.trials import run_here
+
+MINE = '''"""An algorithm whose clients remember, an aggregator and a model."""
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from algorithms.fedavg import FedAvg
+from algorithms.local import LocalRule
+from algorithms.part import option
+from algorithms.parts.aggregators import WeightedMean
+from orchestrator.models import Model
+
+
+@dataclass(frozen=True)
+class Pull(LocalRule):
+    strength: float
+
+    def state(self, received, spec):
+        return {"last": torch.zeros_like(received["w"])}
+
+    def direction(self, gradient, work):
+        pulled = gradient + self.strength * work.state["last"]
+        work.state["last"] = work.state["last"] + gradient
+        return pulled
+
+
+class Mine(FedAvg):
+    class Options(FedAvg.Options):
+        """FedAvg with a memory of gradients."""
+
+        name: str = "mine"
+        strength: float = option(0.01, "of the memory", ge=0)
+
+    def rule(self):
+        return Pull(self.options.strength)
+
+
+class Half(WeightedMean):
+    """Half of everybody's weight."""
+
+    name: str = "half"
+
+    def weights(self, samples, counts):
+        return 0.5 * super().weights(samples, counts)
+
+
+class Tiny(Model):
+    """Two layers."""
+
+    name: str = "tiny"
+    width: int = option(8, "of the hidden layer", ge=1)
+
+    def build(self, shape, classes):
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(784, self.width), nn.ReLU(), nn.Linear(self.width, classes)
+        )
+'''
+CONFIG = {
+    "plugins": ["parts/mine.py"], "algorithm": {"name": "mine", "strength": 0.1},
+    "aggregator": "half", "model": {"name": "tiny", "width": 6}, "rounds": 4, "cohort": 4,
+    "data": {"limit": 400, "clients": 6}, "local": {"steps": 3, "block": 2},
+    "checkpoint": {"every": 1},
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A config, and the plugin that it names from its own folder."""
+    (tmp_path / "c" / "parts").mkdir(parents=True)
+    (tmp_path / "c" / "parts" / "mine.py").write_text(MINE)
+    file = tmp_path / "c" / "mine.yaml"
+    file.write_text(yaml.safe_dump(CONFIG))
+    yield file
+    forget()
+
+
+def forget():
+    """Nothing of a plugin is left in this process."""
+    for module in [m for m in sys.modules if m.startswith(f"{plugins.PACKAGE}.")]:
+        retire(module)
+        del sys.modules[module]
+    plugins.SOURCES.clear()
+
+
+def test_a_run_has_its_plugin_with_it(config, tmp_path):
+    """In its folder, by its digest, also when the file is gone; killed and resumed, with equal bits."""
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    alone, _ = run_into(whole, load(config))
+    run_into(cut, load(config), stop_at=2)
+    (config.parent / "parts" / "mine.py").unlink()
+    assert (cut.path / "plugins" / "mine.py").read_text() == MINE
+    forget()
+    assert "mine" not in variants(AlgorithmOptions)
+    resumed, _ = run_into(cut, resuming=True)
+    assert resumed.weights_sha256() == alone.weights_sha256()
+    assert cut.result()["state_sha256"] == whole.result()["state_sha256"]
+    (digest,) = whole.result()["plugins"].values()
+    assert digest == cut.config().plugins[0].sha256
+    assert str(tmp_path) not in (whole.path / "config.yaml").read_text()
+
+
+def test_its_parts_are_in_effect(config):
+    mine = finish(load(config))
+    other = finish(load(config, ["algorithm.strength=0"]))
+    usual = finish(load(config, ["algorithm=fedavg"]))
+    assert mine.weights_sha256() != other.weights_sha256() == usual.weights_sha256()
+    assert mine.net.spec.size == 784 * 6 + 6 + 60 + 10
+
+
+def test_a_changed_plugin_ends_the_run(config, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config), stop_at=2)
+    (folder.path / "plugins" / "mine.py").write_text(MINE + "\n")
+    forget()
+    with pytest.raises(UserError, match="is not what it was"):
+        run_into(folder, resuming=True)
+
+
+def test_another_version_takes_the_place_of_the_first(config):
+    """In one process, as in a notebook: the parts are those of the file as it is now."""
+    first = load(config)
+    (config.parent / "parts" / "mine.py").write_text(MINE.replace("0.01", "0.07"))
+    second = load(config, ["algorithm=mine"])
+    assert second.algorithm.strength == 0.07
+    assert first.plugins != second.plugins
+    (config.parent / "parts" / "mine.py").write_text(MINE)
+    assert load(config, ["algorithm=mine"]).algorithm.strength == 0.01
+
+
+def test_actors_find_it(config, company):
+    """On other nodes, too: they ask the cluster for the file."""
+    chosen = load(config, ["resources.actors=2"])
+    there, alone = finish(chosen, company.plane(chosen)), finish(chosen)
+    assert there.weights_sha256() == alone.weights_sha256()
+
+
+def test_a_sweep_s_trials_have_its_plugins(config, tmp_path, ray_session):
+    sweep = {"base": "c/mine.yaml", "axes": {"algorithm.strength": [0.0, 0.1]}, "loggers": []}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(sweep))
+    plan = read_sweep(tmp_path / "s.yaml")
+    assert "parts/mine.py" not in plan.model_dump_json()
+    run_here(plan, tmp_path / "s")
+    found = results(tmp_path / "s")
+    assert len({r["weights_sha256"] for r in found.values()}) == 2
+    assert all(r["plugins"].keys() == {"mine"} for r in found.values())
+    for axis in ({"axes": {"plugins": [["a.py"], ["b.py"]]}}, {"set": ["plugins=[a.py]"]}):
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump(sweep | axis))
+        with pytest.raises(UserError, match="have those of its base"):
+            read_sweep(tmp_path / "s.yaml")
+
+
+def test_commands_know_it(config, tmp_path):
+    file = config.parent / "parts" / "mine.py"
+    code, text = here("list", "aggregators", "--plugin", file)
+    assert code == 0
+    assert "Half of everybody's weight (mine.py)" in text
+    code, text = here("describe", "mine", "--plugin", file)
+    assert code == 0
+    assert "of the memory" in text
+    out = tmp_path / "out"
+    code, text = here(
+        "run", "--in-process", "--plugin", file, "--set", "algorithm=mine", "--set", "data.limit=400",
+        "--set", "model=linear", "--set", "rounds=1", "--set", "local.steps=1", "--out", out,
+    )  # fmt: skip
+    assert code == 0, text
+    assert json.loads((out / "result.json").read_text())["plugins"].keys() == {"mine"}
+    code, text = here("run", "--in-process", "--set", "algorithm=mino", "--plugin", file)
+    assert code == 2
+    assert "did you mean 'mine'" in text
+
+
+WRONG = {
+    "import nowhere_at_all": "line 1: ModuleNotFoundError: No module named 'nowhere_at_all'",
+    "x = 1\ny = x +": "line 2: SyntaxError: invalid syntax",
+    "\n\nraise SystemExit(3)": "line 3: SystemExit: 3",
+    "from algorithms.parts.aggregators import Mean\nclass M(Mean):\n    name: str = 'median'":
+        "M is named 'median', as algorithms.parts",
+    "from algorithms.fedavg import FedAvg\nclass M(FedAvg):\n    class Options(FedAvg.Options):\n"
+    "        name: str = 'fedprox'": "M.Options is named 'fedprox', as algorithms.fedprox.FedProx",
+    "\xff": "cannot be read",
+    "#" * 2_000_000: "2000000 bytes are more than code has",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_with_a_file_is_a_sentence(text, tmp_path):
+    (tmp_path / "wrong.py").write_bytes(text.encode("latin1"))
+    before = set(variants(Aggregator))
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"^plugins: ") as told:
+            build({"plugins": [str(tmp_path / "wrong.py")]})
+        assert WRONG[text] in str(told.value)
+        assert set(variants(Aggregator)) == before
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (["nowhere.py"], "cannot read nowhere.py"),
+        (["nowhere_at_all"], "there is no module 'nowhere_at_all'"),
+        (["nowhere_at_all.of.it"], "there is no module 'nowhere_at_all.of.it'"),
+        (["a-b.py"], "named by letters, digits and _"),
+        (["json", "json"], "two of them are named 'json'"),
+        ([{"name": "mine", "sha256": "0" * 64}], "no module 'mine' here"),
+        ([3], "plugins"), ("mine.py", "plugins"), ([{"file": "x.py"}], "plugins"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plugin(named, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-b.py").write_text("")
+    with pytest.raises(UserError) as told:
+        build({"plugins": named})
+    assert message in str(told.value)
+
+
+def test_an_installed_module(tmp_path, monkeypatch):
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    file = tmp_path / "my_package" / "parts.py"
+    file.write_text(MINE.replace('"mine"', '"packaged"').replace('"half"', '"packaged"'))
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = build({"plugins": ["my_package.parts"], "algorithm": "packaged"})
+    assert chosen.algorithm.name == "packaged"
+    (known,) = chosen.plugins
+    assert plugins.origin(type(chosen.algorithm)) == "my_package.parts"
+    file.write_text(file.read_text() + "\n")
+    with pytest.raises(UserError, match=r"my_package.parts is not what it was"):
+        build({"plugins": [known.model_dump()]})
+    retire("my_package.parts")
+    del sys.modules["my_package.parts"]
+
+
+def test_an_installed_package_is_its_sources(tmp_path, monkeypatch):
+    """To import it leaves compiled files beside them, which made it another."""
+    (tmp_path / "my_parts").mkdir()
+    (tmp_path / "my_parts" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    (known,) = build({"plugins": ["my_parts"]}).plugins
+    (tmp_path / "my_parts" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "my_parts" / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"x")
+    assert build({"plugins": [known.model_dump()]}).plugins == (known,)
+    del sys.modules["my_parts"]
+
+
+def test_what_distributions_offer(monkeypatch, capsys):
+    """Their entry points are imported without being named; a broken one is told, and in nobody's way."""
+    good = SimpleNamespace(name="a", module="good", dist=None, load=lambda: None)
+    bad = SimpleNamespace(name="b", module="bad", dist=SimpleNamespace(name="dist"), load=broken)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [good, bad])
+    plugins.installed.cache_clear()
+    assert plugins.installed() == ("good",)
+    assert "b of dist cannot be imported: ImportError: no" in capsys.readouterr().err
+    plugins.installed.cache_clear()
+
+
+def broken():
+    raise ImportError("no")
+
+
+def test_a_plugin_is_read_from_text():
+    assert Plugin.model_validate("a/b.py").name == "b"
+    assert Plugin.model_validate("a.b").file == ""
+    take_named([])
+
+
+def test_code_that_came_with_a_folder_is_not_run_by_itself(config, tmp_path, monkeypatch):
+    """Somebody may have sent it: who compares two runs does not run their code."""
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config, ["rounds=1"]))
+    forget()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user's"))
+    for words in (["compare", folder.path], ["run", "--in-process", "--resume", folder.path]):
+        code, text = here(*words)
+        assert code == 2
+        assert "is code that you have not run before" in text
+        assert "mine" not in variants(AlgorithmOptions)
+    here("list", "models", "--plugin", folder.path / "plugins" / "mine.py")
+    assert here("compare", folder.path)[0] == 0
+
+
+EVIL = "from pathlib import Path\nPath({!r}).touch()\n"
+
+
+@pytest.mark.parametrize("way", ["a path", "a file", "a module", "a model"])
+def test_nor_is_any_other_that_its_config_names(way, config, tmp_path, monkeypatch):
+    """Whoever has sent the folder has written its config, too."""
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    (tmp_path / "installed").mkdir()
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config, ["rounds=1"]))
+    forget()
+    for place in (folder.path / "evil.py", tmp_path / "installed" / "evilness.py"):
+        place.write_text(EVIL.format(str(tmp_path / "done")))
+    raw = yaml.safe_load((folder.path / "config.yaml").read_text())
+    digest = raw["plugins"][0]["sha256"]
+    raw |= {
+        "a path": {"plugins": ["./evil.py"]},
+        "a file": {"plugins": [{"name": "evil", "file": "./evil.py", "sha256": digest}]},
+        "a module": {"plugins": [{"name": "evilness", "sha256": "0" * 64, "kept": False}]},
+        "a model": {"plugins": [], "model": "./evil.py:Net"},
+    }[way]
+    (folder.path / "config.yaml").write_text(yaml.safe_dump(raw))
+    for words in (["compare", folder.path], ["run", "--in-process", "--resume", folder.path]):
+        code, text = here(*words)
+        assert code == 2, text
+        assert not (tmp_path / "done").exists()
+
+
+def test_a_job_carries_it(config, tmp_path):
+    place = tmp_path / "job"
+    place.mkdir()
+    assert jobs._carry(["run", str(config)], place) == "run mine.yaml"
+    forget()
+    config.unlink()
+    assert load(place / "mine.yaml").algorithm.name == "mine"
+    assert {p.name for p in place.iterdir()} == {"mine.py", "mine.yaml"}
+
+
+def test_the_example():
+    """Its updates are no longer than it says, and its clients hold one half of the classes each."""
+    e = finish(load(Path("examples/plugins/clipped.yaml"), ["rounds=1", "data.limit=1000"]))
+    assert 0 < e.records[-1]["update_norm"] <= 0.5 + 1e-6
+    held = e.data.histogram() > 0
+    assert not held[:5, 5:].any()
+    assert not held[5:, :5].any()
+    forget()

@@ -1,0 +1,119 @@
+"""--reuse: trials that another sweep has finished are taken over, and no other ones."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results import manifest
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
+from sweeps.results import by_trial
+from sweeps.reuse import Finished, work
+from tests.sweeps.plans import REDUCED, SMALL, results, sweep, tuned
+from tests.sweeps.trials import run_here, trials_here
+
+RATES = {"local.lr": [0.02, 0.1]}
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory, ray_session):
+    """A sweep of two trials."""
+    folder = tmp_path_factory.mktemp("reuse") / "there"
+    run_here(sweep(axes=RATES), folder)
+    return folder
+
+
+@pytest.fixture
+def stepped(monkeypatch):
+    """The configs of the rounds that are run."""
+    seen, step = [], Experiment.step
+    monkeypatch.setattr(Experiment, "step", lambda self: seen.append(self.config) or step(self))
+    return seen
+
+
+def run_again(there, folder, **changes):
+    run_here(sweep(**{"axes": RATES, **changes}), folder, Finished.of([str(there)]))
+    return results(folder)
+
+
+def test_only_what_is_new_is_run(there, tmp_path, stepped, capsys):
+    """Another name, another seed, a third rate: two of six trials are there."""
+    rates = {"local.lr": [0.02, 0.1, 0.5]}
+    named = [*SMALL, "name=again"]
+    again = run_again(there, tmp_path / "s", set=named, axes=rates, seeds=[0, 1])
+    assert len(again) == 6
+    assert len({(c.local.lr, c.seed) for c in stepped}) == 4
+    assert f"2 of 6 trials were taken from {there}" in capsys.readouterr().out.replace("\n", "")
+    for (label, seed), first in results(there).items():
+        assert again[label, seed]["weights_sha256"] == first["weights_sha256"]
+        taken, old = (by_trial(f)[label, seed].folder for f in (tmp_path / "s", there))
+        pd.testing.assert_frame_equal(taken.rounds(), old.rounds())
+        pd.testing.assert_frame_equal(taken.clients(), old.clients())
+        assert taken.config().name == "again"
+    anew = again["local.lr=0.02", 1]
+    assert "taken_from" not in anew
+
+
+def test_what_makes_another_trial():
+    """All that changes what is left of it, and nothing else."""
+    one = work(load(None, SMALL))
+    for free in ("name=other", "checkpoint.every=1", "resources.actors=2", "local.steps=3"):
+        assert work(load(None, [*SMALL, free])) == one, free
+    for other in ("evaluation.every=2", "rounds=2", "energy.step_joules=2", "resources.threads=2"):
+        assert work(load(None, [*SMALL, other])) != one, other
+
+
+@pytest.mark.parametrize("what", ["data_sha256", "initial_sha256", "versions"])
+def test_other_data_weights_or_versions_are_run(what, there, tmp_path, stepped):
+    old = tmp_path / "old"
+    shutil.copytree(there, old)
+    for path in (old / "trials").iterdir():
+        said = json.loads((path / "result.json").read_text())
+        said[what] = {**said[what], "torch": "0.1"} if what == "versions" else "0" * 64
+        (path / "result.json").write_text(json.dumps(said))
+        RunFolder(path).seal()
+    run_again(old, tmp_path / "s")
+    assert {c.local.lr for c in stepped} == {0.02, 0.1}
+
+
+def test_a_twin_of_a_twin_is_from_where_it_was_run(there, tmp_path, stepped):
+    run_again(there, tmp_path / "a")
+    again = run_again(tmp_path / "a", tmp_path / "b")
+    assert not stepped
+    assert {r["taken_from"].rpartition("/trials/")[0] for r in again.values()} == {str(there)}
+
+
+def test_a_damaged_twin_is_told(there, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(there, old)
+    for path in (old / "trials").glob("*/model.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    run_here(sweep(axes=RATES), tmp_path / "s", Finished.of([str(old)]))
+    found = by_trial(tmp_path / "s").values()
+    assert [r.status for r in found] == ["failed", "failed"]
+    assert all("is damaged" in r.error for r in found)
+    assert all(manifest.holds(r.folder.path, "result.json") for r in found)
+
+
+def test_trials_of_a_paper_s_tuning_are_found(reproduced, tmp_path, stepped):
+    """Both stages of the same table again: nothing is left to run."""
+    before, again = Finished.of([str(reproduced)]), tmp_path / "again"
+    run_here(REDUCED.tuning_sweep(REDUCED.candidates()), again / "tuning", before)
+    run_here(REDUCED.final_sweep(tuned(REDUCED, again / "tuning")), again, before)
+    assert not stepped
+    assert repr(REDUCED.measured(again)) == repr(REDUCED.measured(reproduced))
+
+
+def test_what_is_refused(there, tmp_path):
+    with pytest.raises(UserError, match="is not the folder of a sweep"):
+        Finished.of([str(tmp_path)])
+    with pytest.raises(UserError, match="on a disk that all nodes share"):
+        Finished.of(["s3://bucket/sweep"])
+    asha = sweep(axes=RATES, scheduler="asha")
+    with trials_here(), pytest.raises(UserError, match="take the scheduler fifo"):
+        run_here(asha, tmp_path / "s", Finished.of([str(there)]))
+    assert not (tmp_path / "s").exists()
