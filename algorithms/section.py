@@ -139,5 +139,5 @@ class Section(BaseModel):
             value, extra = getattr(self, name), field.json_schema_extra
             if isinstance(value, Section):
                 yield from value.named_files()
-            elif value is not None and isinstance(extra, Mapping) and extra.get("file"):
-                yield str(value)
+            elif isinstance(value, str) and isinstance(extra, Mapping) and extra.get("file"):
+                yield value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,7 +87,7 @@ def apply(raw: dict[str, Any], setting: str) -> None:
         raise UserError(f"--set {setting!r}: write key=value, for example local.lr=0.1")
     if key.count(".") >= LEVELS:
         raise UserError(f"--set {setting!r}: the key has more than {LEVELS} levels")
-    put(raw, key.strip(), parse(text, f"--set {setting!r}: the value"))
+    put(raw, key.strip(), placed(parse(text, f"--set {setting!r}: the value"), Path.cwd()))
 
 
 def read_whole(path: Path, what: str = "config") -> dict[str, Any]:
@@ -112,4 +113,17 @@ def _mapping(path: Path, what: str) -> dict[str, Any]:
         raise UserError(
             f"{path}: a {what} is a mapping of keys to values, not {type(raw).__name__}"
         )
-    return beside(raw or {}, path.parent)
+    return placed(beside(raw or {}, path.parent), path.parent)
+
+
+def placed(value: Any, folder: Path) -> Any:
+    """A raw config in which texts that begin with ``./`` or ``../`` are paths from ``folder``,
+    wherever it is read.
+    """
+    if isinstance(value, dict):
+        return {key: placed(one, folder) for key, one in value.items()}
+    if isinstance(value, list):
+        return [placed(one, folder) for one in value]
+    if isinstance(value, str) and value.startswith(("./", "../")):
+        return os.path.abspath(folder / value)
+    return value

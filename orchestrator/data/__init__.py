@@ -1,6 +1,6 @@
 """Datasets, partitions over clients, and the server's held-out and test sets."""
 
-from orchestrator.data import datasets, features, partitioners, text_datasets
+from orchestrator.data import datasets, features, own, partitioners, text_datasets
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import Dataset, Samples
 
@@ -10,6 +10,7 @@ __all__ = [
     "Samples",
     "datasets",
     "features",
+    "own",
     "partitioners",
     "text_datasets",
 ]

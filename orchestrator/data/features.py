@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -16,15 +13,16 @@ from pydantic import SerializeAsAny
 from torch import Tensor, nn
 
 from algorithms.part import chosen_from, option
+from orchestrator.data.computed import computed_once
 from orchestrator.data.datasets import FashionMnist
 from orchestrator.data.samples import Dataset, Request, Samples
-from orchestrator.data.sources import reading
 from orchestrator.errors import UserError
-from orchestrator.files import cache, digest
 from orchestrator.models.pretrained import existing, pretrained
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BATCH = 64
+FOLDER = "features"
+"""Of the cache, where they are kept."""
 
 
 class Features(Dataset):
@@ -52,12 +50,11 @@ class Features(Dataset):
         samples = self.base.load(request)
         if samples.x.ndim != 4:
             raise UserError(f"data.dataset.base: {self.base.name} holds no images")
-        key = self._key(samples)
-        kept = sorted(_folder().glob(f"{key}-*.npy"))
-        x = _read(kept[0], samples) if kept else self._compute(samples, key)
-        return Samples(
-            np.asarray(x), samples.y, samples.train, samples.classes, owner=samples.owner
-        )
+        x = computed_once(
+            FOLDER, self._key(samples), (len(samples.x), None), np.float32,
+            lambda: self._compute(samples),
+        )  # fmt: skip
+        return Samples(x, samples.y, samples.train, samples.classes, owner=samples.owner)
 
     def _key(self, samples: Samples) -> str:
         """How the names of the cache's files begin that hold these features."""
@@ -70,8 +67,8 @@ class Features(Dataset):
         return f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}"
 
     @torch.no_grad()
-    def _compute(self, samples: Samples, key: str) -> np.ndarray:
-        """All features [n, k] float32, written to the cache as a whole."""
+    def _compute(self, samples: Samples) -> np.ndarray:
+        """All features [n, k] float32."""
         network = BACKBONES[self.backbone](self.weights).eval()
         mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
         pieces = []
@@ -87,42 +84,7 @@ class Features(Dataset):
                 x, size=(self.side, self.side), mode="bilinear", antialias=True, align_corners=False
             )
             pieces.append(network((x - mean) / std).flatten(1).numpy())
-        features = np.concatenate(pieces).astype(np.float32)
-        _write(key, features)
-        return features
-
-
-def _folder() -> Path:
-    return cache() / "features"
-
-
-def _read(stored: Path, samples: Samples) -> np.ndarray:
-    """Features of ``samples`` from the cache; raises UserError if the file holds anything else."""
-    with reading(stored):
-        # its name ends in what it held when it was written
-        if digest(stored) != stored.stem.rpartition("-")[2]:
-            raise ValueError("it is damaged; remove it to have the features computed again")
-        x: np.ndarray = np.load(stored, mmap_mode="r", allow_pickle=False)
-    if x.dtype != np.float32 or x.ndim != 2 or len(x) != len(samples.x):
-        raise UserError(
-            f"{stored} holds {x.dtype} of shape {x.shape}, and not a row of features for each of "
-            f"{len(samples.x)} images; remove it to have them computed again"
-        )
-    return x
-
-
-def _write(key: str, features: np.ndarray) -> None:
-    """Write ``KEY-DIGEST.npy``, whole or not at all; raises UserError if that fails."""
-    # another process may compute the same at this moment; np.save adds .npy to any other ending
-    partial = _folder() / f".{key}.{os.getpid()}.npy"
-    try:
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        np.save(partial, features)
-        partial.replace(_folder() / f"{key}-{digest(partial)}.npy")
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise UserError(f"cannot write {partial}: {error.strerror or error}") from error
+        return np.concatenate(pieces).astype(np.float32)
 
 
 KEY = "data.dataset.weights"

@@ -23,7 +23,9 @@ Texts = list[tuple[tuple[str, ...], int]]
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class _TextDataset(Dataset):
+class Tokens(Dataset):
+    """A dataset whose inputs are token ids, made of texts."""
+
     length: int = option(64, "tokens kept of each text; shorter ones are padded", ge=1, le=8192)
     tokenizer: str | None = option(
         None, "Hugging Face tokenizer by name or folder, for transformers; unset: words"
@@ -32,22 +34,15 @@ class _TextDataset(Dataset):
         20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2, le=1_000_000
     )
 
-    @abstractmethod
-    def texts(self) -> tuple[Texts, Texts, int]:
-        """(train texts, test texts, number of classes)."""
-
-    def read(self, request: Request) -> Samples:
-        train, test, classes = self.texts()
+    def ids(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """Token ids [n, length] int32 of texts of one or two pieces; of a tokenizer, ids and types
+        [n, 2, length].
+        """
         # ids and, of a tokenizer, types, too
-        need(8 * self.length * (len(train) + len(test)), "data.dataset.length")
-        texts = [pieces for pieces, _ in [*train, *test]]
-        x = (
-            self._words(texts)
-            if self.tokenizer is None
-            else _tokenized(self.tokenizer, texts, self.length)
-        )
-        y = np.array([label for _, label in [*train, *test]], np.int64)
-        return Samples(x, y, len(train), classes)
+        need(8 * self.length * len(texts), "data.dataset.length")
+        if self.tokenizer is None:
+            return self._words(texts)
+        return _tokenized(self.tokenizer, texts, self.length)
 
     def _words(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Hashed words [n, length], 0 for padding."""
@@ -58,6 +53,18 @@ class _TextDataset(Dataset):
             ids = [1 + zlib.crc32(w.encode()) % (self.vocabulary - 1) for w in words]
             row[: len(ids)] = ids[: self.length]
         return x
+
+
+class _TextDataset(Tokens):
+    @abstractmethod
+    def texts(self) -> tuple[Texts, Texts, int]:
+        """(train texts, test texts, number of classes)."""
+
+    def read(self, request: Request) -> Samples:
+        train, test, classes = self.texts()
+        both = [*train, *test]
+        y = np.array([label for _, label in both], np.int64)
+        return Samples(self.ids([pieces for pieces, _ in both]), y, len(train), classes)
 
 
 AG_NEWS = {str(label): label for label in range(4)}

@@ -1,0 +1,268 @@
+"""Datasets of two libraries, Hugging Face's and torchvision's, by the names they have there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, JsonValue
+
+from algorithms.part import nearest, option
+from orchestrator.data.own.images import pixels
+from orchestrator.data.own.splitting import Part, assembled, drawn, numbered
+from orchestrator.data.samples import Dataset, Request, Samples
+from orchestrator.data.sources import folders, located
+from orchestrator.data.text_datasets import Tokens
+from orchestrator.errors import UserError
+from orchestrator.files import cache
+
+Name = Annotated[str, Field(max_length=200)]
+
+
+class HuggingFace(Tokens):
+    """A dataset of the Hugging Face hub, or one that the library ``datasets`` reads from a folder
+    (saved by it, or CSV, Parquet and image files). Its own cache and offline mode hold; no code of
+    a dataset is run.
+
+    One column of images, texts (one or two columns), or numbers (any).
+    """
+
+    name: str = "huggingface"
+    path: str = option("", "USER/DATASET on the hub, or a folder (./ is the config's)", file=True)
+    subset: Name = option("", "name of a part of the dataset (its configuration)")
+    train: Name = option("train", "split that is trained on")
+    test: Part | Name = option(
+        "test", "split for the test; or a part of each client's rows (without: of each class's)"
+    )
+    inputs: tuple[Name, ...] = option((), "columns of inputs; unset: all that are nothing else")
+    label: Name = option("label", "the column that is to be predicted")
+    client: Name = option("", "the column that says whose a row is, for data.partition natural")
+    side: int | None = option(
+        None,
+        "images are resized to this many pixels a side; unset: all have one size",
+        ge=1,
+        le=4096,
+    )
+    grey: bool = option(False, "images get one channel in place of red, green and blue")
+
+    def read(self, request: Request) -> Samples:
+        where = f"dataset {self.path!r}"
+        splits = self._splits(where)
+        for column in (self.label, self.client, *self.inputs):
+            for one in splits:
+                if column and column not in one.column_names:
+                    near = nearest(column, one.column_names)
+                    raise UserError(f"{where} has no column {column!r}; {near}"[:500])
+        y, names = numbered(_column(splits, self.label, where))
+        owner = numbered(_column(splits, self.client, where))[0] if self.client else None
+        if isinstance(self.test, float):
+            test = drawn(y if owner is None else owner, self.test)
+        else:
+            test = np.arange(len(y)) >= len(splits[0])
+        return assembled(self._inputs(splits, where), y, test, len(names), owner, where)
+
+    def _splits(self, where: str) -> list[Any]:
+        """The splits that are named, as the library has them."""
+        import datasets
+
+        if not self.path:
+            raise UserError("data.dataset.path: name a dataset of the hub, or a folder")
+        place = located(self.path)
+        names = [self.train, *([self.test] if isinstance(self.test, str) else [])]
+        try:
+            if place is not None and any(place.glob("*dict.json")):
+                found = datasets.load_from_disk(str(place))
+            else:
+                source = str(place.resolve()) if place else self.path
+                found = datasets.load_dataset(source, self.subset or None)
+        except Exception as error:  # whatever a download, or a file of any format, can raise
+            why = " ".join(str(error).split())[:300] or type(error).__name__
+            raise UserError(f"{where} cannot be loaded: {why}") from error
+        for name in names:
+            if name not in found:
+                raise UserError(f"{where} has no split {name!r}; {nearest(name, list(found))}")
+        return [found[name] for name in names]
+
+    def _inputs(self, splits: Sequence[Any], where: str) -> np.ndarray:
+        first = splits[0]
+        others = [c for c in first.column_names if c not in (self.label, self.client)]
+        columns = self.inputs or others
+        kinds = {name: first.features[name] for name in columns}
+        if len(columns) == 1 and type(kinds[columns[0]]).__name__ == "Image":
+            rows = [
+                _Item(f"{where}, image {i} of a split", one, i, columns[0])
+                for one in splits
+                for i in range(len(one))
+            ]
+            return pixels(rows, self.side, self.grey)
+        if 1 <= len(columns) <= 2 and all(_is_text(kind) for kind in kinds.values()):
+            texts = [[str(text) for text in _column(splits, name, where)] for name in columns]
+            return self.ids(list(zip(*texts, strict=True)))
+        _require_numbers(kinds, where)
+        blocks = [_numbers(splits, name, where) for name in columns]
+        return np.concatenate(blocks, axis=1) if len(blocks) > 1 else blocks[0]
+
+
+@dataclass(frozen=True)
+class _Item:
+    """An image of a dataset; made when it is asked for."""
+
+    called: str
+    rows: Any
+    number: int
+    column: Any
+
+    def __call__(self) -> Any:
+        try:
+            image = self.rows[self.number][self.column]
+        except Exception as error:  # a damaged file, in whatever library reads it
+            why = " ".join(str(error).split())[:200]
+            raise UserError(f"{self.called} cannot be read: {why}") from error
+        if not hasattr(image, "convert"):
+            raise UserError(f"{self.called} is a {type(image).__name__}, and no image")
+        return image
+
+    def __str__(self) -> str:
+        return self.called
+
+
+def _require_numbers(kinds: Mapping[str, Any], where: str) -> None:
+    wrong = [name for name, kind in kinds.items() if not _is_numeric(kind)]
+    if wrong or not kinds:
+        said = f"column {wrong[0]!r} is {kinds[wrong[0]]}" if wrong else "there is no column"
+        raise UserError(
+            f"{where}: {said[:300]}; inputs are one column of images, one or two of texts, or any "
+            "of numbers: name them in data.dataset.inputs"
+        )
+
+
+def _is_text(kind: Any) -> bool:
+    return getattr(kind, "dtype", "") in ("string", "large_string")
+
+
+def _is_numeric(kind: Any) -> bool:
+    inner = getattr(kind, "feature", kind)
+    while hasattr(inner, "feature"):
+        inner = inner.feature
+    dtype = str(getattr(inner, "dtype", ""))
+    return dtype.startswith(("int", "uint", "float", "bool"))
+
+
+def _column(splits: Sequence[Any], name: str, where: str) -> np.ndarray:
+    """A column of names (whole numbers or texts) over all splits; raises UserError for others."""
+    values = [value for one in splits for value in one[name]]
+    for row, value in enumerate(values):
+        if not isinstance(value, int | str):
+            raise UserError(
+                f"{where}, column {name!r}: row {row + 1} is {str(value)[:50]!r}; it must be a "
+                "whole number or a text"
+            )
+    if len({type(value) for value in values}) > 1:
+        raise UserError(f"{where}, column {name!r} holds both numbers and texts")
+    return np.array(values)
+
+
+def _numbers(splits: Sequence[Any], name: str, where: str) -> np.ndarray:
+    """A column of numbers, or of lists of so many numbers each, as [n, ...] float32."""
+    try:
+        found = np.concatenate([np.asarray(one[name], np.float64) for one in splits])
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{where}, column {name!r}: its rows are not as many numbers each, or some are missing"
+        ) from error
+    return (found[:, None] if found.ndim == 1 else found).astype(np.float32)
+
+
+class TorchVision(Dataset):
+    """Any dataset of images and labels of ``torchvision.datasets`` by the name of its class: from a
+    data folder in which torchvision finds it, else by its own download to the cache.
+    """
+
+    name: str = "torchvision"
+    dataset: Name = option("SVHN", "the class in torchvision.datasets")
+    options: dict[str, JsonValue] = option(
+        {}, "keyword arguments of the class beside root, train, split and download"
+    )
+    side: int | None = option(
+        None,
+        "images are resized to this many pixels a side; unset: all have one size",
+        ge=1,
+        le=4096,
+    )
+    grey: bool = option(False, "one channel of brightness in place of red, green and blue")
+    test: Part = option(0.2, "where the class has no test split: part of each class for the test")
+
+    def read(self, request: Request) -> Samples:
+        where = f"dataset torchvision.datasets.{self.dataset}"
+        halves = list(self._halves(where))
+        items = [(half, i) for half in halves for i in range(len(half))]
+        y, names = numbered(_labels(halves, where))
+        test = np.arange(len(y)) >= len(halves[0]) if len(halves) > 1 else drawn(y, self.test)
+        images = [_Item(f"{where}, image {i}", half, i, 0) for half, i in items]
+        return assembled(pixels(images, self.side, self.grey), y, test, len(names), where=where)
+
+    def _halves(self, where: str) -> Iterator[Any]:
+        """The dataset's training and test splits, or all of it."""
+        cls = self._class(where)
+        takes = inspect.signature(cls).parameters
+        unknown = [name for name in self.options if name not in takes]
+        if unknown:
+            near = nearest(unknown[0], list(takes))
+            raise UserError(f"{where} takes no {unknown[0]!r}; {near}"[:500])
+        if "train" in takes:
+            splits: list[dict[str, Any]] = [{"train": True}, {"train": False}]
+        elif "split" in takes and "split" not in self.options:
+            splits = [{"split": "train"}, {"split": "test"}]
+        else:
+            splits = [{}]
+        for split in splits:
+            yield self._made(cls, takes, split, where)
+
+    def _class(self, where: str) -> Callable[..., Any]:
+        import torchvision
+
+        known = {
+            name: cls
+            for name, cls in vars(torchvision.datasets).items()
+            if isinstance(cls, type)
+            and issubclass(cls, torchvision.datasets.VisionDataset)
+            and cls is not torchvision.datasets.VisionDataset
+        }
+        if self.dataset not in known:
+            raise UserError(f"{where}: there is none; {nearest(self.dataset, list(known))}"[:500])
+        return known[self.dataset]
+
+    def _made(self, cls: Callable[..., Any], takes: Any, split: dict[str, Any], where: str) -> Any:
+        """One split, from the first folder in which it is, or downloaded."""
+        given: dict[str, Any] = {**self.options, **split}
+        tries: list[tuple[Path, dict[str, Any]]] = [(folder, {}) for folder in folders()]
+        if "download" in takes:
+            tries.append((cache(), {"download": True}))
+        why = ""
+        for root, how in tries if "root" in takes else tries[:1]:
+            place = {"root": str(root)} if "root" in takes else {}
+            try:
+                return cls(**place, **given, **how)
+            except Exception as error:  # not there, damaged, or a download that fails
+                why = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UserError(f"{where} cannot be had: {why}")
+
+
+def _labels(halves: Sequence[Any], where: str) -> np.ndarray:
+    """Labels of all rows of torchvision's datasets."""
+    labels = []
+    for half in halves:
+        known = getattr(half, "targets", getattr(half, "labels", None))
+        each = known if known is not None else (half[i][1] for i in range(len(half)))
+        for row, label in enumerate(each):
+            if not isinstance(label, int | np.integer) and getattr(label, "ndim", 1) != 0:
+                raise UserError(
+                    f"{where}: what is to be predicted of row {row} is a {type(label).__name__}, "
+                    "and no class"
+                )
+            labels.append(int(label))
+    return np.array(labels)

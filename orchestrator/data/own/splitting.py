@@ -1,0 +1,89 @@
+"""Rows of a user's own data become training rows and test rows, classes and clients numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.draws import generator
+from orchestrator.data.samples import Samples
+from orchestrator.data.sources import folders, located
+from orchestrator.errors import UserError
+
+Part = Annotated[float, Field(gt=0, lt=1)]
+"""Of the rows, for the test."""
+
+
+def place_of(path: str, key: str) -> Path:
+    """The file or folder that an option names: as it is, or in a data folder; or UserError."""
+    found = located(path) if path else None
+    if found is None:
+        places = ", ".join(map(str, folders()))
+        raise UserError(f"{key}: there is no {path or 'path'!r} here or under {places}")
+    return found
+
+
+def drawn(groups: np.ndarray, part: float) -> np.ndarray:
+    """Mask [n] of the ``part`` of the rows of each group (ids [n]) that is for the test: never all,
+    and one where there are two. It is the same for every seed of a run: the data are one dataset.
+    """
+    order = generator(0, "test rows of own data").permutation(len(groups))
+    grouped = order[np.argsort(groups[order], kind="stable")]
+    _, sizes = np.unique(groups, return_counts=True)
+    chosen = np.zeros(len(groups), bool)
+    for rows in np.split(grouped, np.cumsum(sizes)[:-1]):
+        chosen[rows[: min(len(rows) - 1, max(1, round(part * len(rows))))]] = True
+    return chosen
+
+
+def numbered(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Each value's place [n] among the distinct ones in their order, and these, as text."""
+    names, places = np.unique(np.asarray(values), return_inverse=True)
+    return places.astype(np.int64), [str(name) for name in names]
+
+
+def assembled(
+    x: np.ndarray,
+    y: np.ndarray,
+    test: np.ndarray,
+    classes: int,
+    owner: np.ndarray | None = None,
+    where: object = "",
+) -> Samples:
+    """Samples from rows in any order: inputs [n, ...] (images [n, C, H, W] uint8), labels [n],
+    which are for the ``test`` (mask [n]), and whose they are (ids [n]).
+
+    Images are scaled by mean and deviation of the training rows' pixels. Raises UserError if there
+    are no rows for one of both, or one class only.
+    """
+    if classes < 2:
+        raise UserError(f"{where}: all rows are of one class, and there is nothing to learn")
+    if test.all() or not test.any():
+        raise UserError(f"{where}: no rows are for {'training' if test.all() else 'the test'}")
+    train = int((~test).sum())
+    if test[:train].any():
+        order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
+        x, y, owner = x[order], y[order], None if owner is None else owner[order]
+    mean, std = moments(x[:train]) if x.dtype == np.uint8 else ((), ())
+    return Samples(x, y.astype(np.int64), train, classes, mean, std, owner)
+
+
+def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel's pixels in [0, 1], of images [n, C, H, W] uint8;
+    a deviation of 0 (all pixels the same) counts as 1.
+    """
+    means, stds = [], []
+    for channel in range(images.shape[1]):
+        counts = np.zeros(256)
+        for image in images:  # a histogram is exact, and needs no copy of all images as numbers
+            counts += np.bincount(image[channel].ravel(), minlength=256)
+        level = np.arange(256) / 255
+        mean = float(counts @ level / counts.sum())
+        std = float(np.sqrt(counts @ (level - mean) ** 2 / counts.sum()))
+        means.append(mean)
+        stds.append(std or 1.0)
+    return tuple(means), tuple(stds)

@@ -1,0 +1,245 @@
+"""Tables: a row is a sample, columns are its inputs, its label, and whose it is."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from algorithms.part import nearest, option
+from orchestrator.data.own.splitting import Part, assembled, drawn, numbered, place_of
+from orchestrator.data.room import need
+from orchestrator.data.samples import Dataset, Request, Samples
+from orchestrator.data.sources import reading
+from orchestrator.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Column = Annotated[str, Field(max_length=200)]
+MARKS = {"test": True, "1": True, "true": True, "train": False, "0": False, "false": False}
+"""What a column says that tells test rows from training rows."""
+
+
+class Table(Dataset):
+    """Rows of a file. Inputs are its numeric columns, and its columns of texts as one column for
+    each text (one-hot). Numbers are standardised by mean and deviation over all clients' training
+    rows.
+    """
+
+    path: str = option(
+        "",
+        "the file: its path (./ is the config's folder), or its name in a data folder",
+        file=True,
+    )
+    label: Column = option("label", "the column that is to be predicted")
+    features: tuple[Column, ...] = option(
+        (), "columns that are inputs; unset: all that are nothing else", max_length=100_000
+    )
+    client: Column = option(
+        "", "the column that says whose a row is, for data.partition natural; unset: nobody's"
+    )
+    test: Part | str = option(
+        0.2,
+        "test rows: a part of each client's rows (without client: of each class's); or a column "
+        "that says train or test (0 or 1); or another file with the same columns",
+        file=True,
+    )
+    standardize: bool = option(True, "numbers have mean 0 and deviation 1 over the training rows")
+    categories: int = option(
+        100, "most distinct texts that a column of inputs may have", ge=2, le=100_000
+    )
+    missing: Literal["refuse", "drop"] = option(
+        "refuse", "rows with an empty field, or NaN: end with a sentence, or leave the row out"
+    )
+
+    @abstractmethod
+    def _frame(self, path: Path) -> pd.DataFrame:
+        """All rows of a file."""
+
+    def read(self, request: Request) -> Samples:
+        key = f"dataset {self.name!r}"
+        path = place_of(self.path, f"{key}: path")
+        frame = self._complete(path)
+        marks = None
+        if isinstance(self.test, str) and self.test in frame:
+            marks = frame.pop(self.test)
+        elif isinstance(self.test, str):
+            other = self._complete(place_of(self.test, f"{key}: test (no column has that name)"))
+            frame, test = _joined(frame, other, path)
+        owner = numbered(self._keys(frame, self.client, path))[0] if self.client else None
+        y, classes = self._labels(frame, path)
+        if isinstance(self.test, float):
+            test = drawn(y if owner is None else owner, self.test)
+        elif marks is not None:
+            test = _marked(marks, f"{path}, column {self.test!r}")
+        return assembled(self._inputs(frame, ~test, path), y, test, classes, owner, path)
+
+    def _complete(self, path: Path) -> pd.DataFrame:
+        """The columns of a file that count, without the rows that are to be dropped."""
+        with reading(path):
+            need(path.stat().st_size, path)
+            frame = self._frame(path)
+        if not len(frame):
+            raise UserError(f"{path}: it holds no rows")
+        named = [self.label, *([self.client] if self.client else []), *self.features]
+        for name in named:
+            if name not in frame:
+                there = [str(column) for column in frame.columns]
+                raise UserError(f"{path} has no column {name!r}; {nearest(name, there)}"[:500])
+        marks = [self.test] if isinstance(self.test, str) and self.test in frame else []
+        frame = frame[list(dict.fromkeys([*named, *marks]))] if self.features else frame
+        empty = frame.isna()
+        if self.missing == "drop":
+            return frame[~empty.any(axis=1)].copy()
+        if empty.to_numpy().any():
+            row, column = np.argwhere(empty.to_numpy())[0]
+            raise UserError(
+                f"{path}, column {str(frame.columns[column])!r}: row {row + 1} is empty or NaN "
+                f"({int(empty.any(axis=1).sum())} rows have such fields); fill them, or set "
+                "data.dataset.missing to drop"
+            )
+        return frame.copy()
+
+    def _keys(self, frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
+        """A column that names things: whole numbers, or texts."""
+        column = frame[name]
+        values = column.to_numpy()
+        if values.dtype.kind in "iub":
+            return values
+        if values.dtype.kind == "f":
+            with np.errstate(invalid="ignore"):
+                broken = values != np.floor(values)
+            if broken.any():
+                row = int(np.argmax(broken))
+                raise UserError(
+                    f"{path}, column {name!r}: row {row + 1} is {values[row]:g}, and a name is a "
+                    "whole number or a text"
+                )
+            return values.astype(np.int64)
+        return column.astype(str).to_numpy(str)
+
+    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[np.ndarray, int]:
+        y, names = numbered(self._keys(frame, self.label, path))
+        if len(names) > max(100, len(y) // 2):
+            raise UserError(
+                f"{path}, column {self.label!r}: {len(names)} distinct labels in {len(y)} rows are "
+                "no classes"
+            )
+        return y, len(names)
+
+    def _inputs(self, frame: pd.DataFrame, train: np.ndarray, path: Path) -> np.ndarray:
+        """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on."""
+        names = self.features or [c for c in frame if c not in (self.label, self.client)]
+        blocks: list[np.ndarray] = []
+        width = 0
+        for name in names:
+            where = f"{path}, column {str(name)!r}"
+            blocks.append(self._block(frame[name], train, where))
+            width += blocks[-1].shape[1]
+            need(8 * len(frame) * width, where)
+        if not blocks:
+            raise UserError(f"{path}: beside the label there is no column that could be an input")
+        return np.concatenate(blocks, axis=1)
+
+    def _block(self, column: pd.Series, train: np.ndarray, where: str) -> np.ndarray:
+        """A column's inputs [n, p] float32: its numbers, or one of 0 and 1 for each text."""
+        from pandas.api.types import is_numeric_dtype
+
+        if is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO":
+            return self._numbers(column.to_numpy(np.float64), train, where)
+        if column.dtype.kind in "Mm":
+            raise UserError(f"{where} holds dates; make numbers of them, or leave it out")
+        return self._texts(column.astype(str), train, where)
+
+    def _numbers(self, values: np.ndarray, train: np.ndarray, where: str) -> np.ndarray:
+        wild = ~(np.abs(values) <= 1e30)
+        if wild.any():
+            row = int(np.argmax(wild))
+            raise UserError(f"{where}: row {row + 1} is {values[row]:g}")
+        if self.standardize:
+            mean, std = values[train].mean(), values[train].std()
+            # the deviation of a constant is what rounding leaves of it
+            values = (values - mean) / (std if std > 1e-12 * max(1e-300, abs(mean)) else 1.0)
+        return values.astype(np.float32)[:, None]
+
+    def _texts(self, texts: pd.Series, train: np.ndarray, where: str) -> np.ndarray:
+        import pandas as pd
+
+        numeric = pd.to_numeric(texts, errors="coerce").notna().to_numpy()
+        if numeric.mean() > 0.5:
+            row = int(np.argmin(numeric))
+            raise UserError(
+                f"{where}: row {row + 1} is {texts.iloc[row]!r}, and most rows are numbers"[:500]
+            )
+        known = sorted(texts[train].unique())
+        if len(known) > self.categories:
+            raise UserError(
+                f"{where} has {len(known)} distinct texts; leave it out of data.dataset.features, "
+                f"or set data.dataset.categories, which is {self.categories}"
+            )
+        # a text that only test rows have is none of these
+        return (texts.to_numpy(str)[:, None] == np.array(known, str)).astype(np.float32)
+
+
+def _joined(train: pd.DataFrame, test: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows of both files, and which of them are the second's."""
+    import pandas as pd
+
+    lost = [str(column) for column in train if column not in test]
+    if lost:
+        raise UserError(f"{path} has a column {lost[0]!r}, which the test's file has not")
+    both = pd.concat([train, test[list(train)]], ignore_index=True)
+    return both, np.arange(len(both)) >= len(train)
+
+
+def _marked(marks: pd.Series, where: str) -> np.ndarray:
+    words = marks.astype(str).str.lower().str.removesuffix(".0")
+    found = words.map(MARKS)
+    if found.isna().any():
+        row = int(np.argmax(found.isna().to_numpy()))
+        raise UserError(
+            f"{where}: row {row + 1} is {marks.iloc[row]!r}; it must be train or test (0 or 1)"[
+                :500
+            ]
+        )
+    return found.to_numpy(bool)
+
+
+class CsvTable(Table):
+    """A CSV file (also .gz or .xz) with a header, as :class:`Table` says."""
+
+    name: str = "csv"
+    separator: str = option(",", "what stands between two fields", min_length=1, max_length=1)
+
+    def _frame(self, path: Path) -> pd.DataFrame:
+        import pandas as pd
+
+        header = pd.read_csv(path, sep=self.separator, header=None, nrows=1, dtype=str)
+        columns = header.iloc[0].astype(str).tolist()
+        if len(set(columns)) < len(columns):
+            twice = next(c for c in columns if columns.count(c) > 1)
+            raise ValueError(f"two of its columns are named {twice[:100]!r}")
+        # a field is missing where it is empty; words such as NA and None are texts
+        with warnings.catch_warnings():
+            # fields that the header has no name for would be lost
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path, sep=self.separator, keep_default_na=False, na_values=[""], low_memory=False,
+                index_col=False, encoding="utf-8-sig",
+            )  # fmt: skip
+
+
+class ParquetTable(Table):
+    """A Parquet file, as :class:`Table` says."""
+
+    name: str = "parquet"
+
+    def _frame(self, path: Path) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.read_parquet(path)

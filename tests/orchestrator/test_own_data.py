@@ -1,0 +1,269 @@
+"""Tables, arrays, folders of images and libraries' datasets become the samples that they hold."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from orchestrator.config import load
+from orchestrator.data.federated import FederatedData
+from orchestrator.data.own.splitting import drawn, moments
+from orchestrator.data.samples import Request
+from orchestrator.errors import UserError
+
+
+def samples(**dataset):
+    settings = [f"data.dataset.{key}={value}" for key, value in dataset.items()]
+    return load(None, settings).data.dataset.load(Request(0, 30))
+
+
+@pytest.fixture
+def patients(tmp_path):
+    """30 rows of four clinics, of unequal size."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "clinic": rng.choice(list("dcba"), 30, p=[0.4, 0.3, 0.2, 0.1]),
+            "age": rng.normal(50, 12, 30).round(2),
+            "sex": rng.choice(["m", "f"], 30),
+            "same": 7,
+            "ill": rng.choice(["yes", "no", "maybe"], 30),
+        }
+    )
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    return frame, tmp_path / "p.csv"
+
+
+def test_a_table_is_its_rows_in_numbers(patients):
+    frame, path = patients
+    found = samples(name="csv", path=path, label="ill", client="clinic")
+    n = found.train
+    # which rows are for training can be told by the ages, which are all different
+    z = found.x[:, 0].astype(float)
+    row = [int(np.argmin(np.abs(_rank(frame.age) - r))) for r in _rank(pd.Series(z))]
+    assert sorted(row) == list(range(30))
+    ages = frame.age.to_numpy()[row]
+    np.testing.assert_allclose(z, (ages - ages[:n].mean()) / ages[:n].std(), atol=1e-5)
+    np.testing.assert_array_equal(found.x[:, 1:3], pd.get_dummies(frame.sex).to_numpy()[row])
+    assert not found.x[:, 3].any()  # a constant says nothing, and is no NaN
+    assert [["maybe", "no", "yes"][y] for y in found.y] == frame.ill.iloc[row].tolist()
+    assert [list("abcd")[k] for k in found.owner] == frame.clinic.iloc[row].tolist()
+    held = np.bincount(found.owner[n:], minlength=4)
+    sizes = np.bincount(found.owner)
+    assert held.tolist() == [min(s - 1, max(1, round(0.2 * s))) for s in sizes]
+
+
+def _rank(values):
+    return values.rank().to_numpy()
+
+
+def test_parquet_and_the_formats_of_a_library_say_the_same(patients, tmp_path):
+    import datasets
+
+    frame, path = patients
+    frame.to_parquet(tmp_path / "p.parquet")
+    one = samples(name="csv", path=path, label="ill", client="clinic")
+    two = samples(name="parquet", path=tmp_path / "p.parquet", label="ill", client="clinic")
+    for a, b in ((one.x, two.x), (one.y, two.y), (one.owner, two.owner)):
+        np.testing.assert_array_equal(a, b)
+    split = datasets.Dataset.from_pandas(frame).train_test_split(0.3, seed=0)
+    split.save_to_disk(tmp_path / "hub")
+    three = samples(name="huggingface", path=tmp_path / "hub", label="ill", inputs="[age, same]")
+    assert three.train == 21
+    np.testing.assert_array_equal(three.x[:21, 0], np.float32(split["train"]["age"]))
+    assert three.x.shape == (30, 2)
+
+
+def test_the_test_is_a_column_or_another_file(patients, tmp_path):
+    frame, path = patients
+    frame["part"] = ["train"] * 20 + ["test"] * 10
+    frame.to_csv(path, index=False)
+    frame[:20].to_csv(tmp_path / "a.csv", index=False)
+    frame[20:].to_csv(tmp_path / "b.csv", index=False)
+    features = "[age, sex]"
+    one = samples(name="csv", path=path, label="ill", features=features, test="part")
+    two = samples(
+        name="csv", path=tmp_path / "a.csv", label="ill", features=features, test=tmp_path / "b.csv"
+    )
+    assert one.train == two.train == 20
+    np.testing.assert_array_equal(one.x, two.x)
+    np.testing.assert_array_equal(one.y, two.y)
+
+
+def test_a_config_s_paths_are_from_its_folder(patients, tmp_path, monkeypatch):
+    (tmp_path / "c.yaml").write_text(
+        "data: {dataset: {name: csv, path: ./p.csv, label: ill, client: clinic},\n"
+        "       partition: natural, clients: 4}\ncohort: 2\n"
+    )
+    monkeypatch.chdir("/")
+    config = load(tmp_path / "c.yaml")
+    assert config.data.dataset.path == str(tmp_path / "p.csv")
+    data = FederatedData.build(config.data, config.seed)
+    assert data.train.sizes.sum() + data.test.sizes.sum() == 30
+    monkeypatch.chdir(tmp_path)
+    again = load(None, ["data.dataset={name: csv, path: ./p.csv}"])
+    assert again.data.dataset.path == str(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,label\n1,x\n,y\n", {}, "column 'a': row 2 is empty or NaN (1 rows"),
+        ("a,label\n1,x\n2,y\n,y\n4,x\n", {"missing": "drop"}, None),
+        ("a,label\n1,x\n2,y\nthree,x\n4,y\n", {}, "row 3 is 'three', and most rows are numbers"),
+        ("a,label\n1,x\n1e39,y\n", {}, "column 'a': row 2 is 1e+39"),
+        ("a,label\n1,x\n2,x\n", {}, "all rows are of one class"),
+        ("a,label\n1,0.5\n2,1\n", {}, "column 'label': row 1 is 0.5"),
+        ("a,target\n1,x\n2,y\n", {}, "has no column 'label'; valid: a, target"),
+        ("a,a,label\n1,2,x\n2,3,y\n", {}, "two of its columns are named 'a'"),
+        ("a,label\n1,2,x\n2,3,y\n", {}, "cannot read"),
+        ("a,label\n1,x\n2,3,y\n", {}, "cannot read"),
+        ("label\nx\ny\n", {}, "no column that could be an input"),
+        ("", {}, "cannot read"),
+        ("a,label\n", {}, "it holds no rows"),
+        ("a,label\n\xff", {}, "cannot read"),
+        ("a,b,label\nu,1,x\nv,2,y\nw,3,x\n", {"categories": 2, "test": "b"}, "it must be train or"),
+        ("a,label\nu,x\nv,y\nw,x\nz,y\np,x\nq,y\n", {"categories": 2}, "has 4 distinct texts"),
+        ("a,label\n1,x\n2,y\n", {"test": "nowhere.csv"}, "no column has that name): there is no"),
+        ("a,label\n" + "".join(f"{i},{i}\n" for i in range(300)), {}, "distinct labels in 300 rows"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_table_is_said(tmp_path, text, options, message):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("latin-1"))
+    if message is None:
+        assert len(samples(name="csv", path=path, **options).y) == 3
+        return
+    with pytest.raises(UserError) as told:
+        samples(name="csv", path=path, **options)
+    assert message in str(told.value)
+    assert "t.csv" in str(told.value) or "nowhere.csv" in str(told.value)
+
+
+def test_part_of_each_group_is_for_the_test():
+    groups = np.repeat([5, 0, 9], [1, 2, 17])
+    chosen = drawn(groups, 0.3)
+    assert [int(chosen[groups == g].sum()) for g in (5, 0, 9)] == [0, 1, 5]
+    np.testing.assert_array_equal(chosen, drawn(groups, 0.3))
+
+
+def test_arrays_are_images_numbers_or_tokens(tmp_path):
+    rng = np.random.default_rng(1)
+    y = np.repeat(["b", "a"], 10)
+    pictures = rng.integers(0, 256, (20, 6, 5, 3), np.uint8)
+    numbers = rng.normal(size=(20, 4, 2))
+    for name, x in (("pictures", pictures), ("numbers", numbers), ("tokens", pictures[:, 0, :, 0])):
+        x = x.astype(np.int64) if name == "tokens" else x
+        np.savez(tmp_path / f"{name}.npz", x_train=x[5:], y_train=y[5:], x_test=x[:5], y_test=y[:5])
+    images = samples(name="npz", path=tmp_path / "pictures.npz")
+    np.testing.assert_array_equal(images.x[0], pictures[5].transpose(2, 0, 1))
+    assert (images.train, images.classes, images.y.tolist()) == (
+        15,
+        2,
+        [1] * 5 + [0] * 10 + [1] * 5,
+    )
+    pixels = pictures[5:].astype(float) / 255
+    np.testing.assert_allclose(images.mean, pixels.mean((0, 1, 2)))
+    np.testing.assert_allclose(images.std, pixels.std((0, 1, 2)))
+    features = samples(name="npz", path=tmp_path / "numbers.npz")
+    np.testing.assert_array_equal(features.x[15:], numbers[:5].astype(np.float32))
+    assert samples(name="npz", path=tmp_path / "tokens.npz").x.dtype == np.int32
+    assert moments(np.zeros((2, 1, 3, 3), np.uint8)) == ((0.0,), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((4, 2)), "y": np.arange(5)}, "4 inputs, and 5 entries in y"),
+        ({"x": np.zeros((4, 2)), "y": np.full(4, 0.5)}, "y is float64"),
+        ({"x": np.zeros((4, 2)), "labels": np.arange(4)}, "neither x and y"),
+        ({"x": np.zeros(4), "y": np.arange(4)}, "x is float64 of shape (4,)"),
+        ({"x": np.full((4, 2), np.nan), "y": np.arange(4) % 2}, "NaN or infinite"),
+        ({"x": np.full((4, 2), 1e300), "y": np.arange(4) % 2}, "NaN or infinite"),
+        ({"x": np.full((4, 2), -1), "y": np.arange(4) % 2}, "no token ids"),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, "one class"),
+        ({"x": np.zeros((4, 2)), "y": np.arange(4)}, "no rows are for the test"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_arrays_is_said(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(UserError, match=r"a\.npz|dataset 'npz'") as told:
+        samples(name="npz", path=tmp_path / "a.npz")
+    assert message in str(told.value)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    rng = np.random.default_rng(2)
+    for i in range(8):
+        place = tmp_path / "pictures" / f"client{i // 4}" / "ab"[i % 2] / f"{i}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (6, 5, 3), np.uint8)).save(place)
+    return tmp_path / "pictures"
+
+
+def test_a_folder_of_images(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = {"name": "folder", "path": pictures, "clients": "true", "test": 0.25}
+    found = samples(**given)
+    files = sorted(pictures.glob("*/*/*"))
+    there = {np.asarray(Image.open(f)).transpose(2, 0, 1).tobytes(): f.parts[-3:-1] for f in files}
+    assert len(there) == 8
+    for x, y, owner in zip(found.x, found.y, found.owner, strict=True):
+        assert there[x.tobytes()] == (f"client{owner}", "ab"[y])
+    assert found.train == 6
+    with monkeypatch.context() as patch:  # what was decoded once is read
+        patch.setattr("orchestrator.data.own.images.pixels", None)
+        np.testing.assert_array_equal(samples(**given).x, found.x)
+    small = samples(**given, side=4, grey="true")
+    exact = [Image.open(f).convert("L").resize((4, 4), Image.Resampling.BILINEAR) for f in files]
+    assert sorted(x.tobytes() for x in small.x) == sorted(np.asarray(i).tobytes() for i in exact)
+
+
+def test_what_is_wrong_with_images_is_said(pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = {"name": "folder", "path": pictures, "clients": "true"}
+    one = sorted(pictures.glob("*/*/*"))[3]
+    Image.fromarray(np.zeros((5, 5), np.uint8)).save(one)
+    with pytest.raises(UserError, match=f"{one} has 5 x 5 pixels.*set data.dataset.side"):
+        samples(**given)
+    Image.fromarray(np.zeros((6, 5), np.uint16)).save(one)
+    with pytest.raises(UserError, match=f"{one}: its pixels are of mode I;16"):
+        samples(**given, side=4)
+    one.write_bytes(one.read_bytes()[:40])
+    with pytest.raises(UserError, match=f"cannot read {one}"):
+        samples(**given, side=4)
+    with pytest.raises(UserError, match="no images in folders of classes"):
+        samples(name="folder", path=pictures / "client0" / "a")
+
+
+def test_torchvision_s_datasets(monkeypatch):
+    import torchvision
+
+    options = "{size: 12, image_size: [3, 4, 4], num_classes: 3}"
+    found = samples(name="torchvision", dataset="FakeData", options=options)
+    reference = torchvision.datasets.FakeData(12, (3, 4, 4), 3)
+    there = {np.asarray(x).transpose(2, 0, 1).tobytes(): int(y) for x, y in reference}
+    names = sorted(set(there.values()))
+    assert [names[y] for y in found.y] == [there[x.tobytes()] for x in found.x]
+    for dataset, message in (("SVHM", "did you mean 'SVHN'"), ("VisionDataset", "there is none")):
+        with pytest.raises(UserError, match=message):
+            samples(name="torchvision", dataset=dataset)
+
+
+def test_texts_of_a_library_are_tokens(tmp_path):
+    import datasets
+
+    texts = {"text": ["good film", "bad film"] * 6, "label": [1, 0] * 6}
+    datasets.Dataset.from_dict(texts).to_parquet(tmp_path / "texts" / "train.parquet")
+    found = samples(name="huggingface", path=tmp_path / "texts", test=0.25, length=3)
+    assert found.x.shape == (12, 3)
+    assert len({tuple(row) for row in found.x[found.y == 1]}) == 1
+    assert found.x[found.y == 0][0, 1] == found.x[found.y == 1][0, 1] > 0
+    for options, message in (
+        ({"test": "validation"}, "has no split 'validation'"),
+        ({"test": 0.25, "label": "stars"}, "has no column 'stars'"),
+        ({"test": 0.25, "label": "text", "inputs": "[text, label]"}, "column 'text' is Value"),
+    ):
+        with pytest.raises(UserError, match=message):
+            samples(name="huggingface", path=tmp_path / "texts", **options)
