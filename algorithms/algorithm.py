@@ -42,6 +42,8 @@ class AlgorithmOptions(Part):
     needs_whole_cohort: ClassVar[bool] = False
     """Whether the round makes no sense when a client's update is dropped (``non_finite: drop``)."""
 
+    needs_classes: ClassVar[bool] = False
+    """Whether it goes by how many samples are predicted right, which of numbers nobody can say."""
     needs_rows: ClassVar[bool] = False
     """Whether the server looks at every client's update, whatever the aggregator."""
     sends_differences: ClassVar[bool] = False

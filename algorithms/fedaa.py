@@ -57,6 +57,7 @@ class FedAA(FedAvg):
         """
 
         name: str = "fedaa"
+        needs_classes = True
         preset: Literal["paper", "authors"] = option(
             "paper", "settings of the text, or of the published code"
         )

@@ -95,6 +95,7 @@ class FedDual(FedAvg):
         """
 
         name: str = "feddual"
+        needs_classes = True
         reading: Literal["ot", "paper_eq", "authors"] = option(
             "ot", "sound transport, the paper's text, or its code"
         )

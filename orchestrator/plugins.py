@@ -12,10 +12,11 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from algorithms import part
 from algorithms.part import Part, nearest, part_name
@@ -90,18 +91,92 @@ def module_of(name: str, sha256: str) -> str:
 
 def beside(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A raw config whose plugins' files are found from the folder that it was read in."""
-    given, (file, called, options) = raw.get(FOLDER), own_model(raw)
-    if file:
+
+    def found(value: Any) -> Any:
+        file, called, options = own(value)
         place = (folder / Path(file).expanduser()).resolve()
-        raw = {**raw, "model": {**options, "name": f"{place}:{called}"}}
+        return {**options, "name": f"{place}:{called}"} if file else value
+
+    raw, given = with_own(raw, found), raw.get(FOLDER)
     if not isinstance(given, list):
         return raw
     return {**raw, FOLDER: [_placed(one, folder) for one in given]}
 
 
-def own_model(raw: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """File, name in it, and options, where a raw config's model is ``FILE.py:NAME``; else ""."""
-    given = raw.get("model")
+OWN = ("model", "loss", "data.partition", "evaluation.metrics")
+"""Keys of a config (of a list: each in it) at which ``FILE.py:NAME`` is a part of one's own."""
+
+
+class Own(Section):
+    """What a part has whose work is done by something in a plugin."""
+
+    of: str = Field(
+        "", description="PLUGIN:NAME, a plugin (its file's name without .py) and what is called"
+    )
+    options: dict[str, JsonValue] = Field({}, description="keyword arguments of the call")
+
+    def made(self, key: str, facts: Mapping[str, Any]) -> Any:
+        """What the call makes of the ``options`` and of those ``facts`` that its signature asks
+        for. Raises ValueError, which names the config's ``key``, for whatever is wrong with it.
+        """
+        try:
+            called = find(self.of)
+            if not callable(called):
+                kind = type(called).__name__
+                raise ValueError(f"{self.of} is a {kind}, which cannot be called")
+            return called(**_arguments(self.of, called, facts, self.options))
+        except ValueError as error:
+            raise ValueError(f"{key}: {' '.join(str(error).split())}"[:400]) from error
+        except Exception as error:  # whatever code of others may raise
+            raise ValueError(f"{key}: {self.of}: {raised(error)}") from error
+
+
+def raised(error: Exception) -> str:
+    """What code of others has raised, in short."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
+def _arguments(
+    of: str, made: Callable[..., object], facts: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Keyword arguments for a call; raises ValueError for options that it does not take, or that
+    are missing.
+    """
+    parameters = inspect.signature(made).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    unknown = [name for name in options if name not in parameters and not takes_all]
+    if unknown:
+        raise ValueError(f"{of} takes no {unknown[0]!r}; {nearest(unknown[0], [*parameters])}")
+    given = {name: facts[name] for name in parameters if name in facts} | dict(options)
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    missing = [
+        name
+        for name, p in parameters.items()
+        if p.default is p.empty and p.kind not in variable and name not in given
+    ]
+    if missing:
+        raise ValueError(
+            f"{of} needs {', '.join(missing)}: give it among the options, or a default"
+        )
+    return given
+
+
+def with_own(raw: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A raw config with ``change`` made of what it has at each of the keys ``OWN``."""
+    changed = dict(raw)
+    for key in OWN:
+        section, _, last = key.rpartition(".")
+        inside = changed.get(section) if section else changed
+        if not isinstance(inside, Mapping) or last not in inside:
+            continue
+        value = inside[last]
+        new = [change(one) for one in value] if isinstance(value, list) else change(value)
+        changed |= {section: {**inside, last: new}} if section else {last: new}
+    return changed
+
+
+def own(given: Any) -> tuple[str, str, dict[str, Any]]:
+    """File, name in it, and options of what a raw config says as ``FILE.py:NAME``; else ""."""
     options = dict(given) if isinstance(given, Mapping) else {}
     name = options.pop("name", given)
     file, colon, called = name.rpartition(":") if isinstance(name, str) else ("", "", "")
@@ -127,9 +202,9 @@ def kept(raw: dict[str, Any], path: Path) -> dict[str, Any]:
     given = raw.get(FOLDER, [])
     if not isinstance(given, list):
         return raw
-    if own_model(raw)[0] or not all(
-        isinstance(one, Mapping) and one.get("sha256") for one in given
-    ):
+    files: list[str] = []
+    with_own(raw, lambda value: files.append(own(value)[0]))
+    if any(files) or not all(isinstance(one, Mapping) and one.get("sha256") for one in given):
         raise UserError(f"{path} is damaged: its plugins are not as a run leaves them")
     return {**raw, FOLDER: [{**one, "kept": True} for one in given]}
 

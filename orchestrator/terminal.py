@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -87,6 +88,12 @@ HEADLINES = {  # metric -> what a person calls it, in this order
     "personal_accuracy_worst": "personal accuracy, worst",
     "train_loss": "local training loss",
 }
+
+
+def further(metrics: Iterable[str]) -> list[str]:
+    """What else is recorded of the test set: the names that ``evaluation.metrics`` have there."""
+    usual = {*HEADLINES}
+    return [n.removeprefix("test_") for n in metrics if n.startswith("test_") and n not in usual]
 
 
 def headed(head: str, style: str, text: str) -> Text:

@@ -26,6 +26,9 @@ from algorithms.parts.distances import pairwise
 class Attack(Part):
     """Who is malicious, and what they do."""
 
+    flips_labels: ClassVar[bool] = False
+    """Whether they train on other classes than their data have."""
+
     @abstractmethod
     def malicious(self, seed: int, clients: int) -> np.ndarray:
         """Ids of the malicious clients, ascending; raises ValueError for ids not in 0..N − 1."""
@@ -61,6 +64,7 @@ class LabelFlip(Byzantine):
     """Data poisoning: malicious clients train honestly, but on labels C − 1 − y."""
 
     name: str = "label_flip"
+    flips_labels = True
 
 
 class Forging(Byzantine):

@@ -106,7 +106,7 @@ def surface(model: Trained, places: np.ndarray, seed: int) -> pd.DataFrame:
         task = shown.add_task(model.name, total=len(places), note="")
         for place in places:
             w = model.w + torch.from_numpy(place).float() @ axes
-            loss, hit = per_sample(model.world, net, w, model.buffers, model.rows)
+            loss, hit, _ = per_sample(model.world, net, w, model.buffers, model.rows)
             found = {"loss": float(loss.double().mean()), "accuracy": float(hit.double().mean())}
             at = {f"x{j}": float(v) for j, v in enumerate(place)}
             rows.append({**at, **found})

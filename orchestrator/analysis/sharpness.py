@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
@@ -31,7 +30,7 @@ def hessian_product(
     total, part = torch.zeros_like(w), torch.empty_like(w)
     for i in range(0, len(rows), BATCH):
         x, y = world.batch(rows[i : i + BATCH])
-        loss = F.cross_entropy(net.module(x), y, reduction="sum")
+        loss = world.loss.sum(net.module(x), y)
         grads = torch.autograd.grad(loss, params, create_graph=True)
         # ∇(∇f · v) = ∇²f v for a constant v, so the Hessian itself is never formed
         inner = torch.stack([(g * a).sum() for g, a in zip(grads, along, strict=True)]).sum()

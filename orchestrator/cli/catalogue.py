@@ -18,6 +18,8 @@ from algorithms.parts.attacks import Attack
 from algorithms.parts.barycenters import Barycenter
 from algorithms.parts.compressors import Compressor
 from algorithms.parts.graphs import Graph
+from algorithms.parts.losses import Loss
+from algorithms.parts.metrics import Metric
 from algorithms.parts.monitors import Monitor
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
@@ -38,6 +40,8 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "datasets": ("data.dataset", Dataset),
     "partitioners": ("data.partition", Partitioner),
     "models": ("model", Model),
+    "losses": ("loss", Loss),
+    "metrics": ("evaluation.metrics", Metric),
     "optimizers": ("local.optimizer", Optimizer),
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),

@@ -12,7 +12,7 @@ from orchestrator.results.run_folder import REPORT
 from orchestrator.results.storage import join
 from orchestrator.rounds.drive import Prepared
 from orchestrator.rounds.metrics import Record
-from orchestrator.terminal import HEADLINES, bar, console, headed, told
+from orchestrator.terminal import HEADLINES, bar, console, further, headed, told
 
 
 class RoundProgress:
@@ -50,8 +50,15 @@ def headline(record: Record) -> str:
         "personal_accuracy_mean": "personal",
     }
     shown = [f"{label} {record[key]:.3f}" for key, label in names.items() if key in record]
+    if "test_loss" in record and "test_accuracy" not in record:
+        shown.append(f"test loss {record['test_loss']:.4g}")
+    shown += [f"{_words(n)} {record[f'test_{n}']:.3f}" for n in further(record)[:3]]
     loss = [f"loss {record['train_loss']:.3f}"] if "train_loss" in record else []
     return "  ".join(shown + loss)
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_", " ")
 
 
 def show_plan(about: Prepared) -> None:
@@ -84,7 +91,8 @@ def show_result(result: Result, place: str) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
-    for key, label in HEADLINES.items():
+    labels = HEADLINES | {f"test_{n}": f"test {_words(n)}" for n in further(result["metrics"])}
+    for key, label in labels.items():
         if key in result["metrics"]:
             table.add_row(label, f"{result['metrics'][key]:.4f}")
     table.add_row(

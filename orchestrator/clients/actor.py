@@ -14,6 +14,7 @@ from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.plane import abridged
+from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
@@ -86,6 +87,6 @@ class ClientActor:
         """See :meth:`BlockHost.forget`."""
         self.host.forget(key)
 
-    def evaluate(self, model: Tensors, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    def evaluate(self, model: Tensors, rows: np.ndarray) -> PerSample:
         """See :meth:`BlockHost.evaluate`."""
         return self.host.evaluate(model, rows)

@@ -24,6 +24,7 @@ from orchestrator.clients.session import Opening, Session
 from orchestrator.clients.watch import Watch
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged
+from orchestrator.training.evaluation import PerSample
 from orchestrator.training.messages import BUFFERS, travelling, weight
 
 CHUNK = 1000
@@ -159,12 +160,12 @@ class Federation:
         common = self.terms.buffers == "aggregate" or not buffers.numel()
         if common and not flips.any():
             # one evaluation for the rows of all clients, which fills its chunks
-            losses, _ = self.per_sample(w, buffers, np.concatenate(rows))
+            losses = self.per_sample(w, buffers, np.concatenate(rows)).loss
             return losses.split([len(mine) for mine in rows])
         states, first = self.store.states, self.terms.initial_buffers
         own = [buffers if common else states.get(int(k), {}).get(BUFFERS, first) for k in ids]
         each = zip(own, rows, flips.tolist(), strict=True)
-        return [self.per_sample(w, b, mine, flip)[0] for b, mine, flip in each]
+        return [self.per_sample(w, b, mine, flip).loss for b, mine, flip in each]
 
     def _loss_rows(self, k: int, batch_size: int | None) -> np.ndarray:
         rows = self.data.train[k]
@@ -178,7 +179,7 @@ class Federation:
         nothing.
         """
         rows, classes = self.data.heldout_rows, self.data.samples.classes
-        loss, hit = self.per_sample(w, buffers, rows)
+        loss, hit, _ = self.per_sample(w, buffers, rows)
         labels = torch.from_numpy(self.data.samples.y[rows])
         found = (hit.double(), torch.ones(len(rows)), loss.double())
         return torch.stack([torch.bincount(labels, one, classes) for one in found], 1)
@@ -190,14 +191,14 @@ class Federation:
 
     def per_sample(
         self, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy [n] and correctness [n] of one model on ``rows``, by the labels, or by what
-        a label-flipping client makes of them; transmits nothing.
+    ) -> PerSample:
+        """What one model makes of ``rows``, by the labels, or by what a label-flipping client makes
+        of them; transmits nothing.
         """
         begun = time.perf_counter()
         flipped = {"flipped": torch.ones(())} if flip else {}
         model = self.plane.share({"w": w, "buffers": buffers, **flipped})
         chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))
-        losses, hits = zip(*self.plane.evaluate(model, chunks), strict=True)
+        found = PerSample.joined(self.plane.evaluate(model, chunks))
         self.log.evaluate_seconds += time.perf_counter() - begun
-        return torch.cat(losses), torch.cat(hits)
+        return found

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from algorithms.local import Tensors
+from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
@@ -71,7 +71,7 @@ class Plane(ABC):
         """Execute the assignments; answers in order, None where clients are dropped as slow."""
 
     @abstractmethod
-    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[PerSample]:
         """Per-sample results of a shared model on each chunk of rows, in order."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class InProcess(Plane):
             return self.host.resume(one.key, one.commands, one.keep)
         return self.host.start(one.key, one.spec, one.received, one.replay, one.commands, one.keep)
 
-    def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+    def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> list[PerSample]:
         return [self.host.evaluate(model, rows) for rows in chunks]
 
     def forget(self, keys: Sequence[Key]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import ray
 from ray.actor import ActorHandle
-from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.actor import ClientActor, tensors_travel_as_arrays
@@ -19,6 +18,7 @@ from orchestrator.clients.plane import Assignment, Plane, abridged
 from orchestrator.cluster.reservation import Reservation
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.plugins import publish
+from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.messages import weight
 from orchestrator.training.world import World
@@ -73,7 +73,7 @@ class RayPool(Plane):
                 self.crew.homes.pop(one.key, None)
         return answers
 
-    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[PerSample]:
         def errand(rows: np.ndarray) -> Errand:
             def call(number: int) -> Reference:
                 return self.crew.handle(number).evaluate.remote(model, rows)

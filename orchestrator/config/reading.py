@@ -15,7 +15,7 @@ from orchestrator.config.paths import put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
-from orchestrator.plugins import Plugin, beside, own_model, pinned, take
+from orchestrator.plugins import Plugin, beside, own, pinned, take, with_own
 
 
 def load(
@@ -50,31 +50,43 @@ def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
 
     What is no list of plugins stays as it is, for the schema to say.
     """
-    raw = _with_own_model(raw)
+    raw = _with_own(raw)
     try:
         given = PLUGINS.validate_python(raw.get("plugins", ()))
     except ValidationError:
         return dict(raw)
     taken = take(given)
-    filled: dict[str, Any] = dict(raw)
-    model = filled.get("model")
-    if isinstance(model, Mapping) and isinstance(model.get("of"), str):
-        filled["model"] = {**model, "of": pinned(model["of"], taken)}
+
+    def found(value: Any) -> Any:
+        if not isinstance(value, Mapping) or not isinstance(value.get("of"), str):
+            return value
+        return {**value, "of": pinned(value["of"], taken)}
+
+    filled = with_own(raw, found)
     if taken:
         filled["plugins"] = [plugin.model_dump() for plugin in taken]
     return filled
 
 
-def _with_own_model(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``model: nets.py:Net`` in full: a plugin, and what of it is the model."""
-    file, called, options = own_model(raw)
+def _with_own(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``model: nets.py:Net`` and its like in full: a plugin, and what of it is the part."""
     named = raw.get("plugins") or []
-    if not file or not isinstance(named, list):
+    if not isinstance(named, list):
         return raw
-    usual: dict[str, Any] = {k: options.pop(k) for k in ("init", "projection") if k in options}
-    model = {"name": "own", "of": f"{Path(file).stem}:{called}", "options": options, **usual}
-    added = [] if file in named else [file]
-    return dict(raw) | {"plugins": [*named, *added], "model": model}
+    plugins = [*named]
+
+    def found(value: Any) -> Any:
+        file, called, options = own(value)
+        if not file:
+            return value
+        if file not in plugins:
+            plugins.append(file)
+        # what all models have, and all own metrics, is no argument of the call
+        usual = {k: options.pop(k) for k in ("init", "projection", "better") if k in options}
+        return {"name": "own", "of": f"{Path(file).stem}:{called}", "options": options, **usual}
+
+    changed = with_own(raw, found)
+    return changed | {"plugins": plugins} if plugins else changed
 
 
 PLUGINS = TypeAdapter(Annotated[tuple[Plugin, ...], Field(max_length=20)])

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 import algorithms  # noqa: F401  a config can name what has been imported
+import orchestrator.training  # noqa: F401  losses and metrics of one's own join them, too
 import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config can name
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
@@ -21,6 +22,8 @@ from algorithms.part import chosen_from, nearest
 from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.compressors import Compressor, NoCompression
+from algorithms.parts.losses import CrossEntropy, Loss
+from algorithms.parts.metrics import Metric
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
@@ -31,8 +34,7 @@ from orchestrator.config.goal import Goal
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
-from orchestrator.models.own import OwnModule
-from orchestrator.plugins import Plugin
+from orchestrator.plugins import Own, Plugin
 
 
 class CompressionConfig(Section):
@@ -59,6 +61,12 @@ class EvaluationConfig(Section):
         "the first round that has passed the multiple. evaluated_steps says when",
     )
     clients: bool = Field(True, description="evaluate the model on every client's own test rows")
+    metrics: tuple[Annotated[SerializeAsAny[Metric], chosen_from(Metric)], ...] = Field(
+        (),
+        max_length=50,
+        description="recorded beside accuracy and loss, of the same rows: names, or "
+        "./FILE.py:FUNCTION of one's own",
+    )
     personal: bool = Field(
         True, description="evaluate personal models, where the algorithm keeps them"
     )
@@ -77,6 +85,16 @@ class EvaluationConfig(Section):
     def _one_clock(self) -> EvaluationConfig:
         if self.every_steps is not None and self.every != 1:
             raise ValueError("give either every (rounds) or every_steps, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _each_once(self) -> EvaluationConfig:
+        names = [metric.called for metric in self.metrics]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"metrics names {twice[0]!r} twice")
+        if taken := {"accuracy", "loss", "malicious"} & {*names}:
+            raise ValueError(f"metrics: {taken.pop()!r} is recorded anyway; name it otherwise")
         return self
 
 
@@ -185,6 +203,10 @@ class Config(Section):
     algorithm: Annotated[SerializeAsAny[AlgorithmOptions], chosen_from(AlgorithmOptions)] = (
         FedAvg.Options()
     )
+    loss: Annotated[SerializeAsAny[Loss], chosen_from(Loss)] = Field(
+        CrossEntropy(),
+        description="what local training minimises; ./FILE.py:FUNCTION of one's own",
+    )
     local: LocalConfig = LocalConfig()
     cohort: int | float = Field(
         10, gt=0, description="clients a round m: a number, or a fraction of N (1.0: all)"
@@ -235,7 +257,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
         problems = (
-            self._model_problem(),
+            self._own_problem(),
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
@@ -252,14 +274,21 @@ class Config(Section):
                 raise ValueError(problem)
         return self
 
-    def _model_problem(self) -> str | None:
-        """A model of one's own is a plugin's, and nothing else that could be called."""
-        if not isinstance(self.model, OwnModule):
-            return None
-        name, known = self.model.of.partition(":")[0], [p.reference for p in self.plugins]
-        if name in known:
-            return None
-        return f"model: {self.model.of!r}: there is no plugin {name!r}; {nearest(name, known)}"
+    def _own_problem(self) -> str | None:
+        """What is of one's own is a plugin's, and nothing else that could be called."""
+        known = [plugin.reference for plugin in self.plugins]
+        for key, part in (
+            ("model", self.model),
+            ("loss", self.loss),
+            ("data.partition", self.data.partition),
+            *(("evaluation.metrics", metric) for metric in self.evaluation.metrics),
+        ):
+            if isinstance(part, Own):
+                name = part.of.partition(":")[0]
+                if name not in known:
+                    hint = nearest(name, known)
+                    return f"{key}: {part.of!r}: there is no plugin {name!r}; {hint}"
+        return None
 
     def _cohort_problem(self) -> str | None:
         if isinstance(self.cohort, float) and self.cohort > 1:

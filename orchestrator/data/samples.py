@@ -35,6 +35,14 @@ class Samples:
     std: tuple[float, ...] = ()
     owner: np.ndarray | None = None
     """Natural client of each row [n], where the dataset has natural clients."""
+    targets: np.ndarray | None = None
+    """Numbers to be predicted [n, o] float32, of data without classes; ``y`` then are the groups
+    by which rows are dealt out."""
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model makes of an input: one for each class, or for each target."""
+        return self.classes if self.targets is None else self.targets.shape[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,7 +88,8 @@ def checked(samples: Samples, where: object) -> Samples:
             f"{where}: of {len(samples.y)} rows, {samples.train} are for training; there must be "
             "some, and others for the test"
         )
-    for wrong in (_wrong_inputs(samples), _wrong_scaling(samples), _wrong_owners(samples)):
+    found = (_wrong_inputs, _wrong_scaling, _wrong_owners, _wrong_targets)
+    for wrong in (one(samples) for one in found):
         if wrong:
             raise UserError(f"{where}: {wrong}")
     return samples
@@ -115,6 +124,15 @@ def _wrong_owners(samples: Samples) -> str | None:
     if owner is None or (owner.shape == samples.y.shape and owner.min() >= 0):
         return None
     return f"owners of shape {owner.shape} are not one number, 0 or more, for each row"
+
+
+def _wrong_targets(samples: Samples) -> str | None:
+    t = samples.targets
+    if t is None:
+        return None
+    if t.dtype != np.float32 or t.ndim != 2 or len(t) != len(samples.y) or not t.shape[1]:
+        return f"targets are {t.dtype} of shape {t.shape}, and not float32 [n, o]"
+    return None if np.isfinite([t.min(), t.max()]).all() else "some targets are NaN or infinite"
 
 
 def labels(y: np.ndarray, rows: int, classes: int, where: object) -> np.ndarray:

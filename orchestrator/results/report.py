@@ -15,6 +15,7 @@ from orchestrator.files import said
 from orchestrator.results import plots
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, REPORT, RunFolder
+from orchestrator.terminal import further
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;
 padding:0 1rem;color:#222}
@@ -29,8 +30,9 @@ def write_report(folder: RunFolder, histogram: np.ndarray) -> None:
     """Write report.html from the run's files and its label ``histogram`` [N, classes]."""
     result, rounds, clients = folder.result(), folder.rounds(), folder.clients()
     figures = [
-        (plots.curves({"": rounds}, ACCURACY, "accuracy"), "Accuracy over rounds"),
-        (plots.curves({"": rounds}, LOSS, "cross-entropy"), "Loss over rounds"),
+        *_accuracy_figure(rounds),
+        (plots.curves({"": rounds}, LOSS, "loss"), "Loss over rounds"),
+        *[_metric_figure(rounds, name) for name in further(map(str, rounds))],
         *_client_figures(clients),
         (plots.label_map(histogram), "Who holds what: training rows per client and label"),
         (plots.traffic(rounds), "Bytes transmitted"),
@@ -63,6 +65,23 @@ SECONDS = {
     **{f"seconds_{p}": p for p in ("train", "transfer", "aggregate", "evaluate")},
     "seconds_client": "one client's computing",
 }
+
+
+def _accuracy_figure(rounds: pd.DataFrame) -> list[tuple[Figure, str]]:
+    """None of targets that are numbers."""
+    if not {*ACCURACY} & {*rounds}:
+        return []
+    return [(plots.curves({"": rounds}, ACCURACY, "accuracy"), "Accuracy over rounds")]
+
+
+def _metric_figure(rounds: pd.DataFrame, name: str) -> tuple[Figure, str]:
+    """One of the config's ``evaluation.metrics``."""
+    columns = {
+        f"test_{name}": "test set",
+        f"client_{name}_mean": "clients, mean",
+        f"client_{name}_worst": "clients, worst",
+    }
+    return plots.curves({"": rounds}, columns, name), f"{html.escape(name)} over rounds"
 
 
 def _client_figures(clients: pd.DataFrame) -> list[tuple[Figure, str]]:

@@ -36,6 +36,7 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.models.net import Net
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
+from orchestrator.rounds.fitting import require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
@@ -61,7 +62,8 @@ class Experiment:
         self.data = FederatedData.build(config.data, config.seed) if data is None else data
         samples = self.data.samples
         with _of_config():
-            self.net = Net.of(config.model, samples.shape, samples.classes, config.seed)
+            self.net = Net.of(config.model, samples.shape, samples.outputs, config.seed)
+            require_fit(config, samples)
         # from here on nothing is left open, and this is what config.yaml says
         self.config = config = resolve(config, self.net)
         with _of_config("algorithm: "):
@@ -107,6 +109,8 @@ class Experiment:
             mislabelled=self.adversary.mislabelled,
             forgers=self.adversary.forgers,
             uplink=config.compression.uplink,
+            loss=config.loss,
+            outputs=bool(config.evaluation.metrics),
             gradient_norms=config.evaluation.gradient_norms,
         )
 

@@ -6,18 +6,22 @@ depends on how many actors did the work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import GivenModel
+from algorithms.parts.metrics import Metric
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
 from orchestrator.data.federated import FederatedData
-from orchestrator.rounds.metrics import Record, over_clients, over_rows
+from orchestrator.errors import UserError
+from orchestrator.rounds.metrics import Record, over_clients, over_rows, spread
 from orchestrator.training.evaluation import per_client
 from orchestrator.training.messages import BUFFERS
 
@@ -74,13 +78,14 @@ class Judge:
         record, table = self.of(self.algorithm.model(), self.algorithm.buffers)
         for split, sums in self._personal().items():
             record |= self._over_benign(sums, "personal", split)
-            table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
+            if not np.isnan(sums[:, 0]).any():
+                table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
         return record, table
 
     def of(self, w: Tensor, buffers: Tensor) -> tuple[Record, ClientTable]:
         """Those of one model [d] for all, with its batch-norm statistics [b]."""
         judged = self.judged
-        loss, hit = self.federation.per_sample(w, buffers, judged.rows)
+        loss, hit, outputs = self.federation.per_sample(w, buffers, judged.rows)
         losses, hits = loss.numpy(), hit.numpy()
         record: Record = {}
         for name, places in judged.sets.items():
@@ -92,7 +97,39 @@ class Judge:
                 sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
                 record |= self._over_benign(sums, "client", split)
                 table |= _means(sums, split)
+        for metric in self.evaluation.metrics:
+            measured, columns = self._measured(metric, outputs)
+            record, table = record | measured, table | columns
         return record, table
+
+    def _measured(self, metric: Metric, outputs: Tensor) -> tuple[Record, ClientTable]:
+        """A metric of the model that made ``outputs`` [n, o] of the judged rows: of the server's
+        sets, and of each client's own rows.
+        """
+        record: Record = {}
+        table: ClientTable = {}
+        for name, places in self.judged.sets.items():
+            if len(places):
+                record[f"{name}_{metric.called}"] = self._value(metric, outputs, places)
+        for split, places in self.judged.clients.items():
+            if len(places):
+                each = np.split(places, np.cumsum(self._sizes(split))[:-1])
+                values = np.array([self._value(metric, outputs, mine) for mine in each])
+                table[_named(metric.called, split)] = values
+                name = f"{_named('client', split)}_{metric.called}"
+                record |= spread(values[self.benign], name, metric.more_is_better)
+        return record, table
+
+    def _value(self, metric: Metric, outputs: Tensor, places: np.ndarray) -> float:
+        """NaN of no rows."""
+        if not len(places):
+            return math.nan
+        samples, rows = self.data.samples, self.judged.rows[places]
+        targets = samples.y[rows] if samples.targets is None else samples.targets[rows]
+        try:
+            return metric.value(outputs[torch.from_numpy(places)], torch.from_numpy(targets))
+        except ValueError as error:  # one of the user's own
+            raise UserError(str(error)) from error
 
     def _sizes(self, split: str) -> np.ndarray:
         """Rows of each client [N]."""
@@ -133,10 +170,13 @@ def _named(name: str, split: str) -> str:
 def _means(sums: np.ndarray, split: str) -> ClientTable:
     """The columns of each client's results [N, 3]."""
     correct, loss, rows = sums.T
-    accuracy = _columns("accuracy", correct, rows, split)
-    if not accuracy:
+    losses = _columns("loss", loss, rows, split)
+    if not losses:
         return {}
-    return {**accuracy, **_columns("loss", loss, rows, split), f"{split}_rows": rows}
+    # of targets that are numbers nobody can say what is right
+    known = not np.isnan(correct).any()
+    accuracy = _columns("accuracy", correct, rows, split) if known else {}
+    return {**accuracy, **losses, f"{split}_rows": rows}
 
 
 def _columns(name: str, total: np.ndarray, rows: np.ndarray, split: str) -> ClientTable:

@@ -20,9 +20,12 @@ VALIDATED = {
 
 OF_ONE_MODEL = ("test_", "validation_", "heldout_", "client_")
 """How names of metrics begin that one model for all is judged by."""
-MORE = re.compile(r"\w*accuracy(_mean|_worst|_worst10|_best10|_weighted|_jain)?")
+MORE = re.compile(
+    r"\w*(accuracy|f1_macro|auroc|r2)(_mean|_worst|_worst10|_best10|_weighted|_jain)?"
+)
 LESS = re.compile(
-    r"\w*(_loss|_loss_worst|accuracy_std|accuracy_var|accuracy_angle|accuracy_kl)|upper_gap"
+    r"\w*(_loss|_mae|_rmse|_calibration_error)(_mean|_worst|_worst10|_best10|_std)?"
+    r"|\w*(accuracy|f1_macro|auroc|r2)_std|\w*accuracy_(var|angle|kl)|upper_gap"
     r"|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
 )
 """Metrics of which more, or less, is better; of all others nobody can say it in general."""
@@ -64,6 +67,8 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
     correct, loss, rows = sums[sums[:, 2] > 0].T
     if not len(rows):
         return {}
+    if np.isnan(correct).any():  # nobody can say what is right
+        return spread(loss / rows, f"{prefix}_loss", more_is_better=False)
     accuracy = correct / rows
     ordered, tenth = np.sort(accuracy), max(1, round(0.1 * len(accuracy)))
     return {
@@ -76,6 +81,24 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
         f"{prefix}_accuracy_weighted": float(correct.sum() / rows.sum()),
         f"{prefix}_loss_worst": float((loss / rows).max()),
         **{f"{prefix}_accuracy_{name}": value for name, value in evenness(accuracy).items()},
+    }
+
+
+def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
+    """``mean``, ``worst``, ``worst10``, ``best10`` and ``std`` of a number of each client [K], as
+    :func:`over_clients` has them of accuracy; those of which it is NaN are left out.
+    """
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return {}
+    ordered, tenth = np.sort(values), max(1, round(0.1 * len(values)))
+    ordered = ordered if more_is_better else ordered[::-1]
+    return {
+        f"{name}_mean": float(values.mean()),
+        f"{name}_worst": float(ordered[0]),
+        f"{name}_worst10": float(ordered[:tenth].mean()),
+        f"{name}_best10": float(ordered[-tenth:].mean()),
+        f"{name}_std": float(values.std()),
     }
 
 
@@ -100,13 +123,13 @@ def evenness(x: np.ndarray) -> Record:
 
 
 def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> Record:
-    """Accuracy and mean cross-entropy over test rows [n]."""
+    """Accuracy, where there is such, and mean loss over rows [n]."""
     if not len(loss):
         return {}
-    return {
-        f"{prefix}_accuracy": float(hit.mean()),
-        f"{prefix}_loss": float(loss.mean(dtype=np.float64)),
-    }
+    mean = {f"{prefix}_loss": float(loss.mean(dtype=np.float64))}
+    if np.isnan(hit).any():
+        return mean
+    return {f"{prefix}_accuracy": float(hit.mean()), **mean}
 
 
 def over_cohort(diagnostics: dict[str, np.ndarray], counted: np.ndarray) -> Record:

@@ -137,7 +137,7 @@ class Block:
             for c, k in enumerate(lane.ids):
                 model = lane.engine.net, lane.work.w[c], lane.buffers[c]
                 results[int(k)] = [
-                    per_client(*per_sample(self.world, *model, rows), np.array([len(rows)]))[0]
+                    per_client(*per_sample(self.world, *model, rows)[:2], np.array([len(rows)]))[0]
                     for rows in self.world.data.judging(int(k))
                 ]
         each = zip(*[results[k] for k in sorted(results)], strict=True)
@@ -148,5 +148,8 @@ def engines(world: World) -> dict[bool, Engine]:
     """The engine for each value of ``BlockSpec.vectorized``, on one shared network."""
     # one for both: each brings its own vectors to whatever it computes
     net = world.net()
-    one = Recorded(net, world.local.batch_size) if world.device == "cuda" else Sequential(net)
-    return {False: one, True: Vectorized(net)}
+    loss = world.loss
+    one: Engine = Sequential(net, loss)
+    if world.device == "cuda":
+        one = Recorded(net, loss, world.local.batch_size)
+    return {False: one, True: Vectorized(net, loss)}

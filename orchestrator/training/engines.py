@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import vmap
 
+from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Loss terms beside the cross-entropy (see :meth:`algorithms.local.LocalRule.contrast`)."""
+    """Loss terms beside the loss itself (see :meth:`algorithms.local.LocalRule.contrast`)."""
 
     models: list[Tensor]
     """Reference models [C, d]."""
@@ -26,10 +26,10 @@ class Contrast:
 
 
 class Engine(ABC):
-    """Computes gradients of the mean cross-entropy on a mini-batch."""
+    """Computes gradients of the mean loss on a mini-batch."""
 
-    def __init__(self, net: Net) -> None:
-        self.net = net
+    def __init__(self, net: Net, loss: Loss) -> None:
+        self.net, self.loss = net, loss
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         """What :meth:`attach` takes for models [C, d], buffers [C, b]; made once for all steps."""
@@ -49,7 +49,7 @@ class Engine(ABC):
         contrast: Contrast | None = None,
     ) -> Tensor:
         """Losses [C] and, in ``out`` [C, d], gradients at ``w`` [C, d] for inputs x [C, B, ...],
-        labels y [C, B].
+        targets y [C, B] (numbers: [C, B, o]).
 
         Only the first ``sizes[c]`` rows of client c's batch count; ``sizes`` [C] lies on the CPU.
         """
@@ -79,14 +79,14 @@ class Sequential(Engine):
         n = int(sizes[0])
         x, y = x[0, :n], y[0, :n]
         if contrast is None:
-            loss = F.cross_entropy(self.net.module(x), y)
+            loss = self.loss.mean(self.net.module(x), y)
         else:
             logits, features = self.net.featured(x)
             with torch.no_grad():
                 others = [
                     self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models
                 ]
-            loss = F.cross_entropy(logits, y) + contrast.term(features[None], others).mean()
+            loss = self.loss.mean(logits, y) + contrast.term(features[None], others).mean()
         self.net.gradient(loss, out[0])
         return loss.detach().unsqueeze(0)
 
@@ -98,8 +98,8 @@ class Vectorized(Engine):
     but on nothing else.
     """
 
-    def __init__(self, net: Net) -> None:
-        super().__init__(net)
+    def __init__(self, net: Net, loss: Loss) -> None:
+        super().__init__(net, loss)
         self.forward = vmap(net.functional())
         self.featured = vmap(net.functional(featured=True))
 
@@ -123,7 +123,7 @@ class Vectorized(Engine):
             with torch.no_grad():
                 others = [self.featured(self.net.spec.views(m), x)[1] for m in contrast.models]
             extra = contrast.term(features, others)
-        losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
+        losses = self.loss.per_sample(logits.flatten(0, 1), y.flatten(0, 1)).view(y.shape[:2])
         losses = losses if extra is None else losses + extra
         # padding counts 0, so each mean is over the client's true batch
         sizes, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)

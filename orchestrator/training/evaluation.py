@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from orchestrator.models.net import Net
@@ -15,25 +17,43 @@ BATCH = 500
 is computed in the same batch whether they are cut or not."""
 
 
+class PerSample(NamedTuple):
+    """What a model makes of n rows, on the CPU."""
+
+    loss: Tensor
+    """[n]."""
+    hit: Tensor
+    """Whether it is right [n]; NaN of targets that are numbers."""
+    outputs: Tensor
+    """[n, o], where ``world.outputs`` asks for them; else [n, 0]."""
+
+    @classmethod
+    def joined(cls, pieces: Sequence[PerSample]) -> PerSample:
+        """One after the other; at least one."""
+        return cls(*(torch.cat(column) for column in zip(*pieces, strict=True)))
+
+
+NOBODY = PerSample(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, 0))
+
+
 @torch.no_grad()
 def per_sample(
     world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Cross-entropy [n] and correctness [n] of the model ``w`` on ``rows``, on the CPU; ``flip``:
-    by the labels that a label-flipping client gives them.
+) -> PerSample:
+    """What the model ``w`` makes of ``rows``; ``flip``: by the labels that a label-flipping client
+    gives them.
     """
-    # torch.cat wants at least one batch
     if not len(rows):
-        return torch.zeros(0), torch.zeros(0, dtype=torch.bool)
+        return NOBODY
     net.bind(w, buffers)
     net.module.eval()
-    losses, hits = [], []
+    found = []
     for i in range(0, len(rows), BATCH):
         x, y = _batch(world, rows[i : i + BATCH], flip)
-        logits = net.module(x)
-        losses.append(F.cross_entropy(logits, y, reduction="none"))
-        hits.append(logits.argmax(1) == y)
-    return torch.cat(losses).cpu(), torch.cat(hits).cpu()
+        out = net.module(x)
+        loss, hit = world.loss.per_sample(out, y), world.loss.correct(out, y)
+        found.append(PerSample(loss, hit, out if world.outputs else out[:, :0]))
+    return PerSample(*(part.cpu() for part in PerSample.joined(found)))
 
 
 def _batch(world: World, rows: np.ndarray, flip: bool) -> tuple[Tensor, Tensor]:
@@ -42,8 +62,8 @@ def _batch(world: World, rows: np.ndarray, flip: bool) -> tuple[Tensor, Tensor]:
 
 
 def mean_loss(world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray) -> float:
-    """Mean cross-entropy of the model ``w`` on ``rows``."""
-    return float(per_sample(world, net, w, buffers, rows)[0].double().mean())
+    """Mean loss of the model ``w`` on ``rows``."""
+    return float(per_sample(world, net, w, buffers, rows).loss.double().mean())
 
 
 def summed_gradient(
@@ -55,7 +75,7 @@ def summed_gradient(
     total, part = torch.zeros_like(w), torch.empty_like(w)
     for i in range(0, len(rows), BATCH):
         x, y = _batch(world, rows[i : i + BATCH], flip)
-        total += net.gradient(F.cross_entropy(net.module(x), y, reduction="sum"), part)
+        total += net.gradient(world.loss.sum(net.module(x), y), part)
     return total
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.errors import UserError
 from orchestrator.training.block import Block, engines
-from orchestrator.training.evaluation import per_sample
+from orchestrator.training.evaluation import PerSample, per_sample
 from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World
 
@@ -89,9 +88,9 @@ class BlockHost:
         """Drop a block, if it is here."""
         self.blocks.pop(key, None)
 
-    def evaluate(self, model: Tensors, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Per-sample loss and correctness of the model {w, buffers} on ``rows``, by flipped labels
-        if {flipped} is there, too.
+    def evaluate(self, model: Tensors, rows: np.ndarray) -> PerSample:
+        """What the model {w, buffers} makes of ``rows``, by flipped labels if {flipped} is there,
+        too.
         """
         w, buffers = model["w"].to(self.world.device), model["buffers"].to(self.world.device)
         net = self.engines[False].net

@@ -167,9 +167,9 @@ class Lane:
         for c in np.flatnonzero(starting):
             rows = self.world.data.holdings[self.ids[c]]
             flip = self._flips()[c]
-            _, hit = per_sample(
+            hit = per_sample(
                 self.world, self.engine.net, self.work.w[c], self.buffers[c], rows, flip
-            )
+            ).hit
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))

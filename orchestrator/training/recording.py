@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
 
@@ -43,8 +43,8 @@ class Recorded(Sequential):
     A network that cannot be recorded (what it computes depends on values of its inputs) is not.
     """
 
-    def __init__(self, net: Net, batch_size: int) -> None:
-        super().__init__(net)
+    def __init__(self, net: Net, loss: Loss, batch_size: int) -> None:
+        super().__init__(net, loss)
         self.batch_size = batch_size
         self.recording: Recording | None = None
         self.recordable = not getattr(net.module, "depends_on_values", False)
@@ -113,6 +113,6 @@ class Recorded(Sequential):
         return Recording(graph, inputs, gradient, loss)
 
     def _step(self, inputs: tuple[Tensor, ...], gradient: Tensor) -> Tensor:
-        loss = F.cross_entropy(self.net.module(inputs[2]), inputs[3])
+        loss = self.loss.mean(self.net.module(inputs[2]), inputs[3])
         self.net.gradient(loss, gradient)
         return loss.detach()

@@ -51,7 +51,7 @@ def inner(experiment):
 
 
 def accuracy(experiment, w, buffers, k):
-    _, hit = per_sample(experiment.world, experiment.net, w, buffers, experiment.data.test[k])
+    hit = per_sample(experiment.world, experiment.net, w, buffers, experiment.data.test[k]).hit
     return float(hit.double().mean())
 
 
@@ -341,7 +341,7 @@ def test_losses_are_with_the_statistics_that_a_client_has():
     losses = e.federation.loss(np.arange(3), e.algorithm.w, e.algorithm.buffers, known=True)
     for k in range(3):
         own = e.federation.store.states[k]["buffers"]
-        by_hand, _ = per_sample(e.world, e.net, e.algorithm.w, own, e.data.train[k])
+        by_hand = per_sample(e.world, e.net, e.algorithm.w, own, e.data.train[k]).loss
         torch.testing.assert_close(losses[k], by_hand.mean())
 
 

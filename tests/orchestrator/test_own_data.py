@@ -175,7 +175,7 @@ def test_arrays_are_images_numbers_or_tokens(tmp_path):
     ("arrays", "message"),
     [
         ({"x": np.zeros((4, 2)), "y": np.arange(5)}, "4 inputs, and 5 entries in y"),
-        ({"x": np.zeros((4, 2)), "y": np.full(4, 0.5)}, "y is float64"),
+        ({"x": np.zeros((4, 2)), "y": np.full(4, 1j)}, "y is complex128"),
         ({"x": np.zeros((4, 2)), "labels": np.arange(4)}, "neither x and y"),
         ({"x": np.zeros(4), "y": np.arange(4)}, "x is float64 of shape (4,)"),
         ({"x": np.full((4, 2), np.nan), "y": np.arange(4) % 2}, "NaN or infinite"),

@@ -1,5 +1,7 @@
-"""Data of a user's own: tables, arrays, folders of images, and whatever two libraries can load."""
+"""Data of a user's own: tables, arrays, folders of images, whatever two libraries can load; and who
+has which rows of any data.
+"""
 
-from orchestrator.data.own import arrays, images, libraries, tables
+from orchestrator.data.own import arrays, images, libraries, partition, tables
 
-__all__ = ["arrays", "images", "libraries", "tables"]
+__all__ = ["arrays", "images", "libraries", "partition", "tables"]

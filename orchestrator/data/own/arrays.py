@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from algorithms.part import option
-from orchestrator.data.own.splitting import Part, assembled, drawn, numbered, place_of
+from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
@@ -22,7 +22,8 @@ class NpzArrays(Dataset):
     there.
 
     uint8 x are images [n, H, W] or [n, H, W, C]; other whole numbers are token ids [n, L]; other
-    numbers are inputs as they are. Labels are whole numbers or texts.
+    numbers are inputs as they are. Labels are whole numbers or texts: classes; y of other numbers,
+    or [n, o], are numbers to be predicted.
     """
 
     name: str = "npz"
@@ -47,15 +48,15 @@ class NpzArrays(Dataset):
             )
         ends = ("_train", "_test") if split else ("",)
         x = _inputs([read_npz(path, f"x{end}")[0] for end in ends], path)
-        y, names = numbered(_names(path, "y", ends, len(x)))
+        wanted = _wanted(path, ends, len(x))
         owner = None
         if all(f"client{end}" in there for end in ends):
             owner = numbered(_names(path, "client", ends, len(x)))[0]
         if split:
             test = np.arange(len(x)) >= len(read_npz(path, "y_train")[0])
         else:
-            test = drawn(y if owner is None else owner, self.test)
-        return assembled(x, y, test, len(names), owner, path)
+            test = drawn(wanted.y if owner is None else owner, self.test)
+        return assembled(x, wanted, test, owner, path)
 
 
 def _members(path: Path) -> set[str]:
@@ -65,6 +66,18 @@ def _members(path: Path) -> set[str]:
             raise ValueError("not an .npz archive")
         with zipfile.ZipFile(path) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
+
+
+def _wanted(path: Path, ends: tuple[str, ...], rows: int) -> Wanted:
+    """Classes, or numbers where ``y`` are such (or has two dimensions)."""
+    found = [read_npz(path, f"y{end}")[0] for end in ends]
+    if all(one.dtype.kind == "f" or (one.ndim == 2 and one.dtype.kind in "iub") for one in found):
+        joined = np.concatenate([one.reshape(len(one), -1) for one in found])
+        if len(joined) != rows or not joined.shape[1]:
+            raise UserError(f"{path}: there are {rows} inputs, and {len(joined)} entries in y")
+        with np.errstate(over="ignore"):
+            return Wanted.numbers(joined)
+    return Wanted.named(_names(path, "y", ends, rows))
 
 
 def _names(path: Path, what: str, ends: tuple[str, ...], rows: int) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.part import option
 from orchestrator.data.computed import computed_once
-from orchestrator.data.own.splitting import Part, assembled, drawn, numbered, place_of
+from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import reading
@@ -56,12 +56,12 @@ class ImageFolder(Dataset):
         if not files:
             raise UserError(f"{root}: there are no images in folders of classes in it")
         levels = [file.relative_to(root).parts[int(split) :] for file in files]
-        y, names = numbered([parts[-2] for parts in levels])
+        wanted = Wanted.named([parts[-2] for parts in levels])
         owner = numbered([parts[0] for parts in levels])[0] if self.clients else None
         test = np.arange(len(files)) >= len(halves[0]) if split else None
         if test is None:
-            test = drawn(y if owner is None else owner, self.test)
-        return assembled(self._images(files), y, test, len(names), owner, root)
+            test = drawn(wanted.y if owner is None else owner, self.test)
+        return assembled(self._images(files), wanted, test, owner, root)
 
     def _listed(self, folder: Path) -> list[Path]:
         """The image files below the folders of classes, in the order of their names."""

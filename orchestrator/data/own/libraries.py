@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 
 from algorithms.part import nearest, option
 from orchestrator.data.own.images import pixels
-from orchestrator.data.own.splitting import Part, assembled, drawn, numbered
+from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.data.text_datasets import Tokens
@@ -57,13 +57,20 @@ class HuggingFace(Tokens):
                 if column and column not in one.column_names:
                     near = nearest(column, one.column_names)
                     raise UserError(f"{where} has no column {column!r}; {near}"[:500])
-        y, names = numbered(_column(splits, self.label, where))
+        wanted = self._wanted(splits, where)
         owner = numbered(_column(splits, self.client, where))[0] if self.client else None
         if isinstance(self.test, float):
-            test = drawn(y if owner is None else owner, self.test)
+            test = drawn(wanted.y if owner is None else owner, self.test)
         else:
-            test = np.arange(len(y)) >= len(splits[0])
-        return assembled(self._inputs(splits, where), y, test, len(names), owner, where)
+            test = np.arange(len(wanted.y)) >= len(splits[0])
+        return assembled(self._inputs(splits, where), wanted, test, owner, where)
+
+    def _wanted(self, splits: Sequence[Any], where: str) -> Wanted:
+        """Classes; or numbers, where the label's column is of fractions or of lists."""
+        kind = splits[0].features[self.label]
+        if hasattr(kind, "feature") or str(getattr(kind, "dtype", "")).startswith("float"):
+            return Wanted.numbers(_numbers(splits, self.label, where))
+        return Wanted.named(_column(splits, self.label, where))
 
     def _splits(self, where: str) -> list[Any]:
         """The splits that are named, as the library has them."""
@@ -200,10 +207,14 @@ class TorchVision(Dataset):
         where = f"dataset torchvision.datasets.{self.dataset}"
         halves = list(self._halves(where))
         items = [(half, i) for half in halves for i in range(len(half))]
-        y, names = numbered(_labels(halves, where))
-        test = np.arange(len(y)) >= len(halves[0]) if len(halves) > 1 else drawn(y, self.test)
+        wanted = Wanted.named(_labels(halves, where))
+        test = (
+            np.arange(len(wanted.y)) >= len(halves[0])
+            if len(halves) > 1
+            else drawn(wanted.y, self.test)
+        )
         images = [_Item(f"{where}, image {i}", half, i, 0) for half, i in items]
-        return assembled(pixels(images, self.side, self.grey), y, test, len(names), where=where)
+        return assembled(pixels(images, self.side, self.grey), wanted, test, where=where)
 
     def _halves(self, where: str) -> Iterator[Any]:
         """The dataset's training and test splits, or all of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,30 +47,63 @@ def numbered(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, list[str]]
     return places.astype(np.int64), [str(name) for name in names]
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be predicted of n rows."""
+
+    y: np.ndarray
+    """Classes [n]; of numbers, the groups by which rows are dealt out."""
+    classes: int
+    targets: np.ndarray | None = None
+    """Numbers [n, o] float32; None of classes."""
+
+    @classmethod
+    def numbers(cls, targets: np.ndarray) -> Wanted:
+        """Of numbers [n, o]. Groups are tenths of the rows by the first number; where all are 0 or
+        1, they are by the first that is 1.
+        """
+        targets = targets.astype(np.float32)
+        if np.isin(targets, (0, 1)).all():
+            first = np.where(targets.any(1), targets.argmax(1), targets.shape[1])
+            group = numbered(first)[0]
+        else:
+            ranks = np.argsort(np.argsort(targets[:, 0], kind="stable"), kind="stable")
+            group = ranks * min(10, len(ranks)) // max(1, len(ranks))
+        return cls(group, int(group.max(initial=0)) + 1, targets)
+
+    @classmethod
+    def named(cls, values: Sequence[Any] | np.ndarray) -> Wanted:
+        """Of a class for each row, in the order of the classes' names."""
+        y, names = numbered(values)
+        return cls(y, len(names))
+
+
 def assembled(
     x: np.ndarray,
-    y: np.ndarray,
+    wanted: Wanted,
     test: np.ndarray,
-    classes: int,
     owner: np.ndarray | None = None,
     where: object = "",
 ) -> Samples:
-    """Samples from rows in any order: inputs [n, ...] (images [n, C, H, W] uint8), labels [n],
-    which are for the ``test`` (mask [n]), and whose they are (ids [n]).
+    """Samples from rows in any order: inputs [n, ...] (images [n, C, H, W] uint8), what is to be
+    predicted, which are for the ``test`` (mask [n]), and whose they are (ids [n]).
 
     Images are scaled by mean and deviation of the training rows' pixels. Raises UserError if there
     are no rows for one of both, or one class only.
     """
-    if classes < 2:
+    y, targets, numbers = wanted.y, wanted.targets, wanted.targets is not None
+    if wanted.classes < 2 and not numbers:
         raise UserError(f"{where}: all rows are of one class, and there is nothing to learn")
     if test.all() or not test.any():
         raise UserError(f"{where}: no rows are for {'training' if test.all() else 'the test'}")
     train = int((~test).sum())
     if test[:train].any():
         order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
-        x, y, owner = x[order], y[order], None if owner is None else owner[order]
+        x, y = x[order], y[order]
+        owner = None if owner is None else owner[order]
+        targets = None if targets is None else targets[order]
     mean, std = moments(x[:train]) if x.dtype == np.uint8 else ((), ())
-    return Samples(x, y.astype(np.int64), train, classes, mean, std, owner)
+    return Samples(x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets)
 
 
 def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

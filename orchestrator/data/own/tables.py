@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.part import nearest, option
-from orchestrator.data.own.splitting import Part, assembled, drawn, numbered, place_of
+from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import reading
@@ -36,7 +36,12 @@ class Table(Dataset):
         "the file: its path (./ is the config's folder), or its name in a data folder",
         file=True,
     )
-    label: Column = option("label", "the column that is to be predicted")
+    label: Column | tuple[Column, ...] = option(
+        "label", "the column that is to be predicted, or several of numbers", max_length=10_000
+    )
+    task: Literal["classes", "numbers"] = option(
+        "classes", "what label says: a class, or numbers (with loss mse, l1 or huber; 0 and 1: bce)"
+    )
     features: tuple[Column, ...] = option(
         (), "columns that are inputs; unset: all that are nothing else", max_length=100_000
     )
@@ -72,12 +77,16 @@ class Table(Dataset):
             other = self._complete(place_of(self.test, f"{key}: test (no column has that name)"))
             frame, test = _joined(frame, other, path)
         owner = numbered(self._keys(frame, self.client, path))[0] if self.client else None
-        y, classes = self._labels(frame, path)
+        wanted = self._wanted(frame, path)
         if isinstance(self.test, float):
-            test = drawn(y if owner is None else owner, self.test)
+            test = drawn(wanted.y if owner is None else owner, self.test)
         elif marks is not None:
             test = _marked(marks, f"{path}, column {self.test!r}")
-        return assembled(self._inputs(frame, ~test, path), y, test, classes, owner, path)
+        return assembled(self._inputs(frame, ~test, path), wanted, test, owner, path)
+
+    @property
+    def _predicted(self) -> tuple[str, ...]:
+        return (self.label,) if isinstance(self.label, str) else self.label
 
     def _complete(self, path: Path) -> pd.DataFrame:
         """The columns of a file that count, without the rows that are to be dropped."""
@@ -86,7 +95,7 @@ class Table(Dataset):
             frame = self._frame(path)
         if not len(frame):
             raise UserError(f"{path}: it holds no rows")
-        named = [self.label, *([self.client] if self.client else []), *self.features]
+        named = [*self._predicted, *([self.client] if self.client else []), *self.features]
         for name in named:
             if name not in frame:
                 there = [str(column) for column in frame.columns]
@@ -123,18 +132,29 @@ class Table(Dataset):
             return values.astype(np.int64)
         return column.astype(str).to_numpy(str)
 
-    def _labels(self, frame: pd.DataFrame, path: Path) -> tuple[np.ndarray, int]:
-        y, names = numbered(self._keys(frame, self.label, path))
-        if len(names) > max(100, len(y) // 2):
-            raise UserError(
-                f"{path}, column {self.label!r}: {len(names)} distinct labels in {len(y)} rows are "
-                "no classes"
+    def _wanted(self, frame: pd.DataFrame, path: Path) -> Wanted:
+        if self.task == "numbers":
+            return Wanted.numbers(
+                np.stack(
+                    [_plain(frame[name], f"{path}, column {name!r}") for name in self._predicted], 1
+                )
             )
-        return y, len(names)
+        if len(self._predicted) != 1:
+            raise UserError(
+                f"{path}: classes are in one column; data.dataset.task is numbers for more"
+            )
+        name = self._predicted[0]
+        wanted = Wanted.named(self._keys(frame, name, path))
+        if wanted.classes > max(100, len(frame) // 2):
+            raise UserError(
+                f"{path}, column {name!r}: {wanted.classes} distinct labels in {len(frame)} rows "
+                "are no classes; are they numbers (data.dataset.task)?"
+            )
+        return wanted
 
     def _inputs(self, frame: pd.DataFrame, train: np.ndarray, path: Path) -> np.ndarray:
         """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on."""
-        names = self.features or [c for c in frame if c not in (self.label, self.client)]
+        names = self.features or [c for c in frame if c not in (*self._predicted, self.client)]
         blocks: list[np.ndarray] = []
         width = 0
         for name in names:
@@ -151,16 +171,12 @@ class Table(Dataset):
         from pandas.api.types import is_numeric_dtype
 
         if is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO":
-            return self._numbers(column.to_numpy(np.float64), train, where)
+            return self._numbers(_plain(column, where), train)
         if column.dtype.kind in "Mm":
             raise UserError(f"{where} holds dates; make numbers of them, or leave it out")
         return self._texts(column.astype(str), train, where)
 
-    def _numbers(self, values: np.ndarray, train: np.ndarray, where: str) -> np.ndarray:
-        wild = ~(np.abs(values) <= 1e30)
-        if wild.any():
-            row = int(np.argmax(wild))
-            raise UserError(f"{where}: row {row + 1} is {values[row]:g}")
+    def _numbers(self, values: np.ndarray, train: np.ndarray) -> np.ndarray:
         if self.standardize:
             mean, std = values[train].mean(), values[train].std()
             # the deviation of a constant is what rounding leaves of it
@@ -184,6 +200,21 @@ class Table(Dataset):
             )
         # a text that only test rows have is none of these
         return (texts.to_numpy(str)[:, None] == np.array(known, str)).astype(np.float32)
+
+
+def _plain(column: pd.Series, where: str) -> np.ndarray:
+    """A column of numbers as float64 [n]; raises UserError for others, and those beyond ±1e30."""
+    try:
+        values = column.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"{where} holds no numbers: {' '.join(str(error).split())[:100]}"
+        ) from error
+    wild = ~(np.abs(values) <= 1e30)
+    if wild.any():
+        row = int(np.argmax(wild))
+        raise UserError(f"{where}: row {row + 1} is {values[row]:g}")
+    return values
 
 
 def _joined(train: pd.DataFrame, test: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, np.ndarray]:

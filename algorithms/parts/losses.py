@@ -1,0 +1,169 @@
+"""Losses: what local training minimises, sample by sample."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from algorithms.part import Part, option
+
+
+class Loss(Part):
+    """ℓ(outputs, targets) of each sample by itself: any batch's loss is the mean over its samples.
+
+    ``outputs`` [n, o] are the model's. ``targets`` are classes [n] int64 in 0..o-1 or, of data
+    without classes, numbers [n, o] float32.
+    """
+
+    classes: ClassVar[bool] = True
+    """Whether targets may be classes."""
+    numbers: ClassVar[bool] = False
+    """Whether they may be numbers."""
+
+    @abstractmethod
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Losses [n]."""
+
+    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Their mean, a scalar."""
+        return self.per_sample(outputs, targets).mean()
+
+    def sum(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Their sum, a scalar."""
+        return self.per_sample(outputs, targets).sum()
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Which samples [n] are predicted right: of classes, those whose output is largest (bool);
+        of numbers nobody can say it (NaN).
+        """
+        if targets.is_floating_point():
+            return torch.full((len(targets),), torch.nan, device=targets.device)
+        return outputs.argmax(1) == targets
+
+    def refuses(self, outputs: int, targets: Tensor) -> str | None:
+        """Why a model of so many outputs cannot be trained towards ``targets``, or None."""
+        numbers = targets.is_floating_point()
+        if numbers and not self.numbers:
+            return f"{self.name} is of classes, and the data's targets are numbers; take mse or bce"
+        if not numbers and not self.classes:
+            return f"{self.name} is of numbers, and the data's targets are classes"
+        return None
+
+
+def as_numbers(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Targets [n, o] float32: numbers as they are, classes as one-hot rows."""
+    if targets.is_floating_point():
+        return targets
+    return F.one_hot(targets, outputs.shape[1]).to(outputs.dtype)
+
+
+class CrossEntropy(Loss):
+    """−log softmax(outputs)[y], of classes."""
+
+    name: str = "cross_entropy"
+    label_smoothing: float = option(
+        0.0, "part of each target that is spread evenly over all classes", ge=0, lt=1
+    )
+    weight: tuple[Annotated[float, Field(ge=0)], ...] = option(
+        (), "factor of each class's losses, in their order; unset: 1", max_length=100_000
+    )
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses = F.cross_entropy(
+            outputs, targets, reduction="none", label_smoothing=self.label_smoothing
+        )
+        return losses * self._factors(targets) if self.weight else losses
+
+    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.weight:
+            return super().mean(outputs, targets)
+        # one kernel in place of two
+        return F.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing)
+
+    def sum(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.weight:
+            return super().sum(outputs, targets)
+        return F.cross_entropy(
+            outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
+        )
+
+    def _factors(self, targets: Tensor) -> Tensor:
+        return torch.tensor(self.weight, device=targets.device)[targets]
+
+    def refuses(self, outputs: int, targets: Tensor) -> str | None:
+        if self.weight and len(self.weight) != outputs:
+            return f"weight has {len(self.weight)} numbers, and there are {outputs} classes"
+        return super().refuses(outputs, targets)
+
+
+class Focal(Loss):
+    """−(1 − p)^γ log p with p = softmax(outputs)[y] (Lin et al. 2017, Equation 4)."""
+
+    name: str = "focal"
+    gamma: float = option(2.0, "how much less well-predicted samples count", "γ", ge=0, le=100)
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        log_p = -F.cross_entropy(outputs, targets, reduction="none")
+        # 1 − p as such would be 0 where p rounds to 1, and its power's derivative infinite
+        return -(torch.expm1(log_p).neg().clamp_min(1e-12) ** self.gamma) * log_p
+
+
+class MeanSquares(Loss):
+    """Σ_j (outputs_j − target_j)² / o, of numbers; of classes, of their one-hot rows."""
+
+    name: str = "mse"
+    numbers = True
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - as_numbers(outputs, targets)).square().mean(1)
+
+
+class MeanMagnitudes(Loss):
+    """Σ_j |outputs_j − target_j| / o, of numbers; of classes, of their one-hot rows."""
+
+    name: str = "l1"
+    numbers = True
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - as_numbers(outputs, targets)).abs().mean(1)
+
+
+class Huber(Loss):
+    """Squares of differences up to δ, their magnitudes beyond (Huber 1964), meaned over outputs."""
+
+    name: str = "huber"
+    numbers = True
+    delta: float = option(1.0, "where squares end", "δ", gt=0, le=1e30)
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        wanted = as_numbers(outputs, targets)
+        return F.huber_loss(outputs, wanted, reduction="none", delta=self.delta).mean(1)
+
+
+class BinaryCrossEntropy(Loss):
+    """Cross-entropy of each output's sigmoid, meaned over outputs: several labels a sample, each 0
+    or 1; of classes, of their one-hot rows.
+    """
+
+    name: str = "bce"
+    numbers = True
+
+    def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        wanted = as_numbers(outputs, targets)
+        return F.binary_cross_entropy_with_logits(outputs, wanted, reduction="none").mean(1)
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if not targets.is_floating_point():
+            return super().correct(outputs, targets)
+        # all labels of a sample
+        return ((outputs > 0) == (targets > 0.5)).all(1)
+
+    def refuses(self, outputs: int, targets: Tensor) -> str | None:
+        if targets.is_floating_point() and not ((targets >= 0) & (targets <= 1)).all():
+            return "bce is of labels, each 0 or 1 (or between), and the data's targets are others"
+        return super().refuses(outputs, targets)

@@ -1,0 +1,147 @@
+"""Metrics beside accuracy and loss: what an evaluation says of a model's outputs on some rows."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from algorithms.part import Part
+
+
+class Metric(Part):
+    """A number for the outputs [n, o] of a model on n rows with ``targets`` (see
+    :class:`algorithms.parts.losses.Loss`).
+    """
+
+    more_is_better: ClassVar[bool] = True
+    classes: ClassVar[bool] = True
+    """Whether targets are classes, or else numbers; None: both will do."""
+
+    @property
+    def called(self) -> str:
+        """What it is recorded as, after test_, validation_ and so on."""
+        return self.name
+
+    @abstractmethod
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        """Of at least one row; NaN where there is none for these."""
+
+    def refuses(self, targets: Tensor) -> str | None:
+        """Why it is nothing for such targets, or None."""
+        if targets.is_floating_point() != self.classes:
+            return None
+        kinds = ("numbers", "classes") if self.classes else ("classes", "numbers")
+        return f"{self.name} is of {kinds[1]}, and the data's targets are {kinds[0]}"
+
+
+class _OfTorchmetrics(Metric):
+    """One of torchmetrics' for several classes (``pip install 'fedorch[metrics]'``)."""
+
+    function: ClassVar[str]
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        import torchmetrics.functional.classification as functional
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of classes without rows, which clients have
+            one = getattr(functional, self.function)
+            probabilities = outputs.double().softmax(1)
+            return float(one(probabilities, targets, num_classes=outputs.shape[1], **self.settings))
+
+    def refuses(self, targets: Tensor) -> str | None:
+        try:
+            import torchmetrics  # noqa: F401
+        except ImportError:
+            return f"{self.name} is torchmetrics', which is not here: pip install torchmetrics"
+        return super().refuses(targets)
+
+
+class MacroF1(_OfTorchmetrics):
+    """F1 = 2 TP / (2 TP + FP + FN) of each class, meaned over the classes."""
+
+    name: str = "f1_macro"
+    function = "multiclass_f1_score"
+    settings = {"average": "macro"}
+
+
+class BalancedAccuracy(_OfTorchmetrics):
+    """Accuracy within each class, meaned over the classes that have rows."""
+
+    name: str = "balanced_accuracy"
+    function = "multiclass_accuracy"
+    settings = {"average": "macro"}
+
+
+class Auroc(_OfTorchmetrics):
+    """Area under the receiver operating characteristic of each class against the others, meaned
+    over classes; NaN for rows of one class only.
+    """
+
+    name: str = "auroc"
+    function = "multiclass_auroc"
+    settings = {"average": "macro"}
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        if len(targets.unique()) < 2:
+            return float("nan")
+        return super().value(outputs, targets)
+
+
+class CalibrationError(_OfTorchmetrics):
+    """Expected calibration error: confidence against accuracy in 15 bins (Naeini et al. 2015)."""
+
+    name: str = "calibration_error"
+    function = "multiclass_calibration_error"
+    more_is_better = False
+
+
+class MeanAbsoluteError(Metric):
+    """Mean of |output − target| over rows and outputs."""
+
+    name: str = "mae"
+    more_is_better = False
+    classes = False
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        return float((outputs.double() - targets).abs().mean())
+
+
+class RootMeanSquare(Metric):
+    """Root of the mean of (output − target)² over rows and outputs."""
+
+    name: str = "rmse"
+    more_is_better = False
+    classes = False
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        return float((outputs.double() - targets).square().mean().sqrt())
+
+
+class R2(Metric):
+    """1 − Σ (output − target)² / Σ (target − mean target)² of each output, meaned over outputs; NaN
+    where the targets do not differ.
+    """
+
+    name: str = "r2"
+    classes = False
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        y = targets.double()
+        total = (y - y.mean(0)).square().sum(0)
+        if not (total > 0).all():
+            return float("nan")
+        return float((1 - (outputs.double() - y).square().sum(0) / total).mean())
+
+
+def dummy(n: int, outputs: int, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs [n, o] and targets of the kind of ``targets``, to try a loss or metric on."""
+    generator = torch.Generator().manual_seed(0)
+    made = torch.randn(n, outputs, generator=generator)
+    if targets.is_floating_point():
+        return made, torch.rand(n, outputs, generator=generator)
+    return made, torch.arange(n) % outputs

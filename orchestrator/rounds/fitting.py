@@ -1,0 +1,32 @@
+"""Whether loss, metrics, algorithm and attack fit the data, asked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from orchestrator.config import Config
+from orchestrator.data.samples import Samples
+
+
+def require_fit(config: Config, samples: Samples) -> None:
+    """Raises ValueError with the first thing that does not."""
+    for problem in _problems(config, samples):
+        raise ValueError(problem)
+
+
+def _problems(config: Config, samples: Samples) -> Iterator[str]:
+    found = samples.y if samples.targets is None else samples.targets
+    targets = torch.from_numpy(found[:10_000].copy())
+    if (refusal := config.loss.refuses(samples.outputs, targets)) is not None:
+        yield f"loss: {refusal}"
+    for metric in config.evaluation.metrics:
+        if (refusal := metric.refuses(targets)) is not None:
+            yield f"evaluation.metrics: {refusal}"
+    if samples.targets is None:
+        return
+    if config.algorithm.needs_classes:
+        yield f"{config.algorithm.name} goes by accuracy, and the data's targets are no classes"
+    if config.attack.flips_labels:
+        yield f"attack {config.attack.name} flips classes, and the data's targets are none"

@@ -1,0 +1,225 @@
+"""Runs with other losses, metrics and targets: in effect, the same on actors, and refused where
+they make no sense."""
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.cli.run_shown import headline
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results.report import ACCURACY
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import more_is_better
+
+OWN = """
+import torch
+
+def smooth(outputs, targets, part=0.1):
+    return torch.nn.functional.cross_entropy(
+        outputs, targets, reduction="none", label_smoothing=part
+    )
+
+def margin(outputs, targets):
+    top = outputs.topk(2, 1).values
+    return (top[:, 0] - top[:, 1]).mean()
+
+def in_turn(labels, clients):
+    import numpy as np
+    return np.arange(len(labels)) % clients
+
+def of_all(outputs, targets):
+    return (outputs - outputs.mean(0)).square().mean(1)
+
+def one(outputs, targets):
+    return outputs.mean()
+
+def detached(outputs, targets):
+    return outputs.detach().mean(1)
+
+def wide(outputs, targets):
+    return outputs.double().mean(1)
+
+def text(outputs, targets):
+    return "good"
+
+def too_far(labels, clients):
+    return labels * 0 + clients
+
+def short(labels):
+    return labels[1:]
+
+def broken(outputs, targets):
+    return outputs[:, 999]
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+SMALL = (
+    "model=linear",
+    "rounds=2",
+    "data.clients=6",
+    "cohort=4",
+    "local.steps=2",
+    "data.limit=600",
+)
+
+
+def finish(*settings, company=None):
+    config = load(None, [*SMALL, *settings])
+    e = Experiment(config, company.plane(config)) if company else Experiment(config)
+    for _ in range(config.rounds):
+        e.step()
+    return e
+
+
+def test_a_loss_and_a_partition_of_one_s_own_are_in_effect(own):
+    mine = finish("loss=./own.py:smooth", "data.partition=./own.py:in_turn")
+    same = finish("loss.label_smoothing=0.1", "data.partition=./own.py:in_turn")
+    other = finish("data.partition=./own.py:in_turn")
+    torch.testing.assert_close(mine.algorithm.w, same.algorithm.w)
+    assert not torch.allclose(mine.algorithm.w, other.algorithm.w)
+    rows = np.sort(np.concatenate([mine.data.train[k] for k in range(6)]))
+    np.testing.assert_array_equal(mine.data.train[1], rows[1::6])
+    stronger = finish("loss={name: ./own.py:smooth, part: 0.5}", "data.partition=./own.py:in_turn")
+    assert not torch.allclose(stronger.algorithm.w, mine.algorithm.w)
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorized"])
+def test_vectorised_losses_are_each_client_s(own, execution):
+    settings = ("loss=focal", f"local.execution={execution}", "local.block=4")
+    one = finish("loss=focal", "local.execution=sequential", "local.block=1")
+    torch.testing.assert_close(finish(*settings).algorithm.w, one.algorithm.w, rtol=1e-4, atol=1e-5)
+
+
+def test_metrics_are_of_the_rows_that_are_judged(own):
+    e = finish(
+        "evaluation.metrics=[f1_macro, {name: ./own.py:margin}]", "data.validation.clients=0.2"
+    )
+    record, table = e.records[-1], e.client_rows[-1]
+    e.net.bind(e.algorithm.w, e.algorithm.buffers)
+    e.net.module.eval()
+
+    def margin(rows):
+        with torch.no_grad():
+            out = e.net.module(e.world.batch(rows)[0]).sort(1).values
+        return float((out[:, -1] - out[:, -2]).mean())
+
+    assert record["test_margin"] == pytest.approx(margin(e.data.test_rows), rel=1e-5)
+    each = [margin(e.data.test[k]) for k in range(6)]
+    np.testing.assert_allclose(table["margin"], each, rtol=1e-5)
+    assert record["client_margin_worst"] == pytest.approx(min(each), rel=1e-5)
+    assert record["client_margin_worst10"] == record["client_margin_worst"]
+    assert record["client_validation_margin_mean"] == pytest.approx(
+        np.mean([margin(e.data.validation[k]) for k in range(6)]), rel=1e-5
+    )
+    assert {"test_f1_macro", "validation_f1_macro", "client_f1_macro_std"} <= {*record}
+    assert "f1 macro" in headline(record)
+    less = finish("evaluation.metrics=[{name: ./own.py:margin, better: less}]")
+    found = less.records[-1]
+    assert found["client_margin_worst"] >= found["client_margin_mean"]
+    # what is measured beside changes nothing else
+    assert less.weights_sha256() == finish().weights_sha256()
+
+
+def table(path, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(120, 3))
+    a, b = x @ [1, -2, 0.5] + 0.1 * rng.normal(size=120), x[:, 0] > 0
+    rows = [f"{'pqrs'[i % 4]},{u:.4f},{v:.4f},{w:.4f},{a[i]:.4f},{int(b[i])},{int(a[i] > 0)}"
+            for i, (u, v, w) in enumerate(x)]  # fmt: skip
+    path.write_text("\n".join(["who,u,v,w,a,b,c", *rows]) + "\n")
+
+
+NUMBERS = ("data.dataset={name: csv, path: ./t.csv, label: a, features: [u, v, w], task: numbers, client: who}",
+           "data.partition=natural", "data.clients=4", "loss=mse", "data.limit=null",
+           "evaluation.metrics=[mae, r2]", "rounds=40", "local.lr=0.1")  # fmt: skip
+
+
+def test_numbers_are_learnt_as_least_squares_has_it(own):
+    table(own / "t.csv")
+    e = finish(*NUMBERS)
+    record = e.records[-1]
+    assert not any("accuracy" in name for name in record)
+    assert not {*ACCURACY} & {*record}
+    samples = e.data.samples
+    design = np.c_[samples.x, np.ones(len(samples.x))].astype(float)
+    exact, *_ = np.linalg.lstsq(
+        design[: samples.train], samples.targets[: samples.train], rcond=None
+    )
+    residual = (design @ exact - samples.targets)[samples.train :]
+    # of a step size that does not fall, as near as its noise
+    assert record["test_loss"] == pytest.approx(float((residual**2).mean()), rel=0.2)
+    assert record["test_r2"] > 0.99
+    assert record["test_mae"] == pytest.approx(float(np.abs(residual).mean()), rel=0.1)
+    assert {"client_loss_mean", "client_loss_worst", "client_mae_worst"} <= {*record}
+    assert record["client_mae_worst"] >= record["client_mae_mean"]
+    assert more_is_better("client_mae_mean") is False
+    assert more_is_better("test_r2") is True
+    assert "test loss" in headline(record)
+
+
+def test_several_labels_a_sample(own):
+    table(own / "t.csv")
+    e = finish(
+        "data.dataset={name: csv, path: ./t.csv, label: [b, c], features: [u, v, w], task: numbers}",
+        "data.limit=null", "data.clients=3", "cohort=3", "loss=bce", "rounds=40", "local.lr=1",
+    )  # fmt: skip
+    record = e.records[-1]
+    assert record["test_accuracy"] > 0.8  # all labels of a row
+    assert e.net.module(torch.zeros(1, 3)).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["loss=./own.py:of_all"], "a sample's loss depends on the other samples"),
+        (["loss=./own.py:one"], "returns () for 5 samples"),
+        (["loss=./own.py:detached"], "has no gradient"),
+        (["loss=./own.py:wide"], "returns torch.float64"),
+        (["loss=./own.py:text"], "returns str for 5 samples"),
+        (["loss=./own.py:broken"], "loss: own_"),
+        (["loss=./own.py:nothing"], "has no 'nothing'"),
+        (["loss={name: ./own.py:smooth, parts: 1}"], "takes no 'parts'; did you mean 'part'"),
+        (["loss={name: own, of: os:getcwd}"], "there is no plugin 'os'"),
+        (["evaluation.metrics=[./own.py:text]"], "returns a str, and no number"),
+        (["evaluation.metrics=[./own.py:margin, ./own.py:margin]"], "'margin' twice"),
+        (["evaluation.metrics=[r2]"], "r2 is of numbers, and the data's targets are classes"),
+        (["evaluation.metrics=[f2]"], "there is no 'f2'"),
+        (["data.partition=./own.py:too_far"], "names client 6; there are 0 to 5"),
+        (["data.partition=./own.py:short"], "a client, for each of"),
+        ([*NUMBERS, "loss=cross_entropy"], "the data's targets are numbers"),
+        ([*NUMBERS, "loss=bce"], "each 0 or 1"),
+        ([*NUMBERS, "evaluation.metrics=[auroc]"], "auroc is of classes"),
+        ([*NUMBERS, "attack=label_flip"], "flips classes"),
+        ([*NUMBERS, "algorithm=feddual"], "feddual goes by accuracy"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_a_sentence(own, settings, message):
+    table(own / "t.csv")
+    with pytest.raises(UserError) as told:
+        finish(*settings)
+    assert message in str(told.value)
+
+
+def test_actors_have_the_same_bits(own, company):
+    table(own / "t.csv")
+    for settings in (
+        [*NUMBERS, "rounds=2"],
+        ["loss=./own.py:smooth", "evaluation.metrics=[f1_macro, ./own.py:margin]"],
+    ):
+        here = finish(*settings)
+        there = finish(*settings, "resources.actors=2", company=company)
+        assert here.weights_sha256() == there.weights_sha256()
+        assert _measured(here) == _measured(there)
+
+
+def _measured(e):
+    return {n: v for n, v in e.records[-1].items() if not n.startswith("seconds")}
