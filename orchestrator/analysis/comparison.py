@@ -26,7 +26,7 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
-from orchestrator.terminal import HEADLINES, console
+from orchestrator.terminal import HEADLINES, console, further
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,12 @@ def show_comparison(
 
 def _metrics(results: list[Result]) -> list[Line]:
     """The headlines that any of the runs reports, and which of the runs diverged."""
+    every = dict.fromkeys(key for r in results for key in r["metrics"])
+    labels = HEADLINES | {f"test_{n}": f"test {n.replace('_', ' ')}" for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
         Line(label, [_number(r["metrics"], key) for r in results])
-        for key, label in HEADLINES.items()
+        for key, label in labels.items()
         if any(key in r["metrics"] for r in results)
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
 

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import errno
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from algorithms.section import WHOLE
 from orchestrator.cli.arguments import Commands, numbers, path, picture, within
 from orchestrator.cli.faults import report
-from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, show_result
+from orchestrator.cli.run_shown import show_result
+from orchestrator.cli.running import Series, run_here, run_on_ray, seeds_of
+from orchestrator.cluster.connection import connected
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
 from orchestrator.plugins import take_named
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder, members
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console, errors, escaping, told
+from orchestrator.terminal import console, escaping, told
 
 if TYPE_CHECKING:
-    from orchestrator.training.world import World
+    pass
 
 app = typer.Typer(
     cls=Commands,
@@ -75,7 +75,9 @@ GpusOption = Annotated[
 ]
 RunsArgument = Annotated[
     list[str],
-    typer.Argument(callback=path, help="folders (or s3://...) of finished runs"),
+    typer.Argument(
+        callback=path, help="folders (or s3://...) of finished runs, or of their seed-N"
+    ),
 ]
 
 
@@ -139,21 +141,38 @@ def run(
     in_process: Annotated[
         bool, typer.Option(help="run everything in this process, without Ray")
     ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="run it with each of these seeds (0-4, or 0,3,7), in folders seed-N of --out; the "
+            "same command again goes on where it was stopped"
+        ),
+    ] = None,
 ) -> None:
     """Run an experiment."""
     if detach and (in_process or address == "local"):
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
         )
+    if seeds is not None:
+        if detach or resume:
+            raise UserError(
+                "--seeds runs here, one seed after the other; --resume and --detach do "
+                "not go with it (the same command again goes on where it was)"
+            )
+        series = _series(config, settings or [], plugin or [], out, seeds_of(seeds))
+        with nullcontext() if in_process else connected(address, num_cpus, num_gpus):
+            finished = series.run(run_here if in_process else run_on_ray)
+        _show_series(finished, series)
+        return
     folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
     result: Result | None
     try:
         if in_process:
-            result = _run_here(chosen, folder, resume is not None)
+            result = run_here(chosen, folder, resume is not None)
         else:
-            result = _run_on_ray(
-                chosen, folder, resume is not None, address, num_cpus, num_gpus, detach
-            )
+            with connected(address, num_cpus, num_gpus):
+                result = run_on_ray(chosen, folder, resume is not None, detach)
     finally:
         folder.forget_empty()  # of a run that could not begin
     if result is not None:
@@ -179,100 +198,24 @@ def _folder(
     return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 
 
-def _run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
-    # imported here, as in all commands: the others need not wait for what only this one needs
-    from orchestrator.clients.plane import InProcess
-    from orchestrator.rounds.drive import begin, drive, held
-    from orchestrator.rounds.experiment import Experiment
-    from orchestrator.rounds.metrics import Record
-
-    def plane(world: World) -> InProcess:
-        return InProcess(world, config.resources.gpus_per_actor)
-
-    interrupts: list[int] = []
-    with held(folder, resuming):
-        experiment = Experiment(config, plane)
-        show_plan(begin(experiment, folder, resuming))
-        with (
-            RoundProgress(config.rounds, experiment.t) as progress,
-            _on_interrupt(lambda: interrupts.append(1)),
-        ):
-
-            def tell(record: Record) -> None:
-                progress.show(record)
-                show_notes(experiment.alarm.news())
-
-            return drive(experiment, folder, tell, lambda: bool(interrupts))
+def _series(
+    config: Path | None, settings: list[str], plugins: list[str], out: str | None, seeds: list[int]
+) -> Series:
+    configs = {seed: load(config, [*settings, f"seed={seed}"], plugins) for seed in seeds}
+    if out is not None:
+        return Series(configs, out)
+    return Series(configs, RunFolder.dated(configs[seeds[0]].name).place)
 
 
-def _run_on_ray(
-    config: Config,
-    folder: RunFolder,
-    resuming: bool,
-    address: str,
-    num_cpus: int | None,
-    num_gpus: float | None,
-    detach: bool,
-) -> Result | None:
-    from orchestrator.cluster.connection import connected
-    from orchestrator.rounds.remote import answer_of, launch
+def _show_series(finished: list[RunFolder], series: Series) -> None:
+    """The finished runs' metrics, mean ± standard error."""
+    from orchestrator.analysis.comparison import show_comparison
 
-    with connected(address, num_cpus, num_gpus):
-        server = launch(config, folder.place, resuming, detach)
-        prepared = answer_of(server.prepared.remote())
-        show_plan(prepared)
-        if detach:
-            console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
-            return None
-        _follow(server, config.rounds, prepared.done)
-        return answer_of(server.outcome.remote())
-
-
-def _follow(server: Any, rounds: int, done: int) -> None:
-    """Show what a server does until its run has ended; pass an interrupt on to it."""
-    from orchestrator.rounds.remote import answer_of
-
-    seen, shown, life = done, 0, ""
-    asked: list[Any] = []
-    with (
-        RoundProgress(rounds, done) as progress,
-        _on_interrupt(lambda: asked.append(server.stop.remote())),
-    ):
-        while True:
-            news = answer_of(server.watch.remote(seen))
-            for record in news.records:
-                progress.show(record)
-            seen += len(news.records)
-            if news.life != life:
-                # a new process of the server's has notes of its own
-                life, shown = news.life, 0
-                if asked:  # the process that was told so has died
-                    server.stop.remote()
-            show_notes(news.notes[shown:])
-            shown = len(news.notes)
-            if news.ended:
-                return
-
-
-@contextmanager
-def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
-    """Ctrl-C or SIGTERM ends the run after its round, with a checkpoint; the second at once."""
-
-    def handler(number: int, frame: object) -> None:
-        # the second signal is an ordinary KeyboardInterrupt
-        for sign in before:
-            signal.signal(sign, signal.default_int_handler)
-        errors.print(
-            "stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)"
-        )
-        stop()
-
-    before = {sign: signal.signal(sign, handler) for sign in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for sign, old in before.items():
-            signal.signal(sign, old)
+    if finished:
+        show_comparison([RunFolder.viewed(folder.place) for folder in finished], None)
+    stopped = len(series.configs) - len(finished)
+    rest = f"; {stopped} are left: give the same command with --out" if stopped else ""
+    console.print(f"{len(finished)} seeds finished{rest}: {series.place}", soft_wrap=True)
 
 
 @app.command("list")
@@ -347,7 +290,8 @@ def compare(
     from orchestrator.analysis.comparison import show_comparison
     from orchestrator.config.goal import target_goal
 
-    show_comparison([RunFolder.viewed(r) for r in runs], plot, metric, target_goal(target))
+    folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
+    show_comparison(folders, plot, metric, target_goal(target))
 
 
 @app.command()

@@ -375,6 +375,18 @@ class RunFolder:
         return table
 
 
+def members(place: str) -> list[str]:
+    """The runs in a folder that holds some with several seeds (``seed-N``), by seed; of a run's own
+    folder, and of one in storage, itself.
+    """
+    folder = Path(place)
+    if is_remote(place) or (folder / CONFIG).exists():
+        return [place]
+    runs = [one for one in folder.glob("seed-*") if (one / CONFIG).is_file()]
+    numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
+    return [str(numbers[seed]) for seed in sorted(numbers)] or [place]
+
+
 class MirroredRunFolder(RunFolder):
     """A folder here whose copy in storage is what the user asked for."""
 

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from algorithms.part import variants
 from orchestrator import terminal
 from orchestrator.cli import app as cli
-from orchestrator.cli import doctor
+from orchestrator.cli import doctor, running
 from orchestrator.cli.app import _told
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.cli.faults import report
@@ -356,7 +356,7 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
 def test_either_signal_stops_after_the_round_and_the_second_at_once(sign):
     """SIGTERM, which clusters send, is no other end than Ctrl-C's; handlers are put back."""
     told, before = [], signal.getsignal(sign)
-    with cli._on_interrupt(lambda: told.append("stop")):
+    with running._on_interrupt(lambda: told.append("stop")):
         signal.raise_signal(sign)
         assert told == ["stop"]
         with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,189 @@
+"""Running an experiment, or the same with several seeds, while a person looks on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from algorithms.section import WHOLE
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan
+from orchestrator.config import Config
+from orchestrator.errors import UserError
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.storage import join
+from orchestrator.terminal import console, errors, told
+
+if TYPE_CHECKING:
+    from orchestrator.training.world import World
+
+MOST_SEEDS = 1000
+"""Of one series."""
+
+
+def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
+    """Run it in this process; raises UserError if it cannot begin or go on."""
+    # imported here, as in all commands: the others need not wait for what only this one needs
+    from orchestrator.clients.plane import InProcess
+    from orchestrator.rounds.drive import begin, drive, held
+    from orchestrator.rounds.experiment import Experiment
+    from orchestrator.rounds.metrics import Record
+
+    def plane(world: World) -> InProcess:
+        return InProcess(world, config.resources.gpus_per_actor)
+
+    interrupts: list[int] = []
+    with held(folder, resuming):
+        experiment = Experiment(config, plane)
+        show_plan(begin(experiment, folder, resuming))
+        with (
+            RoundProgress(config.rounds, experiment.t) as progress,
+            _on_interrupt(lambda: interrupts.append(1)),
+        ):
+
+            def tell(record: Record) -> None:
+                progress.show(record)
+                show_notes(experiment.alarm.news())
+
+            return drive(experiment, folder, tell, lambda: bool(interrupts))
+
+
+def run_on_ray(
+    config: Config, folder: RunFolder, resuming: bool, detach: bool = False
+) -> Result | None:
+    """Run it by a server actor of the cluster that this process is connected to; None if that goes
+    on without us. Raises UserError if it cannot begin or go on.
+    """
+    from orchestrator.rounds.remote import answer_of, launch
+
+    server = launch(config, folder.place, resuming, detach)
+    prepared = answer_of(server.prepared.remote())
+    show_plan(prepared)
+    if detach:
+        console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
+        return None
+    _follow(server, config.rounds, prepared.done)
+    return answer_of(server.outcome.remote())
+
+
+def _follow(server: Any, rounds: int, done: int) -> None:
+    """Show what a server does until its run has ended; pass an interrupt on to it."""
+    from orchestrator.rounds.remote import answer_of
+
+    seen, shown, life = done, 0, ""
+    asked: list[Any] = []
+    with (
+        RoundProgress(rounds, done) as progress,
+        _on_interrupt(lambda: asked.append(server.stop.remote())),
+    ):
+        while True:
+            news = answer_of(server.watch.remote(seen))
+            for record in news.records:
+                progress.show(record)
+            seen += len(news.records)
+            if news.life != life:
+                # a new process of the server's has notes of its own
+                life, shown = news.life, 0
+                if asked:  # the process that was told so has died
+                    server.stop.remote()
+            show_notes(news.notes[shown:])
+            shown = len(news.notes)
+            if news.ended:
+                return
+
+
+@dataclass(frozen=True)
+class Series:
+    """The same experiment with several seeds, each in a folder ``seed-N`` of ``place``."""
+
+    configs: Mapping[int, Config]
+    """Of each seed."""
+    place: str
+
+    def folder(self, seed: int) -> RunFolder:
+        """The folder of a seed's run: empty, or that of the same run, begun before.
+
+        Raises UserError if another run is there.
+        """
+        folder = RunFolder.at(join(self.place, f"seed-{seed}"))
+        if not folder.holds(CONFIG):
+            folder.require_empty()
+            return folder
+        there = RunFolder.existing(folder.place).config()
+        if not _says(self.configs[seed].model_dump(mode="json"), there.model_dump(mode="json")):
+            raise UserError(
+                f"{folder.place}: the run there is of another config; choose another --out"
+            )
+        return folder
+
+    def run(self, one: Callable[[Config, RunFolder, bool], Result | None]) -> list[RunFolder]:
+        """Run them one after the other by ``one``, as far as they are not finished, until one is
+        stopped; returns the folders of those that are.
+        """
+        folders = {seed: self.folder(seed) for seed in self.configs}
+        finished = []
+        for seed, folder in folders.items():
+            begun = folder.holds(CONFIG)
+            if begun and RunFolder.existing(folder.place).finished:
+                told("note", f"seed {seed} is finished already")
+            else:
+                try:
+                    result = one(self.configs[seed], folder, begun)
+                finally:
+                    folder.forget_empty()
+                if result is None or result["status"] == "stopped":
+                    break
+            finished.append(folder)
+        return finished
+
+
+def _says(asked: Any, there: Any) -> bool:
+    """Whether ``there``, in which everything is settled, is what was ``asked`` for."""
+    if isinstance(asked, dict) and isinstance(there, dict):
+        return asked.keys() == there.keys() and all(_says(v, there[k]) for k, v in asked.items())
+    return asked in (None, "auto") or asked == there
+
+
+def seeds_of(text: str) -> list[int]:
+    """The numbers of ``0-4,7``, each once; raises UserError for anything else."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdecimal() or (dash and not high.isdecimal()):
+            raise UserError(f"--seeds {text[:50]!r}: write numbers, such as 0-4 or 0,1,5")
+        first, last = int(low[:12]), int((high or low)[:12])
+        if not first <= last < WHOLE or last - first >= MOST_SEEDS:
+            raise UserError(f"--seeds {part.strip()[:50]!r}: at most {MOST_SEEDS}, from 0 upwards")
+        found += range(first, last + 1)
+    twice = [seed for seed in found if found.count(seed) > 1]
+    if twice:
+        raise UserError(f"--seeds: {twice[0]} is named twice")
+    return found
+
+
+@contextmanager
+def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
+    """Ctrl-C or SIGTERM ends the run after its round, with a checkpoint; the second at once."""
+
+    def handler(number: int, frame: object) -> None:
+        # the second signal is an ordinary KeyboardInterrupt
+        for sign in before:
+            signal.signal(sign, signal.default_int_handler)
+        errors.print(
+            "stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)"
+        )
+        stop()
+
+    # only the main thread can have handlers; in another, nobody presses Ctrl-C
+    mine = threading.current_thread() is threading.main_thread()
+    signs = (signal.SIGINT, signal.SIGTERM) if mine else ()
+    before = {sign: signal.signal(sign, handler) for sign in signs}
+    try:
+        yield
+    finally:
+        for sign, old in before.items():
+            signal.signal(sign, old)

@@ -1,0 +1,75 @@
+"""``fedorch run --seeds``: the same runs as one by one, gone on with, compared."""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.app import app
+from orchestrator.cli.running import seeds_of
+from orchestrator.errors import UserError
+
+SMALL = [
+    "--set", "model=linear", "--set", "rounds=2", "--set", "data.clients=4", "--set", "cohort=2",
+    "--set", "local.steps=1", "--set", "data.limit=400", "--in-process",
+]  # fmt: skip
+
+
+def fedorch(*words):
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(found.exception, UserError):
+        raise found.exception
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def sha(folder):
+    return json.loads((folder / "result.json").read_text())["weights_sha256"]
+
+
+def test_seeds_are_run_one_by_one_and_gone_on_with(tmp_path):
+    said = fedorch("run", *SMALL, "--seeds", "3,5", "--out", tmp_path / "all")
+    assert "2 seeds finished" in said
+    assert "seeds 3, 5" in said
+    fedorch("run", *SMALL, "--set", "seed=5", "--out", tmp_path / "five")
+    assert sha(tmp_path / "all" / "seed-5") == sha(tmp_path / "five")
+    before = (tmp_path / "all" / "seed-3" / "result.json").stat().st_mtime_ns
+    # killed before its first checkpoint: what is there is the config
+    for file in (tmp_path / "all" / "seed-5").iterdir():
+        if file.is_file() and file.name != "config.yaml":
+            file.unlink()
+    said = fedorch("run", *SMALL, "--seeds", "3-6", "--out", tmp_path / "all")
+    assert "4 seeds finished" in said
+    assert (tmp_path / "all" / "seed-3" / "result.json").stat().st_mtime_ns == before
+    assert sha(tmp_path / "all" / "seed-5") == sha(tmp_path / "five")
+    ends = [
+        pd.read_parquet(tmp_path / "all" / f"seed-{k}" / "rounds.parquet")["test_accuracy"].iloc[-1]
+        for k in range(3, 7)
+    ]
+    compared = fedorch("compare", tmp_path / "all")
+    mean, error = pd.Series(ends).mean(), pd.Series(ends).sem()
+    assert f"{mean:.4f} ± {error:.4f}" in compared
+    with pytest.raises(UserError, match="seed-3: the run there is of another config"):
+        fedorch("run", *SMALL, "--set", "local.lr=0.2", "--seeds", "3", "--out", tmp_path / "all")
+    (tmp_path / "other" / "seed-0").mkdir(parents=True)
+    (tmp_path / "other" / "seed-0" / "mine.txt").write_text("")
+    with pytest.raises(UserError, match="not empty"):
+        fedorch("run", *SMALL, "--seeds", "0", "--out", tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "1-", "-1", "3-1", "1,1", "0-1000", "1.5", "9" * 40, "²"]
+)
+def test_what_are_no_seeds(text):
+    with pytest.raises(UserError, match="--seeds"):
+        seeds_of(text)
+
+
+def test_what_are_seeds():
+    assert seeds_of("0-2, 7") == [0, 1, 2, 7]
+
+
+def test_seeds_are_for_new_runs(tmp_path):
+    with pytest.raises(UserError, match="do not go with it"):
+        fedorch("run", "--seeds", "0", "--resume", tmp_path)
