@@ -29,7 +29,7 @@ fuzz: $(READY)
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy orchestrator algorithms rl sweeps
+	$(BIN)/mypy fedorch orchestrator algorithms rl sweeps
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps")
+PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps", "fedorch")
 """From the ground up: each may know those before it."""
 ROOMS = (
     "credentials", "errors", "files", "terminal", "plugins", "models", "data", "training", "config", "cluster",

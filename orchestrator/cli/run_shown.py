@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from rich.progress import TimeRemainingColumn
 from rich.table import Table
@@ -40,6 +41,16 @@ class RoundProgress:
             console.print(
                 f"round {int(record['round'])}/{self.total}: {note} ({record['seconds']:.2f} s)"
             )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Print nothing of a run but notes."""
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 def headline(record: Record) -> str:

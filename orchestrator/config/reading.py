@@ -24,12 +24,17 @@ def load(
     """Read a YAML file (None: the quick start), apply ``a.b=value`` settings, add ``plugins`` to
     the file's; raises UserError.
     """
-    raw = {} if path is None else _mapping(path, "config")
+    raw = raw_of(path)
     for setting in settings:
         apply(raw, setting)
     if plugins:
         raw["plugins"] = [*(raw.get("plugins") or ()), *plugins]
     return build(raw)
+
+
+def raw_of(path: Path | None) -> dict[str, Any]:
+    """What a YAML file says (None: nothing); raises UserError for one that is no mapping."""
+    return {} if path is None else _mapping(path, "config")
 
 
 def build(raw: Mapping[str, Any]) -> Config:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch import nn
 
-from orchestrator.models.base import Model
-from orchestrator.plugins import Own, raised
+from orchestrator.models.base import Model, require_logits
+from orchestrator.plugins import Own
 
 
 class OwnModule(Own, Model):
@@ -28,7 +27,7 @@ class OwnModule(Own, Model):
         if not isinstance(module, nn.Module):
             raise ValueError(f"model: {self.of} makes a {type(module).__name__}, and no nn.Module")
         if module.training and len(shape) in (1, 3):
-            _require_logits(self.of, module, shape, classes)
+            require_logits(self.of, module, shape, classes)
         return module
 
 
@@ -40,25 +39,3 @@ def _facts(shape: tuple[int, ...], classes: int) -> dict[str, Any]:
         "features": product, "in_features": product,
         "classes": classes, "num_classes": classes, "n_classes": classes,
     }  # fmt: skip
-
-
-def _require_logits(of: str, module: nn.Module, shape: tuple[int, ...], classes: int) -> None:
-    """Raises ValueError unless inputs [2, *shape] become float32 [2, classes]."""
-    module.eval()
-    try:
-        with torch.no_grad():
-            out = module(torch.zeros(2, *shape))
-    except Exception as error:  # whatever code of others may raise
-        raise ValueError(f"model: {of}: inputs of shape {(2, *shape)}: {raised(error)}") from error
-    finally:
-        module.train()
-    if not isinstance(out, torch.Tensor) or out.shape != (2, classes) or out.dtype != torch.float32:
-        found = (
-            f"{out.dtype} of shape {tuple(out.shape)}"
-            if isinstance(out, torch.Tensor)
-            else type(out).__name__
-        )
-        raise ValueError(
-            f"model: {of} makes {found} of inputs of shape {(2, *shape)}, and not torch.float32 of "
-            f"shape {(2, classes)}"
-        )

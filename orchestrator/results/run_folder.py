@@ -28,6 +28,8 @@ from orchestrator.results.storage import Mirror, is_remote
 
 LOCK = locks.NAME
 CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
+INPUTS = "inputs.json"
+"""What must be known to use the model."""
 ROUNDS, CLIENTS, REPORT = "rounds.parquet", "clients.parquet", "report.html"
 TRIAL = "trial.json"
 """What a sweep says of a trial, in the trial's folder."""
@@ -303,7 +305,7 @@ class RunFolder:
         """Write the model's tensors."""
         files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
-    def seal(self, names: Sequence[str] = (*SAID, MODEL, ROUNDS, CLIENTS, REPORT)) -> None:
+    def seal(self, names: Sequence[str] = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, REPORT)) -> None:
         """Say which of a run's files are here, and what is in them, when all are complete."""
         self.require_mine()
         manifest.seal(self.path, [name for name in names if (self.path / name).is_file()])

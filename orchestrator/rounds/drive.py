@@ -17,8 +17,9 @@ from orchestrator.results import checkpoint
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CLIENTS, RESULT, ROUNDS, RunFolder
+from orchestrator.results.run_folder import CLIENTS, INPUTS, RESULT, ROUNDS, RunFolder
 from orchestrator.results.tensorboard import Board
+from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 
@@ -229,6 +230,7 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         experiment.algorithm.buffers
     )
     folder.write_model(model)
+    folder.write_json(INPUTS, inputs_of(experiment.data))
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)

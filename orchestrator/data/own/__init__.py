@@ -2,6 +2,6 @@
 has which rows of any data.
 """
 
-from orchestrator.data.own import arrays, images, libraries, partition, tables
+from orchestrator.data.own import arrays, given, images, libraries, partition, tables
 
-__all__ = ["arrays", "images", "libraries", "partition", "tables"]
+__all__ = ["arrays", "given", "images", "libraries", "partition", "tables"]

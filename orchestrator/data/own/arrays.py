@@ -47,16 +47,13 @@ class NpzArrays(Dataset):
                 f"nor {', '.join(PAIRS)}"[:500]
             )
         ends = ("_train", "_test") if split else ("",)
-        x = _inputs([read_npz(path, f"x{end}")[0] for end in ends], path)
-        wanted = _wanted(path, ends, len(x))
-        owner = None
-        if all(f"client{end}" in there for end in ends):
-            owner = numbered(_names(path, "client", ends, len(x)))[0]
+        x, y, owner = (_joined(path, what, ends, there) for what in ("x", "y", "client"))
+        assert x is not None
+        assert y is not None
+        test: float | np.ndarray = self.test
         if split:
             test = np.arange(len(x)) >= len(read_npz(path, "y_train")[0])
-        else:
-            test = drawn(wanted.y if owner is None else owner, self.test)
-        return assembled(x, wanted, test, owner, path)
+        return samples_of(x, y, owner, test, path)
 
 
 def _members(path: Path) -> set[str]:
@@ -68,48 +65,74 @@ def _members(path: Path) -> set[str]:
             return {name.removesuffix(".npy") for name in archive.namelist()}
 
 
-def _wanted(path: Path, ends: tuple[str, ...], rows: int) -> Wanted:
-    """Classes, or numbers where ``y`` are such (or has two dimensions)."""
-    found = [read_npz(path, f"y{end}")[0] for end in ends]
-    if all(one.dtype.kind == "f" or (one.ndim == 2 and one.dtype.kind in "iub") for one in found):
-        joined = np.concatenate([one.reshape(len(one), -1) for one in found])
-        if len(joined) != rows or not joined.shape[1]:
-            raise UserError(f"{path}: there are {rows} inputs, and {len(joined)} entries in y")
-        with np.errstate(over="ignore"):
-            return Wanted.numbers(joined)
-    return Wanted.named(_names(path, "y", ends, rows))
-
-
-def _names(path: Path, what: str, ends: tuple[str, ...], rows: int) -> np.ndarray:
-    """The arrays of labels or clients, one after the other: one whole number or text a row."""
+def _joined(path: Path, what: str, ends: tuple[str, ...], there: set[str]) -> np.ndarray | None:
+    """The arrays of ``what``, one after the other; None where one is not there."""
+    if not all(f"{what}{end}" in there for end in ends):
+        return None
     found = [read_npz(path, f"{what}{end}")[0] for end in ends]
-    for end, one in zip(ends, found, strict=True):
-        if one.ndim != 1 or one.dtype.kind not in "iubU":
+    if any(one.ndim < 1 for one in found):
+        raise UserError(f"{path}: {what} is a single number")
+    if len({(one.shape[1:], one.dtype.kind) for one in found}) > 1:
+        raise UserError(f"{path}: {what} for training and test differ in shape or type")
+    return np.concatenate(found)
+
+
+def samples_of(
+    x: np.ndarray,
+    y: np.ndarray,
+    client: np.ndarray | None,
+    test: float | np.ndarray,
+    where: object,
+) -> Samples:
+    """Samples of arrays in any of the types that :class:`NpzArrays` says; ``test``: the part of
+    each client's rows (without ``client``: of each class's) that is for the test, or which are
+    (mask [n]). Raises UserError, which names ``where``, for other arrays.
+    """
+    inputs = _inputs(x, where)
+    for name, one in (("y", y), ("client", client)):
+        if one is not None and len(one) != len(inputs):
             raise UserError(
-                f"{path}: {what}{end} is {one.dtype} of shape {one.shape}; it must be one whole "
-                "number or text for each row"
+                f"{where}: there are {len(inputs)} inputs, and {len(one)} entries in {name}"
             )
-    joined = np.concatenate(found)
-    if len(joined) != rows:
-        raise UserError(f"{path}: there are {rows} inputs, and {len(joined)} entries in {what}")
-    return joined
+    wanted = _wanted(y, where)
+    owner = None if client is None else numbered(_names(client, f"{where}: client"))[0]
+    if isinstance(test, float):
+        test = drawn(wanted.y if owner is None else owner, test)
+    return assembled(inputs, wanted, test, owner, where)
 
 
-def _inputs(arrays: list[np.ndarray], path: Path) -> np.ndarray:
+def _wanted(y: np.ndarray, where: object) -> Wanted:
+    """Classes, or numbers where ``y`` are such (or has two dimensions)."""
+    if y.dtype.kind == "f" or (y.ndim == 2 and y.dtype.kind in "iub"):
+        if y.ndim > 2 or 0 in y.shape:
+            raise UserError(f"{where}: y of shape {y.shape} are no numbers [n, o]")
+        with np.errstate(over="ignore"):
+            return Wanted.numbers(y.reshape(len(y), -1))
+    return Wanted.named(_names(y, f"{where}: y"))
+
+
+def _names(values: np.ndarray, where: str) -> np.ndarray:
+    """Names [n], whole numbers or texts; raises UserError for anything else."""
+    if values.ndim != 1 or values.dtype.kind not in "iubU":
+        raise UserError(
+            f"{where} is {values.dtype} of shape {values.shape}; it must be one whole number or "
+            "text for each row"
+        )
+    return values
+
+
+def _inputs(x: np.ndarray, where: object) -> np.ndarray:
     """Inputs in one of the types that samples have; raises UserError for what is none of them."""
-    if len({(one.shape[1:], one.dtype.kind) for one in arrays}) > 1:
-        raise UserError(f"{path}: inputs for training and test differ in shape or type")
-    x = np.concatenate(arrays)
     if x.dtype == np.uint8 and x.ndim in (3, 4):
         return x[:, None] if x.ndim == 3 else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     if x.dtype.kind in "iu" and x.ndim == 2:
         if len(x) and not 0 <= x.min() <= x.max() < 2**31:
-            raise UserError(f"{path}: x holds whole numbers that are no token ids (0 or more)")
+            raise UserError(f"{where}: x holds whole numbers that are no token ids (0 or more)")
         return x.astype(np.int32)
     if x.dtype.kind == "f" and x.ndim >= 2:
         with np.errstate(over="ignore"):
             return x.astype(np.float32)
     raise UserError(
-        f"{path}: x is {x.dtype} of shape {x.shape}; it must be images uint8 [n, H, W] or "
+        f"{where}: x is {x.dtype} of shape {x.shape}; it must be images uint8 [n, H, W] or "
         "[n, H, W, C], token ids [n, L], or numbers [n, ...]"
     )

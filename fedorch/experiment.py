@@ -1,0 +1,117 @@
+"""An experiment that Python code steps, with a network and data of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+
+from fedorch.runs import config_of
+from orchestrator.config import Config
+from orchestrator.data.federated import FederatedData, samples_sha256
+from orchestrator.data.own.given import samples_from
+from orchestrator.data.samples import Samples, checked
+from orchestrator.models.given import give
+from orchestrator.rounds.drive import client_table
+from orchestrator.rounds.experiment import Experiment as Stepped
+
+
+class Experiment:
+    """One run in this process, round by round; nothing is written.
+
+    ``model`` is what a config has, or a ``torch.nn.Module`` whose weights the server begins with;
+    ``data`` is inputs and
+    labels ``(x, y)``, or ``(x, y, clients)`` with a name for each row's client, in any of the types
+    of the dataset ``npz``; ``test`` is the part of each client's rows (else of each class's) that
+    is for the test, or a mask [n] of these. With names the partition is natural, and all clients
+    are there, unless ``settings`` say otherwise.
+    """
+
+    def __init__(
+        self,
+        config: str | PathLike[str] | Mapping[str, Any] | Config | None = None,
+        *,
+        model: nn.Module | str | Mapping[str, Any] | None = None,
+        data: Sequence[Any] | Samples | None = None,
+        test: float | np.ndarray = 0.2,
+        **settings: Any,
+    ) -> None:
+        """Raises UserError for a config, model or data that do not fit."""
+        samples = None if data is None else _samples(data, test)
+        added: dict[str, Any] = {}
+        if isinstance(model, nn.Module):
+            added["model"] = {"name": "given", "sha256": give(model)}
+        elif model is not None:
+            settings["model"] = model
+        if samples is not None:
+            added["data.dataset"] = {"name": "given", "sha256": samples_sha256(samples)}
+        if samples is not None and samples.owner is not None:
+            clients = int(samples.owner.max()) + 1
+            added |= {"data.partition": "natural", "data.clients": clients}
+            added |= {"cohort": min(10, clients)}
+        chosen = config_of(config, **{**added, **settings})
+        held = None if samples is None else FederatedData.build(chosen.data, chosen.seed, samples)
+        self.inner = Stepped(chosen, data=held)
+
+    @property
+    def config(self) -> Config:
+        """With everything settled."""
+        return self.inner.config
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self.inner.t
+
+    def step(self) -> dict[str, float]:
+        """Do a round; returns its record. Raises UserError if the run has diverged."""
+        return self.inner.step()
+
+    def run(self, rounds: int | None = None) -> pd.DataFrame:
+        """Do so many rounds (default: up to the config's last); returns :attr:`rounds`."""
+        end = None if rounds is None else self.round + rounds
+        while self.round < end if end is not None else not self.inner.finished:
+            self.step()
+        return self.rounds
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """A row a round done."""
+        return pd.DataFrame(self.inner.records)
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        """A row a client and evaluated round."""
+        return client_table(self.inner)
+
+    @property
+    def weights(self) -> Tensor:
+        """The server's model as one vector [d]; a copy."""
+        return self.inner.algorithm.model().clone()
+
+    def weights_sha256(self) -> str:
+        """Digest of the server's model and batch-norm statistics."""
+        return self.inner.weights_sha256()
+
+    def model(self) -> nn.Module:
+        """A network of its own with the server's weights, in evaluation mode."""
+        import copy
+
+        net = self.inner.net
+        net.bind(self.weights, self.inner.algorithm.buffers.clone())
+        return copy.deepcopy(net.module).eval()
+
+
+def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray) -> Samples:
+    if isinstance(data, Samples):
+        return checked(data, "data")
+    from orchestrator.errors import UserError
+
+    if not 2 <= len(data) <= 3:
+        raise UserError("data: give (x, y), (x, y, clients), or fedorch.Samples")
+    x, y, *clients = data
+    return checked(samples_from(x, y, np.asarray(clients[0]) if clients else None, test), "data")

@@ -1,0 +1,236 @@
+"""Runs: begun from Python as by the command, and what is in their folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, nn
+
+from algorithms.part import nearest
+from orchestrator.cli.run_shown import quiet
+from orchestrator.cli.running import Series, run_here, run_on_ray
+from orchestrator.config import Config, build
+from orchestrator.config.paths import put
+from orchestrator.config.reading import placed, raw_of
+from orchestrator.errors import UserError
+from orchestrator.plugins import beside
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import REPORT, RunFolder, members
+from orchestrator.results.usage import TrainedModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Place = str | PathLike[str]
+
+
+class Run:
+    """A run that has ended, by its folder."""
+
+    def __init__(self, place: Place) -> None:
+        """Raises UserError if there is none in the folder (or at the URI) ``place``."""
+        self.folder = RunFolder.viewed(str(place))
+
+    def __repr__(self) -> str:
+        result = self.result
+        return f"<Run {result['name']}: {result['status']}, {result['rounds']} rounds, {self.path}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary.to_frame().to_html()
+
+    @property
+    def path(self) -> str:
+        """Where it is: a path or a URI."""
+        return self.folder.place
+
+    @property
+    def config(self) -> Config:
+        """With everything settled."""
+        return self.folder.config()
+
+    @property
+    def result(self) -> Result:
+        """result.json; raises UserError if the run has none yet, or it is damaged."""
+        return self.folder.result()
+
+    @property
+    def summary(self) -> pd.Series:
+        """The metrics of the last round."""
+        return pd.Series(self.result["metrics"], name=self.result["name"], dtype=float)
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """A row a round; docs/monitoring.md says what the columns are."""
+        return self.folder.rounds()
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        """A row a client and evaluated round."""
+        return self.folder.clients()
+
+    @property
+    def report(self) -> Path:
+        """The page that shows the run."""
+        return self.folder.path / REPORT
+
+    def model(self) -> nn.Module:
+        """The network with the final weights, in evaluation mode."""
+        return TrainedModel(self.folder).module
+
+    def outputs(self, x: np.ndarray | Tensor) -> Tensor:
+        """The model's outputs [n, o], as :meth:`TrainedModel.outputs`: images are given as pixels,
+        and scaled as in training.
+        """
+        return TrainedModel(self.folder).outputs(x)
+
+    def predict(self, x: np.ndarray | Tensor) -> np.ndarray:
+        """Classes [n] of inputs [n, ...], or numbers [n, o] where the model was trained on such."""
+        return TrainedModel(self.folder).predict(x)
+
+    def plot(self, *metrics: str) -> Figure:
+        """Metrics over rounds (default: accuracies, or else losses)."""
+        return Runs([self]).plot(*metrics)
+
+
+class Runs(Sequence[Run]):
+    """Several runs; those that differ in their seeds alone are one column of a comparison."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+
+    def __getitem__(self, i: Any) -> Any:
+        return Runs(self.runs[i]) if isinstance(i, slice) else self.runs[i]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __repr__(self) -> str:
+        return f"<Runs: {len(self)}>"
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
+
+    def table(self) -> pd.DataFrame:
+        """Metrics of the last rounds: a row a metric; for each group of runs that differ in their
+        seeds alone mean, standard error of it (sem) and number of runs (n).
+        """
+        from orchestrator.analysis.comparison import Runs as Compared
+
+        compared = Compared.read([run.folder for run in self.runs])
+        columns = {}
+        for name, numbers in compared.columns().items():
+            each = pd.DataFrame([self.runs[i].summary for i in numbers])
+            columns[name] = pd.DataFrame(
+                {"mean": each.mean(), "sem": each.sem(), "n": each.count()}
+            )
+        return pd.concat(columns, axis=1)
+
+    def plot(self, *metrics: str) -> Figure:
+        """Metrics over rounds, a line for each run."""
+        from orchestrator.results.plots import curves
+        from orchestrator.results.report import ACCURACY, LOSS
+
+        tables = {f"{run.result['name']} {run.result['seed']}": run.rounds for run in self.runs}
+        if len(self.runs) == 1:
+            tables = {"": self.runs[0].rounds}
+        there = {str(column) for table in tables.values() for column in table}
+        unknown = [name for name in metrics if name not in there]
+        if unknown:
+            raise UserError(f"no run has recorded {unknown[0]!r}; {nearest(unknown[0], [*there])}")
+        if metrics:
+            return curves(tables, {name: name.replace("_", " ") for name in metrics}, "")
+        if {*ACCURACY} & there:
+            return curves(tables, ACCURACY, "accuracy")
+        return curves(tables, LOSS, "loss")
+
+
+def config_of(
+    config: Place | Mapping[str, Any] | Config | None = None,
+    plugins: Sequence[Place] = (),
+    **settings: Any,
+) -> Config:
+    """A config from a YAML file, a mapping, another config, or None (the quick start), with
+    ``settings`` (``rounds=3``, ``**{"local.lr": 0.1}``); raises UserError for a wrong one.
+    """
+    if isinstance(config, Config):
+        raw = config.model_dump(mode="json")
+    elif isinstance(config, Mapping):
+        raw = placed(beside(dict(config), Path.cwd()), Path.cwd())
+    else:
+        raw = raw_of(None if config is None else Path(config))
+    for key, value in settings.items():
+        put(raw, key, placed(_plain(value), Path.cwd()))
+    if plugins:
+        raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]
+    return build(raw)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def run(
+    config: Place | Mapping[str, Any] | Config | None = None,
+    *,
+    out: Place | None = None,
+    seeds: Sequence[int] | None = None,
+    address: str | None = None,
+    plugins: Sequence[Place] = (),
+    verbose: bool = True,
+    **settings: Any,
+) -> Any:
+    """Run an experiment to its end, as ``fedorch run`` does, with the same bits.
+
+    ``config`` and ``settings`` are those of :func:`config_of`; ``out`` is a new folder (default:
+    runs/NAME-TIME). It runs in this process; by Ray actors if Ray is initialised in it, or on the
+    cluster at ``address`` ("local" starts one for the run). With ``seeds`` one run for each, in
+    folders ``seed-N`` of ``out``: a :class:`Runs`; else a :class:`Run`. Raises UserError in one
+    sentence for whatever a user can mend.
+    """
+    import ray
+
+    here = address is None and not ray.is_initialized()
+    one = run_here if here else run_on_ray
+    chosen = config_of(config, plugins, **settings)
+    with quiet() if not verbose else nullcontext(), _ray(address):
+        if seeds is None:
+            folder = RunFolder.dated(chosen.name) if out is None else RunFolder.new(str(out))
+            try:
+                one(chosen, folder, False)
+            finally:
+                folder.forget_empty()
+            return Run(folder.place)
+        configs = {
+            int(seed): config_of(config, plugins, **{**settings, "seed": int(seed)})
+            for seed in seeds
+        }
+        place = RunFolder.dated(chosen.name).place if out is None else str(out)
+        return Runs([Run(f.place) for f in Series(configs, place).run(one)])
+
+
+def _ray(address: str | None) -> Any:
+    """A connection for the run, unless it needs none or there is one."""
+    from orchestrator.cluster.connection import connected
+
+    return nullcontext() if address is None else connected(address)
+
+
+def open(place: Place) -> Any:
+    """A run's folder (or URI) as a :class:`Run`; a folder of ``seed-N`` as :class:`Runs`."""
+    places = members(str(place))
+    return Run(place) if places == [str(place)] else Runs([Run(one) for one in places])
+
+
+def compare(runs: Sequence[Any]) -> Runs:
+    """Runs, or the places of runs (a folder of ``seed-N`` is all in it), side by side."""
+    found: list[Run] = []
+    for one in runs:
+        opened = one if isinstance(one, Run | Runs) else open(one)
+        found += [opened] if isinstance(opened, Run) else list(opened)
+    return Runs(found)

@@ -1,0 +1,98 @@
+"""Sweeps from Python: grids on Ray Tune, and papers' tables."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import yaml
+
+from fedorch.runs import Run, Runs, _ray
+
+if TYPE_CHECKING:
+    from sweeps.targets import Target
+
+Place = str | PathLike[str]
+
+
+class Sweep:
+    """A sweep of one's own, by its folder."""
+
+    def __init__(self, place: Place) -> None:
+        """Raises UserError if there is none in the folder (or at the URI) ``place``."""
+        from sweeps.home import local_copy
+        from sweeps.results import plan_of
+
+        self.path = Path(local_copy(str(place)))
+        self.plan = plan_of(self.path)
+
+    def __repr__(self) -> str:
+        return f"<Sweep {self.plan.name}: {self.path}>"
+
+    def table(self) -> pd.DataFrame:
+        """A row a setting: seeds, mean and standard error of the sweep's metric, the best first."""
+        from sweeps.results import table
+
+        return table(self.path)
+
+    def runs(self) -> Runs:
+        """The trials that have finished."""
+        from sweeps.results import stored
+
+        return Runs([Run(r.folder.place) for r in stored(self.path)[1] if r.status == "finished"])
+
+
+def sweep(
+    plan: Place | Mapping[str, Any],
+    *,
+    out: Place | None = None,
+    budget: str = "reduced",
+    settings: Sequence[str] = (),
+    resume: bool = False,
+    at_once: int | None = None,
+    address: str = "local",
+) -> Any:
+    """Run a sweep as ``fedorch sweep`` does: a YAML file, a mapping with its keys, or a paper's
+    table (``drdm/table3``) at a ``budget``. Returns a :class:`Sweep`; of a paper's table None
+    (``fedorch table`` writes it). ``address``: a Ray cluster; "local" starts one for the sweep.
+    Raises UserError for whatever a user can mend.
+    """
+    from sweeps.targets import Running
+
+    with tempfile.TemporaryDirectory() as folder:
+        target = _target(plan, budget, Path(folder))
+        target.check()
+        place = target.place(None if out is None else str(out))
+        with _connection(address):
+            target.run(place, Running(resume, tuple(settings), at_once))
+    return Sweep(place) if not isinstance(plan, str) or plan.endswith((".yaml", ".yml")) else None
+
+
+def _connection(address: str) -> Any:
+    import ray
+
+    return _ray(None if ray.is_initialized() else address)
+
+
+def _target(plan: Place | Mapping[str, Any], budget: str, folder: Path) -> Target:
+    from sweeps.targets import resolve
+
+    if not isinstance(plan, Mapping):
+        return resolve(str(plan), budget)
+    file = folder / "sweep.yaml"
+    base = plan.get("base")
+    if isinstance(base, str | PathLike):
+        plan = {**plan, "base": str(Path(base).resolve())}
+    file.write_text(yaml.safe_dump(dict(plan), sort_keys=False))
+    target = resolve(str(file), budget)
+    target.check()  # the file is read here, and goes with its folder
+    return target
+
+
+def open_sweep(place: Place) -> Sweep:
+    """The folder of a sweep of one's own, also while it runs."""
+    return Sweep(place)

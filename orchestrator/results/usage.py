@@ -1,0 +1,130 @@
+"""What must be known to use a run's model: left beside its weights, in ``inputs.json``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+# pydantic reads the standard library's only from Python 3.12 on
+from typing_extensions import TypedDict
+
+from orchestrator import files
+from orchestrator.config import Config
+from orchestrator.data.federated import FederatedData
+from orchestrator.errors import UserError
+from orchestrator.models.net import Net
+from orchestrator.results import manifest
+from orchestrator.results.run_folder import INPUTS, RunFolder
+
+BATCH = 500
+"""Rows of one forward pass, as in training's evaluations."""
+
+
+class Inputs(TypedDict):
+    """What the model takes and makes."""
+
+    shape: list[int]
+    """Of one input."""
+    dtype: Literal["uint8", "int32", "float32"]
+    """uint8: pixels of images [C, H, W], which are scaled: (x − shift) · scale."""
+    shift: list[float]
+    """Of each channel; empty but for images."""
+    scale: list[float]
+    outputs: int
+    task: Literal["classes", "numbers"]
+
+
+def inputs_of(data: FederatedData) -> Inputs:
+    """Of the models that are trained on ``data``."""
+    samples = data.samples
+    dtype: Literal["uint8", "int32", "float32"] = str(samples.x.dtype)  # type: ignore[assignment]
+    return {
+        "shape": list(samples.shape), "dtype": dtype, "shift": list(data.shift),
+        "scale": list(data.scale), "outputs": samples.outputs,
+        "task": "classes" if samples.targets is None else "numbers",
+    }  # fmt: skip
+
+
+class TrainedModel:
+    """The final model of a run."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Raises UserError if the run has left no model, or it cannot be built here."""
+        self.inputs = files.read_json(manifest.verify(folder.path, INPUTS), Inputs)
+        config, tensors = folder.config(), folder.model()
+        self.module = _built(config, self.inputs)
+        try:
+            # integers and what no client trains are not among the tensors of a run
+            unknown = self.module.load_state_dict(tensors, strict=False).unexpected_keys
+        except RuntimeError as error:
+            why = " ".join(str(error).split())[:200]
+            raise UserError(f"{folder.place}: the weights do not fit its model: {why}") from error
+        if unknown:
+            raise UserError(
+                f"{folder.place}: its model has no {unknown[0]}, which the weights are of"
+            )
+        self.module.eval()
+
+    @torch.no_grad()
+    def outputs(self, x: np.ndarray | Tensor) -> Tensor:
+        """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
+        [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; all
+        else as it was trained on. Raises UserError for inputs of another shape or type.
+        """
+        rows = self._rows(np.asarray(x))
+        return torch.cat([self.module(self._ready(part)) for part in rows.split(BATCH)])
+
+    def predict(self, x: np.ndarray | Tensor) -> np.ndarray:
+        """Of each input its class [n], or numbers [n, o] where the model was trained on such."""
+        out = self.outputs(x)
+        return (out if self.inputs["task"] == "numbers" else out.argmax(1)).numpy()
+
+    def _ready(self, part: Tensor) -> Tensor:
+        if self.inputs["dtype"] != "uint8":
+            return part
+        shift, scale = (torch.tensor(self.inputs[k]).view(-1, 1, 1) for k in ("shift", "scale"))
+        # in the order of training's batches, for the same bits
+        return part.float().sub_(shift).mul_(scale)
+
+    def _rows(self, x: np.ndarray) -> Tensor:
+        shape, kind = tuple(self.inputs["shape"]), np.dtype(self.inputs["dtype"])
+        found = _as(x, shape) if kind == np.uint8 else _as(x, shape, images=False)
+        if found is None:
+            raise UserError(f"inputs of shape {x.shape} are none of shape (n, {_text(shape)})")
+        if kind == np.uint8 and found.dtype != np.uint8:
+            raise UserError(
+                f"inputs are {found.dtype}; the model takes pixels, uint8 from 0 to 255"
+            )
+        if kind == np.int32 and found.dtype.kind not in "iu":
+            raise UserError(f"inputs are {found.dtype}; the model takes token ids")
+        return torch.from_numpy(np.ascontiguousarray(found.astype(kind)))
+
+
+def _as(x: np.ndarray, shape: tuple[int, ...], images: bool = True) -> np.ndarray | None:
+    """Inputs [n, *shape], where x is that, or one such; of images also with channels last, or of
+    one channel without it.
+    """
+    last = (*shape[1:], shape[0])
+    forms = [shape, *([last, *([shape[1:]] if shape[0] == 1 else [])] if images else [])]
+    for form in forms:
+        rows = x[None] if x.shape == form else x
+        if rows.shape[1:] != form:
+            continue
+        if form == shape:
+            return rows
+        return rows[:, None] if form == shape[1:] else rows.transpose(0, 3, 1, 2)
+    return None
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def _built(config: Config, inputs: Inputs) -> nn.Module:
+    try:
+        return Net.of(config.model, tuple(inputs["shape"]), inputs["outputs"], config.seed).module
+    except ValueError as error:
+        raise UserError(f"config: {error}") from error

@@ -1,0 +1,216 @@
+"""``import fedorch``: the same bits as the command, what is in a run's folder, objects of one's own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import fedorch
+from orchestrator.config import load
+from orchestrator.rounds.experiment import Experiment
+
+SMALL = {"model": "linear", "rounds": 2, "data.clients": 4, "cohort": 2, "local.steps": 2, "data.limit": 400}  # fmt: skip
+SETTINGS = [f"{key}={value}" for key, value in SMALL.items()]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return fedorch.run(out=tmp_path_factory.mktemp("facade") / "a", verbose=False, **SMALL)
+
+
+def finish(*settings):
+    e = Experiment(load(None, [*SETTINGS, *settings]))
+    while not e.finished:
+        e.step()
+    return e
+
+
+def test_a_run_has_the_command_s_bits_and_tables(done):
+    e = finish()
+    assert done.result["weights_sha256"] == e.weights_sha256()
+    assert done.rounds["test_accuracy"].tolist() == [r["test_accuracy"] for r in e.records]
+    assert done.summary["test_accuracy"] == e.records[-1]["test_accuracy"]
+    assert len(done.clients) == 8
+    assert done.config.local.block is not None
+    assert done.report.is_file()
+    assert "test_accuracy" in done._repr_html_()
+    assert done.path in repr(done)
+    again = fedorch.open(done.path)
+    pd.testing.assert_frame_equal(again.rounds, done.rounds)
+
+
+def test_the_model_predicts_as_it_was_evaluated(done):
+    data = finish().data
+    rows = data.test_rows
+    x, y = data.samples.x[rows], data.samples.y[rows]
+    assert np.mean(done.predict(x) == y) == done.rounds["test_accuracy"].iloc[-1]
+    # one image, without its channel, with the channel last
+    assert done.predict(x[0]) == done.predict(x[0, 0]) == done.predict(x[:1].transpose(0, 2, 3, 1))
+    assert len({tuple(p) for p in [done.predict(x), done.predict(x[:, 0])]}) == 1
+    loss = nn.functional.cross_entropy(done.outputs(x), torch.from_numpy(y))
+    assert float(loss) == pytest.approx(done.rounds["test_loss"].iloc[-1], rel=1e-5)
+    assert not done.model().training
+    for wrong, message in ((x.astype(float), "pixels"), (x[:, :, :9], "none of shape")):
+        with pytest.raises(fedorch.UserError, match=message):
+            done.predict(wrong)
+    (done.folder.path / "inputs.json").write_text("{}")
+    with pytest.raises(fedorch.UserError, match=r"inputs.json is damaged"):
+        done.predict(x)
+
+
+def test_seeds_and_comparisons(tmp_path):
+    runs = fedorch.run(out=tmp_path / "s", seeds=range(2), verbose=False, **SMALL)
+    other = fedorch.run(
+        out=tmp_path / "o", verbose=False, algorithm="scaffold", name="other", **SMALL
+    )
+    assert [run.result["seed"] for run in runs] == [0, 1]
+    table = fedorch.compare([tmp_path / "s", other]).table()
+    (name, *_), both = table.columns[0], table.xs("test_accuracy")
+    ends = [run.rounds["test_accuracy"].iloc[-1] for run in runs]
+    assert both[name, "mean"] == pytest.approx(np.mean(ends))
+    assert both[name, "sem"] == pytest.approx(np.std(ends, ddof=1) / np.sqrt(2))
+    assert (both[name, "n"], both["other", "n"]) == (2, 1)
+    assert len(fedorch.open(tmp_path / "s")[1:]) == 1
+    lines = runs.plot("test_loss").axes[0].get_lines()
+    assert [line.get_ydata().tolist() for line in lines] == [r.rounds["test_loss"].tolist() for r in runs]  # fmt: skip
+    assert len(other.plot().axes[0].get_lines()) == 3
+    with pytest.raises(fedorch.UserError, match="did you mean 'test_loss'"):
+        runs.plot("test_lost")
+
+
+def test_configs_are_files_mappings_and_configs(tmp_path, monkeypatch):
+    (tmp_path / "c.yaml").write_text("rounds: 3\nlocal: {lr: 0.2}\n")
+    one = fedorch.Experiment(tmp_path / "c.yaml", **SMALL)
+    two = fedorch.Experiment({"rounds": 3, "local": {"lr": 0.2}}, **SMALL)
+    three = fedorch.Experiment(two.config)
+    assert one.config == two.config == three.config
+    assert (one.config.rounds, one.config.local.lr) == (2, 0.2)
+    with pytest.raises(fedorch.UserError, match="did you mean 'rounds'"):
+        fedorch.Experiment(round=3)
+
+
+def test_an_experiment_with_a_network_and_data_of_its_own():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5)).astype(np.float32)
+    y = np.where(x[:, 0] + x[:, 1] > 0, "up", "down")
+    who = rng.choice(["a", "b", "c"], 200)
+    net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2))
+    first = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    e = fedorch.Experiment(model=net, data=(x, y, who), rounds=30, **{"local.lr": 0.5})
+    assert e.config.data.clients == e.config.cohort == 3
+    start = torch.cat([t.flatten() for t in first.values()])
+    torch.testing.assert_close(e.weights, start)
+    assert len(e.run(2)) == e.round == 2
+    table = e.run()
+    assert len(table) == 30
+    assert table["test_accuracy"].iloc[-1] > 0.9
+    assert not torch.equal(e.weights, start)
+    for name, tensor in net.state_dict().items():  # whoever gave it has it as it was
+        assert torch.equal(tensor, first[name])
+    trained, rows = e.model(), e.inner.data.test_rows
+    samples = e.inner.data.samples
+    right = trained(torch.from_numpy(samples.x[rows])).argmax(1).numpy() == samples.y[rows]
+    assert right.mean() == table["test_accuracy"].iloc[-1]
+    assert set(e.clients["client"]) == {0, 1, 2}
+    again = fedorch.Experiment(model=net, data=(x, y, who), rounds=30, **{"local.lr": 0.5})
+    again.run()
+    assert again.weights_sha256() == e.weights_sha256()
+    numbers = fedorch.Experiment(
+        model=nn.Linear(5, 1), data=(x, x[:, 0] * 2), loss="mse", rounds=20,
+        **{"data.clients": 4, "cohort": 4, "data.partition": "iid", "local.lr": 0.1},
+    )  # fmt: skip
+    assert numbers.run()["test_loss"].iloc[-1] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data": (np.zeros((4, 2)),)}, "give \\(x, y\\)"),
+        ({"data": (np.zeros((4, 2)), np.arange(3))}, "4 inputs, and 3 entries in y"),
+        ({"data": (np.full((40, 2), np.nan), np.arange(40) % 2)}, "NaN"),
+        ({"model": nn.Linear(3, 3)}, "model"),
+        ({"model": {"name": "given", "sha256": "0"}}, "hand it over again"),
+        ({"data.dataset": "given"}, "hand them over again"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_a_sentence(given, message):
+    with pytest.raises(fedorch.UserError, match=message):
+        fedorch.Experiment(**given).step()
+
+
+def test_names():
+    """What others may rely on: a change here is for the changelog."""
+    for name in fedorch.__all__:
+        assert getattr(fedorch, name).__name__ == name
+    assert sorted(fedorch._PLACES) == sorted(fedorch.__all__) == dir(fedorch)
+    assert len(set(fedorch.__all__)) == 46
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        fedorch.nothing  # noqa: B018
+    assert (Path(fedorch.__file__).parent / "py.typed").is_file()
+
+
+def test_a_plugin_needs_no_other_import(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import fedorch\n\n"
+        "class Halves(fedorch.Partitioner):\n"
+        "    name: str = 'halves_of_mine'\n"
+        "    part: float = fedorch.option(0.5, 'of the rows', gt=0, lt=1)\n\n"
+        "    def split(self, pool):\n"
+        "        cut = int(self.part * len(pool.rows))\n"
+        "        order = pool.rng().permutation(len(pool.rows))\n"
+        "        return [order[:cut], order[cut:]]\n"
+    )
+    e = fedorch.Experiment(
+        {"plugins": [str(tmp_path / "mine.py")], "cohort": 2},
+        **{"data.partition": {"name": "halves_of_mine", "part": 0.25}, "data.clients": 2, "model": "linear"},
+    )  # fmt: skip
+    assert e.inner.data.train.sizes.tolist() == [2000, 6000]
+
+
+def test_it_is_imported_at_once_and_says_what_hides_it(tmp_path):
+    code = "import sys, fedorch; print(sorted({'torch', 'ray', 'pandas'} & set(sys.modules)))"
+    assert _python(code).stdout.strip() == "[]"
+    for name in ("algorithms", "rl"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "algorithm.py").write_text("")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fedorch; fedorch.Algorithm"
+    found = _python(code)
+    assert found.returncode == 1
+    assert f"{tmp_path}/algorithms/algorithm.py hides it" in found.stderr
+
+
+def _python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_by_actors_on_the_session_s_cluster(ray_session, tmp_path):
+    run = fedorch.run(out=tmp_path / "r", verbose=False, **{"resources.actors": 2}, **SMALL)
+    assert run.result["weights_sha256"] == finish().weights_sha256()
+    assert run.result["actors"] == 2
+
+
+def test_a_sweep(ray_session, tmp_path):
+    plan = {
+        "name": "tiny",
+        "base": {"model": "linear", "rounds": 1, "cohort": 2, "data": {"clients": 4, "limit": 400}},
+        "axes": {"local.lr": [0.01, 0.1]},
+        "metric": "test_accuracy",
+        "choose_on": "nothing",
+    }
+    swept = fedorch.sweep(plan, out=tmp_path / "sweep")
+    assert len(swept.table()) == 2
+    runs = fedorch.open_sweep(tmp_path / "sweep").runs()
+    assert sorted(run.config.local.lr for run in runs) == [0.01, 0.1]
+    with pytest.raises(fedorch.UserError, match="sweep"):
+        fedorch.sweep({"name": "x", "axis": {}}, out=tmp_path / "other")
+
+
+def test_result_json_is_the_same(done):
+    assert json.loads((done.folder.path / "result.json").read_text())["name"] == done.result["name"]
