@@ -240,7 +240,7 @@ class Algorithm:
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
             full = torch.zeros(len(servers), dtype=torch.float64)
-            full[~servers] = shares
+            full[~servers] = shares.double()
             self.influence = Influence(updates.clients, full.numpy())
         return self._with_private(combined.vector, updates.rows(name), ~servers)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from algorithms.fedavg import FedAvg
     from algorithms.local import LocalRule, Work
     from algorithms.part import Part, option
-    from algorithms.parts.aggregators import Aggregator
+    from algorithms.parts.aggregators import Aggregator, Combined, Rows
     from algorithms.parts.attacks import Attack, Byzantine, Forging
     from algorithms.parts.compressors import Compressor
     from algorithms.parts.losses import Loss
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from algorithms.parts.monitors import Monitor
     from algorithms.parts.optimizers import Optimizer
     from algorithms.parts.round_ends import RoundEnd
-    from algorithms.parts.samplers import Sampler
+    from algorithms.parts.samplers import Draw, Sampler
     from algorithms.parts.server_optimizers import ServerOptimizer
     from algorithms.parts.simplex import project
     from algorithms.parts.uncertainty import Uncertainty
@@ -50,7 +50,7 @@ NAMES = {
     "algorithms.fedavg": ("FedAvg",),
     "algorithms.local": ("LocalRule", "Work"),
     "algorithms.part": ("Part", "option"),
-    "algorithms.parts.aggregators": ("Aggregator",),
+    "algorithms.parts.aggregators": ("Aggregator", "Combined", "Rows"),
     "algorithms.parts.attacks": ("Attack", "Byzantine", "Forging"),
     "algorithms.parts.compressors": ("Compressor",),
     "algorithms.parts.losses": ("Loss",),
@@ -58,7 +58,7 @@ NAMES = {
     "algorithms.parts.monitors": ("Monitor",),
     "algorithms.parts.optimizers": ("Optimizer",),
     "algorithms.parts.round_ends": ("RoundEnd",),
-    "algorithms.parts.samplers": ("Sampler",),
+    "algorithms.parts.samplers": ("Draw", "Sampler"),
     "algorithms.parts.server_optimizers": ("ServerOptimizer",),
     "algorithms.parts.simplex": ("project",),
     "algorithms.parts.uncertainty": ("Uncertainty",),
@@ -72,11 +72,12 @@ _PLACES = {name: module for module, names in NAMES.items() for name in names}
 
 __all__ = [
     "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Byzantine", "Clients", "Cohort",
-    "Compressor", "Config", "Dataset", "Diverged", "Experiment", "FedAvg", "Forging", "LocalRule",
-    "Loss", "Metric", "Model", "Monitor", "Optimizer", "Part", "Partitioner", "Pool", "Request",
-    "RoundEnd", "Run", "Runs", "Sampler", "Samples", "ServerOptimizer", "Sweep", "Training",
-    "Uncertainty", "Updates", "UserError", "Weigher", "Work", "compare", "generator", "open",
-    "open_sweep", "option", "project", "run", "sweep", "torch_generator",
+    "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment", "FedAvg",
+    "Forging", "LocalRule", "Loss", "Metric", "Model", "Monitor", "Optimizer", "Part",
+    "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler", "Samples",
+    "ServerOptimizer", "Sweep", "Training", "Uncertainty", "Updates", "UserError", "Weigher",
+    "Work", "compare", "generator", "open", "open_sweep", "option", "project", "run", "sweep",
+    "torch_generator",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
@@ -26,7 +26,7 @@ def show_list() -> None:
     """
     known = costs.known()
     estimates = [f"{budget}: trials (estimate)" for budget in BUDGETS]
-    listed = Table("id", "what", "rows x columns", *estimates)
+    listed = Table(Column("id", no_wrap=True), "what", "rows x columns", *estimates)
     for name, one in entries().items():
         size = f"{len(one.rows)} x {len(one.columns)}"
         listed.add_row(name, one.title, size, *[_cost(one, budget, known) for budget in BUDGETS])

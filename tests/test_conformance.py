@@ -11,9 +11,9 @@ from safetensors.torch import save
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.local import LocalRule
 from algorithms.part import variants
+from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
-from tests.forgetful import Forgetful
 from tests.running import finish
 from tests.sets import quick
 

@@ -13,7 +13,7 @@ PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps", "fedorch")
 ROOMS = (
     "credentials", "errors", "files", "terminal", "plugins", "models", "data", "training", "config", "cluster",
     "clients", "results",
-    "monitoring", "rounds", "analysis", "cli",
+    "monitoring", "rounds", "analysis", "conformance", "cli",
 )  # fmt: skip
 """Of the orchestrator, from the ground up."""
 OF_RL = {"rl.weighers", "rl.env", "rl.pretrain"}

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
-from algorithms.fedavg import FedAvg
-from algorithms.local import LocalRule, Tensors, Work
-from algorithms.part import option
-from orchestrator.data.partitioners import Partitioner, Pool
+from fedorch import FedAvg, LocalRule, Partitioner, Pool, Work, option
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Clipped(LocalRule):
 
     norm: float
 
-    def upload(self, work: Work) -> Tensors:
+    def upload(self, work: Work) -> dict[str, Tensor]:
         sent = super().upload(work)
         length = sent["delta"].norm(dim=1, keepdim=True)
         return {**sent, "delta": sent["delta"] * (self.norm / length).clamp(max=1.0)}

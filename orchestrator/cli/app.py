@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import keyword
 import sys
 import time
 from contextlib import nullcontext
@@ -12,16 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from algorithms.part import nearest
 from algorithms.section import WHOLE
 from orchestrator.cli.arguments import Commands, numbers, path, picture, within
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seeds_of
+from orchestrator.cli.templates import TEMPLATES
+from orchestrator.cli.templates import written as written_part
 from orchestrator.cluster.connection import connected
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
-from orchestrator.plugins import take_named
+from orchestrator.files import write_text
+from orchestrator.plugins import NAME, take_named
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder, members
 from orchestrator.results.storage import is_remote
@@ -247,6 +252,42 @@ def describe(
 
     take_named(plugin or ())
     show_part(name)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="of the part, and of its file: letters, digits, _")],
+    kind: Annotated[str, typer.Option(help=f"what it is: {', '.join(TEMPLATES)}")] = "algorithm",
+) -> None:
+    """Write the file of a part of one's own, commented, which runs at once."""
+    if kind not in TEMPLATES:
+        raise UserError(f"--kind: {nearest(kind, [*TEMPLATES])}")
+    if not NAME.fullmatch(name) or name != name.lower() or keyword.iskeyword(name):
+        raise UserError(f"new: {name[:80]!r} is no name: use small letters, digits and _")
+    file = Path(f"{name}.py")
+    if file.exists():
+        raise UserError(f"new: {file} is there already")
+    text = written_part(kind, name, file.name)
+    write_text(file, text)
+    console.print(f"{file}: try it", soft_wrap=True)
+    console.print("\n".join(text.splitlines()[2:4]), soft_wrap=True)
+
+
+@app.command()
+def check(
+    plugin: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE", callback=path, help="a .py file or an installed module"
+        ),
+    ],
+) -> None:
+    """Try the parts of a file as our own are tried: bits, resuming, lost actors, bytes, and what
+    its family asks.
+    """
+    from orchestrator.cli.checked import show_checks
+
+    show_checks(plugin)
 
 
 @data_app.command("show")

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from orchestrator.config.goal import Goal, steps_of, up_to
+from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
-from tests.forgetful import Forgetful
 from tests.running import finish, resumed, run_into
 
 COMMON = ["cohort=1.0", "data.partition=iid", "local.lr=0.05"]

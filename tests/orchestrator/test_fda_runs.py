@@ -13,6 +13,7 @@ from algorithms.parts.compressors import TopK
 from orchestrator.analysis.wallclock import communication_seconds, show_wallclock
 from orchestrator.clients.session import Session
 from orchestrator.config.goal import Goal, up_to
+from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
@@ -20,7 +21,6 @@ from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.block import Block
 from orchestrator.training.messages import Ask
 from tests.configs import small
-from tests.forgetful import Forgetful
 from tests.running import finish, resumed
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]

@@ -5,6 +5,7 @@ import pytest
 
 from orchestrator.analysis.comparison import _times
 from orchestrator.clients.plane import InProcess
+from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
@@ -12,7 +13,6 @@ from orchestrator.training.block import Block
 from orchestrator.training.clock import shares
 from orchestrator.training.lane import Lane
 from tests.configs import small
-from tests.forgetful import Forgetful
 from tests.running import finish
 
 STEP, UPLOAD, JUDGING = 2.0, 0.5, 1000.0

@@ -1,5 +1,7 @@
 """A plane that loses everything between calls, and every call once after it was done."""
 
+from __future__ import annotations
+
 import pickle
 from collections.abc import Sequence
 

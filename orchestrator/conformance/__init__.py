@@ -1,0 +1,1 @@
+"""What our own parts have to pass, for anybody's: ``fedorch check FILE``."""
