@@ -8,6 +8,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.part import chosen_from
 from algorithms.parts.optimizers import Optimizer, Sgd
+from algorithms.parts.schedules import Constant, Schedule
 from algorithms.section import Section
 
 
@@ -22,6 +23,9 @@ class LocalConfig(Section):
     lr: float = Field(0.1, gt=0, description="local learning rate η")
     lr_decay: float = Field(
         1.0, gt=0, le=1, description="the learning rate is multiplied by this after every round"
+    )
+    schedule: Annotated[SerializeAsAny[Schedule], chosen_from(Schedule)] = Field(
+        Constant(), description="a factor of the learning rate for each round"
     )
     optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
     optimizer_state: Literal["reset", "keep", "average"] = Field(
@@ -51,7 +55,7 @@ class LocalConfig(Section):
 
     def rate(self, t: int) -> float:
         """The learning rate of round ``t`` (from 1)."""
-        return self.lr * self.lr_decay ** (t - 1)
+        return self.lr * self.lr_decay ** (t - 1) * self.schedule.factor(t)
 
     def steps_per_epoch(self, samples: int) -> int:
         """Mini-batches in one pass over ``samples`` rows."""

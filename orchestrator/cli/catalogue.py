@@ -24,6 +24,7 @@ from algorithms.parts.monitors import Monitor
 from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
+from algorithms.parts.schedules import Schedule
 from algorithms.parts.server_optimizers import ServerOptimizer
 from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
@@ -43,6 +44,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "losses": ("loss", Loss),
     "metrics": ("evaluation.metrics", Metric),
     "optimizers": ("local.optimizer", Optimizer),
+    "schedules": ("local.schedule", Schedule),
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
     "aggregators": ("aggregator", Aggregator),

@@ -1,0 +1,71 @@
+"""How the local learning rate changes from round to round."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+from algorithms.part import Part, option
+
+
+class Schedule(Part):
+    """A factor of ``local.lr`` for each round."""
+
+    warmup: int = option(
+        0, "first rounds, in which the rate rises in equal steps to its value", ge=0, le=10**9
+    )
+
+    def factor(self, t: int) -> float:
+        """Of round ``t`` (from 1), in [0, 1]."""
+        rise = min(1.0, t / (self.warmup + 1))
+        return rise * self.after(max(0, t - 1 - self.warmup))
+
+    @abstractmethod
+    def after(self, rounds: int) -> float:
+        """The factor so many rounds after the first one at full rate."""
+
+
+class Constant(Schedule):
+    """The same in all rounds."""
+
+    name: str = "constant"
+
+    def after(self, rounds: int) -> float:
+        return 1.0
+
+
+class Step(Schedule):
+    """Multiplied by ``gamma`` after every so many rounds."""
+
+    name: str = "step"
+    every: int = option(30, "rounds", ge=1, le=10**9)
+    gamma: float = option(0.1, "the factor", "γ", gt=0, le=1)
+
+    def after(self, rounds: int) -> float:
+        return self.gamma ** (rounds // self.every)
+
+
+class Cosine(Schedule):
+    """Half a cosine from 1 down to ``floor``, where it stays (Loshchilov and Hutter 2017, without
+    restarts).
+    """
+
+    name: str = "cosine"
+    rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
+    floor: float = option(0.0, "the last factor", ge=0, le=1)
+
+    def after(self, rounds: int) -> float:
+        part = min(1.0, rounds / self.rounds)
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * part)) / 2
+
+
+class Linear(Schedule):
+    """A straight line from 1 down to ``floor``, where it stays."""
+
+    name: str = "linear"
+    rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
+    floor: float = option(0.0, "the last factor", ge=0, le=1)
+
+    def after(self, rounds: int) -> float:
+        part = min(1.0, rounds / self.rounds)
+        return 1 - (1 - self.floor) * part

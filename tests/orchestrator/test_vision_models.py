@@ -1,0 +1,87 @@
+"""torchvision's networks by name: theirs but for the first and last layer, group norm, small stems."""
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from orchestrator.models import Net
+from orchestrator.models.vision import LeafCnn, TorchVisionModel
+
+
+def built(shape=(3, 32, 32), classes=10, **options):
+    return Net.of(TorchVisionModel.model_validate(options), shape, classes, 0).module
+
+
+def test_it_is_torchvision_s():
+    ours = built()
+    theirs = torchvision.models.resnet18(num_classes=10)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(ours.eval()(x), theirs.eval()(x))
+
+
+def test_group_norm_in_place_of_batch_norm():
+    ours = built(norm="group", groups=32)
+    theirs = torchvision.models.resnet18(
+        num_classes=10, norm_layer=lambda channels: nn.GroupNorm(32, channels)
+    )
+    assert sum(p.numel() for p in ours.parameters()) == 11_181_642
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert not [*ours.buffers()]
+
+
+@pytest.mark.parametrize(
+    ("of", "shape", "classes"),
+    [
+        ("vgg11", (3, 32, 32), 7),
+        ("squeezenet1_1", (3, 64, 64), 5),
+        ("mobilenet_v3_small", (1, 28, 28), 10),
+        ("densenet121", (1, 32, 32), 3),
+        ("resnet18", (1, 28, 28), 1),
+    ],
+)
+def test_outputs_and_channels_are_those_of_the_data(of, shape, classes):
+    net = built(
+        shape, classes, of=of, norm="group", stem="small" if of == "resnet18" else "imagenet"
+    )
+    assert net.eval()(torch.zeros(2, *shape)).shape == (2, classes)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in net.modules())
+
+
+def test_a_small_stem_leaves_the_image_its_size():
+    net = built(stem="small")
+    assert net.layer1(net.maxpool(net.conv1(torch.zeros(1, 3, 32, 32)))).shape == (1, 64, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"of": "resnet8"}, "did you mean 'resnet"),
+        ({"of": "vgg11", "stem": "small"}, "no ResNet"),
+        ({"options": {"width": 3}}, "model.options"),
+        ({"weights": "none", "of": "__class__"}, "there is no"),
+    ],
+)
+def test_what_cannot_be_built_is_said(options, message):
+    with pytest.raises(ValueError, match=message):
+        built(**options)
+    with pytest.raises(ValueError, match="16x16"):
+        built(shape=(3, 8, 8))
+
+
+def test_weights_of_a_file(tmp_path):
+    theirs = torchvision.models.resnet18()
+    torch.save(theirs.state_dict(), tmp_path / "r.pt")
+    ours = built(weights=str(tmp_path / "r.pt"))
+    assert torch.equal(ours.layer1[0].conv1.weight, theirs.layer1[0].conv1.weight)
+    assert ours.fc.out_features == 10
+    with pytest.raises(ValueError, match="for colour images"):
+        built(shape=(1, 32, 32), weights=str(tmp_path / "r.pt"))
+
+
+def test_leaf_s_network_has_its_size():
+    net = Net.of(LeafCnn(), (1, 28, 28), 62, 0)
+    assert net.spec.size == 6_603_710
