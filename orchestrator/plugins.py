@@ -131,6 +131,10 @@ class Own(Section):
             raise ValueError(f"{key}: {self.of}: {raised(error)}") from error
 
 
+# a loss is called in every step, and to read a signature takes as long as a small step
+_signature = functools.lru_cache(maxsize=1000)(inspect.signature)
+
+
 def raised(error: Exception) -> str:
     """What code of others has raised, in short."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
@@ -142,7 +146,7 @@ def _arguments(
     """Keyword arguments for a call; raises ValueError for options that it does not take, or that
     are missing.
     """
-    parameters = inspect.signature(made).parameters
+    parameters = _signature(made).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     unknown = [name for name in options if name not in parameters and not takes_all]
     if unknown:
@@ -156,7 +160,8 @@ def _arguments(
     ]
     if missing:
         raise ValueError(
-            f"{of} needs {', '.join(missing)}: give it among the options, or a default"
+            f"{of} needs {', '.join(missing)}: give it among the options, or a default; it is "
+            f"called with {', '.join(facts)}, as far as it asks for them"
         )
     return given
 
