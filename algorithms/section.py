@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
@@ -139,5 +140,5 @@ class Section(BaseModel):
             value, extra = getattr(self, name), field.json_schema_extra
             if isinstance(value, Section):
                 yield from value.named_files()
-            elif isinstance(value, str) and isinstance(extra, Mapping) and extra.get("file"):
-                yield value
+            elif isinstance(value, str | Path) and isinstance(extra, Mapping) and extra.get("file"):
+                yield str(value)

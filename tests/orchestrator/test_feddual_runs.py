@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from algorithms.feddual import DualRule, kl_gradient
 from algorithms.local import LocalRule, Work
+from algorithms.parts.losses import CrossEntropy
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
@@ -193,7 +194,7 @@ def test_moons_gradient_is_that_of_its_loss(engine):
     grads = torch.autograd.grad(loss, list(module.parameters()))
     expected = net.spec.write([g.detach() for g in grads], torch.empty(net.spec.size))
     w, buffers = models[0][None].clone(), torch.zeros(1, 0)
-    made = engine(copy.deepcopy(net))
+    made = engine(copy.deepcopy(net), CrossEntropy())
     made.attach(made.views(w, buffers))
     out = torch.empty_like(w)
     contrast = Contrast([models[1][None], models[2][None]], buffers, rule.contrast)
