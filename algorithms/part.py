@@ -114,6 +114,14 @@ def nearest(name: str, names: list[str]) -> str:
     return f"{hint}valid: {', '.join(names)}"
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | Mapping | Part) else value
+
+
+SEVERAL = BeforeValidator(_listed)
+"""Annotation metadata of a tuple of parts: one of them need not stand in a list."""
+
+
 def chosen_from(base: type[P]) -> BeforeValidator:
     """Annotation metadata: read ``"name"`` or ``{name: ..., option: ...}`` as the named member of
     ``base``.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
@@ -140,5 +139,5 @@ class Section(BaseModel):
             value, extra = getattr(self, name), field.json_schema_extra
             if isinstance(value, Section):
                 yield from value.named_files()
-            elif isinstance(value, str | Path) and isinstance(extra, Mapping) and extra.get("file"):
+            elif value is not None and isinstance(extra, Mapping) and extra.get("file"):
                 yield str(value)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orchestrator.data.samples import Dataset, Request, Samples
     from orchestrator.errors import Diverged, UserError
     from orchestrator.models.base import Model
+    from orchestrator.tracking.tracker import Log, Tracked, Tracker
 
 NAMES = {
     "fedorch.runs": ("Run", "Runs", "compare", "open", "run"),
@@ -66,6 +67,7 @@ NAMES = {
     "orchestrator.data.partitioners": ("Partitioner", "Pool"),
     "orchestrator.data.samples": ("Dataset", "Request", "Samples"),
     "orchestrator.models.base": ("Model",),
+    "orchestrator.tracking.tracker": ("Log", "Tracked", "Tracker"),
 }
 """Module -> what of it is here."""
 _PLACES = {name: module for module, names in NAMES.items() for name in names}
@@ -73,9 +75,10 @@ _PLACES = {name: module for module, names in NAMES.items() for name in names}
 __all__ = [
     "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Byzantine", "Clients", "Cohort",
     "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment", "FedAvg",
-    "Forging", "LocalRule", "Loss", "Metric", "Model", "Monitor", "Optimizer", "Part",
+    "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer", "Part",
     "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler", "Samples",
-    "ServerOptimizer", "Sweep", "Training", "Uncertainty", "Updates", "UserError", "Weigher",
+    "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training", "Uncertainty", "Updates",
+    "UserError", "Weigher",
     "Work", "compare", "generator", "open", "open_sweep", "option", "project", "run", "sweep",
     "torch_generator",
 ]  # fmt: skip

@@ -286,8 +286,10 @@ class Sweep(Section):
 
     def _checked(self, config: Config) -> Config:
         """The config; raises UserError if its rounds end by test data, where nothing is to be
-        chosen on them.
+        chosen on them, or if it names trackers of its own.
         """
+        if config.track != Config.model_fields["track"].default:
+            raise UserError("track: trials are passed on by the sweep's loggers; name them there")
         of_test = [name for name in config.stop if on_validation(name) is not None]
         if self.choose_on == "validation" and of_test:
             raise UserError(

@@ -72,7 +72,10 @@ def work(config: Config) -> str:
     resources = config.resources
     on = {"threads": resources.threads, "gpu": resources.gpus_per_actor > 0}
     return digest(
-        {**config.model_dump(mode="json", exclude={"name", "checkpoint", "resources"}), **on}
+        {
+            **config.model_dump(mode="json", exclude={"name", "checkpoint", "resources", "track"}),
+            **on,
+        }
     )
 
 

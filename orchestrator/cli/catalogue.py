@@ -35,6 +35,7 @@ from orchestrator.errors import UserError
 from orchestrator.models import Model
 from orchestrator.plugins import origin
 from orchestrator.terminal import console, headed
+from orchestrator.tracking import Tracker
 
 KINDS: dict[str, tuple[str, type[Part]]] = {
     "algorithms": ("algorithm", AlgorithmOptions),
@@ -56,6 +57,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "graphs": ("algorithm.graph", Graph),
     "uncertainty-sets": ("algorithm.uncertainty", Uncertainty),
     "server-optimizers": ("server_optimizer", ServerOptimizer),
+    "trackers": ("track", Tracker),
 }
 
 

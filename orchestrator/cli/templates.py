@@ -256,6 +256,42 @@ class OwnName(fedorch.Sampler):
         return np.sort((start + np.arange(size)) % draw.clients)
 '''
 
+TRACKER = '''from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import fedorch
+
+
+class OwnName(fedorch.Tracker):
+    """A line a round in a file of the run's folder."""
+
+    name: str = "own_name"
+    # remote = True makes the calls in a thread of their own, so that no service holds a run up
+    file: str = fedorch.option("rounds.txt", "its name", min_length=1, max_length=100)
+
+    def begin(self, run: fedorch.Tracked) -> fedorch.Log:
+        """The log of a run that begins, or goes on after `run.done` rounds."""
+        return Lines(run.folder / Path(self.file).name)
+
+
+class Lines(fedorch.Log):
+    """Whatever is raised here is told in a note, and ends no run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, record: Mapping[str, float]) -> None:
+        """A round's metrics."""
+        loss = record.get("test_loss", float("nan"))
+        with self.path.open("a") as file:
+            file.write(f"{record['round']:.0f} {loss:.4f}\\n")
+
+    def end(self, ending: Mapping[str, object], files: Sequence[Path]) -> None:
+        """What result.json says, and the files that the run leaves."""
+        with self.path.open("a") as file:
+            file.write(f"{ending['status']}\\n")
+'''
+
 TEMPLATES = {
     "algorithm": ("algorithm", ALGORITHM),
     "aggregator": ("aggregator", AGGREGATOR),
@@ -267,6 +303,7 @@ TEMPLATES = {
     "model": ("model", MODEL),
     "partitioner": ("data.partition", PARTITIONER),
     "sampler": ("sampler", SAMPLER),
+    "tracker": ("track", TRACKER),
 }
 """Kind -> where such a part stands in a config, and the file."""
 
@@ -274,10 +311,9 @@ TEMPLATES = {
 def written(kind: str, name: str, file: str) -> str:
     """The file of a part of that kind and name."""
     key, body = TEMPLATES[kind]
-    value = f"[{name}]" if key == "evaluation.metrics" else name
     title = f"A part of one's own: {'an' if kind[0] in 'aeiou' else 'a'} {kind}."
     head = HEAD.replace("TITLE", title).replace(
-        "TRY", f"    fedorch run --plugin {file} --set {key}={value}"
+        "TRY", f"    fedorch run --plugin {file} --set {key}={name}"
     )
     camel = "".join(word.capitalize() for word in name.split("_"))
     text = head + body.replace("own_name", name).replace("OwnName", camel)

@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializeAsAny,
+    field_validator,
     model_validator,
 )
 
@@ -18,7 +19,7 @@ import rl.weighers  # noqa: F401  FedAA's agents join the parts that a config ca
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
 from algorithms.local_config import LocalConfig
-from algorithms.part import chosen_from, nearest
+from algorithms.part import SEVERAL, chosen_from, nearest
 from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.compressors import Compressor, NoCompression
@@ -35,6 +36,7 @@ from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
 from orchestrator.plugins import Own, Plugin
+from orchestrator.tracking import TensorBoard, Tracker
 
 
 class CompressionConfig(Section):
@@ -61,7 +63,9 @@ class EvaluationConfig(Section):
         "the first round that has passed the multiple. evaluated_steps says when",
     )
     clients: bool = Field(True, description="evaluate the model on every client's own test rows")
-    metrics: tuple[Annotated[SerializeAsAny[Metric], chosen_from(Metric)], ...] = Field(
+    metrics: Annotated[
+        tuple[Annotated[SerializeAsAny[Metric], chosen_from(Metric)], ...], SEVERAL
+    ] = Field(
         (),
         max_length=50,
         description="recorded beside accuracy and loss, of the same rows: names, or "
@@ -234,6 +238,21 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     resources: ResourcesConfig = ResourcesConfig()
+    track: Annotated[
+        tuple[Annotated[SerializeAsAny[Tracker], chosen_from(Tracker)], ...], SEVERAL
+    ] = Field(
+        (TensorBoard(),),
+        max_length=20,
+        description="where rounds are passed on to beside the run's own files, while it goes",
+    )
+
+    @field_validator("track")
+    @classmethod
+    def _each_tracker_once(cls, track: tuple[Tracker, ...]) -> tuple[Tracker, ...]:
+        names = [one.name for one in track]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"names {twice[0]!r} twice")
+        return track
 
     @property
     def cohort_size(self) -> int:

@@ -5,8 +5,10 @@ Runs are on the real trainer; what is compared is two ways to the same numbers, 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ from orchestrator.data.partitioners import Partitioner
 from orchestrator.data.samples import Dataset
 from orchestrator.models.base import Model
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.tracking import Tracked, Tracker
 from orchestrator.training.engines import vectorizable
 
 ANY: tuple[type[Part], ...] = (Part,)
@@ -285,6 +288,23 @@ def attacks_by_the_seed(trial: Trial) -> None:
         raise Fault("the same seed has other malicious clients when it is asked again")
 
 
+def logs(trial: Trial) -> None:
+    """What a run tells it, also when the run goes on after a round that is done again."""
+    one = _instance(trial)
+    assert isinstance(one, Tracker)
+    with tempfile.TemporaryDirectory() as folder:
+        config, place, known = trial.config().model_dump(mode="json"), Path(folder), ""
+        for done in (0, 1):
+            log = one.begin(Tracked("check", config, place, done, known))
+            for t in range(done + 1, 4):
+                log.add({"round": float(t), "test_loss": 1 / t, "test_accuracy": float("nan")})
+            log.flush()
+            known = log.known
+            if not isinstance(known, str):
+                raise Fault(f"its log's `known` is a {type(known).__name__}, and not a text")
+        log.end({"status": "finished"}, [])
+
+
 BATTERY = (
     Check("three rounds run, and nothing is NaN", ANY, runs),
     Check("the same seed is the same bits", ANY, same_bits),
@@ -306,6 +326,7 @@ BATTERY = (
     Check("gradient of its values; each sample by itself", (Loss,), has_its_gradient),
     Check("any order of rows", (Metric,), measures_any_order),
     Check("who is malicious is by the seed", (Attack,), attacks_by_the_seed),
+    Check("rounds, a resume and an end are taken", (Tracker,), logs),
 )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class Trial:
         if issubclass(self.cls, AlgorithmOptions):
             fixed = self.cls.defaults
         raw: dict[str, Any] = {"plugins": [self.plugin]}
-        put(raw, self.key, [self.name] if self.key == "evaluation.metrics" else self.name)
+        put(raw, self.key, self.name)
         if self.key == "data.dataset":
             fixed = {**fixed, "data.limit": None}
         work = {key: value for key, value in USUAL.items() if key not in fixed}

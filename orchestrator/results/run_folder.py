@@ -34,7 +34,9 @@ ROUNDS, CLIENTS, REPORT = "rounds.parquet", "clients.parquet", "report.html"
 TRIAL = "trial.json"
 """What a sweep says of a trial, in the trial's folder."""
 SAID = (CONFIG, RESULT, TRIAL)
-"""What the manifest of a run that failed holds; of any other run, the tables and the model, too."""
+"""What the manifest of a run that failed holds."""
+SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, REPORT)
+"""What that of any other run holds, too."""
 
 
 class RunFolder:
@@ -305,7 +307,7 @@ class RunFolder:
         """Write the model's tensors."""
         files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
-    def seal(self, names: Sequence[str] = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, REPORT)) -> None:
+    def seal(self, names: Sequence[str] = SEALED) -> None:
         """Say which of a run's files are here, and what is in them, when all are complete."""
         self.require_mine()
         manifest.seal(self.path, [name for name in names if (self.path / name).is_file()])

@@ -80,6 +80,11 @@ class Alarm:
         if new:
             self.notes.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
 
+    def note(self, sentence: str) -> None:
+        """Hear of what others have to say, which is told once."""
+        if self._new([f"note/{sentence}"]):
+            self.notes.append(sentence)
+
     def unreported(self, t: int, names: Sequence[str]) -> None:
         """Hear of metrics that are to end the run, and that no round has had so far."""
         if new := self._new([f"stop/{name}" for name in names]):

@@ -18,10 +18,11 @@ from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.report import write_report
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CLIENTS, INPUTS, RESULT, ROUNDS, RunFolder
-from orchestrator.results.tensorboard import Board
 from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
+from orchestrator.tracking.tracker import Tracked
+from orchestrator.rounds.tracks import Tracks
 
 PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""
@@ -149,17 +150,30 @@ def drive(
     Raises UserError if the run cannot go on; result.json then says ``failed`` and why, as it does
     after a fault.
     """
+    tracks = _tracks(experiment, folder)
     try:
-        _rounds(experiment, folder, on_round, stopping)
+        _rounds(experiment, folder, tracks, on_round, stopping)
         # one that was stopped is to go on from here
         if not experiment.finished:
             folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
         result = write_results(experiment, folder)
+        tracks.end(result)
         folder.publish()
         return result
     except Exception as error:
-        leave_failure(folder, _summary(experiment, "failed"), error)
+        about = _summary(experiment, "failed")
+        leave_failure(folder, about, error)
+        tracks.end(about)
         raise
+
+
+def _tracks(experiment: Experiment, folder: RunFolder) -> Tracks:
+    """What the config asks for; rounds after the checkpoint, which are done again, are taken out of
+    it where it can be.
+    """
+    config = experiment.config
+    run = Tracked(config.name, config.model_dump(mode="json"), folder.path, experiment.t)
+    return Tracks(config.track, run, folder, experiment.alarm.note)
 
 
 def leave_failure(folder: RunFolder, about: Mapping[str, object], error: Exception) -> None:
@@ -175,21 +189,21 @@ def leave_failure(folder: RunFolder, about: Mapping[str, object], error: Excepti
 def _rounds(
     experiment: Experiment,
     folder: RunFolder,
+    tracks: Tracks,
     on_round: Callable[[Record], None],
     stopping: Callable[[], bool],
 ) -> None:
     """The round loop, with a checkpoint every so often."""
     plan = experiment.config.checkpoint
-    # rounds after the checkpoint, which are done again, are taken out of it
-    board = Board(folder.path / "tensorboard", experiment.t)
     if experiment.finished:
         experiment.judge_last()
     while not experiment.finished and not stopping():
         record = experiment.step()
         folder.require_mine()
-        board.add(record)
+        tracks.add(record)
         on_round(record)
         if plan.every and experiment.t % plan.every == 0:
+            tracks.flush()
             folder.save(experiment.t, experiment.state(), plan.keep)
 
 

@@ -371,7 +371,16 @@ class Experiment:
     def science(self) -> str:
         """Digest of the part of the config that decides what a round computes."""
         # what may be another after --resume without another result of any round
-        free = {"name", "rounds", "stop", "evaluation", "checkpoint", "resources", "energy"}
+        free = {
+            "name",
+            "rounds",
+            "stop",
+            "evaluation",
+            "checkpoint",
+            "resources",
+            "energy",
+            "track",
+        }
         return digest(
             {
                 **self.config.model_dump(mode="json", exclude=free),

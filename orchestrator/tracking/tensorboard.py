@@ -5,25 +5,34 @@ from __future__ import annotations
 import os
 import socket
 import time
-from pathlib import Path
+from collections.abc import Mapping
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from orchestrator.files import said
+from orchestrator.tracking.tracker import Log, Tracked, Tracker
 
 
-class Board:
+class TensorBoard(Tracker):
+    """Events in the run's folder, for TensorBoard to show."""
+
+    name: str = "tensorboard"
+
+    def begin(self, run: Tracked) -> Log:
+        return Board(run)
+
+
+class Board(Log):
     """Writes a run's records; after a resume, later steps of the killed run are purged.
 
     A round's events are written at once, into a file that is opened for it: torch's SummaryWriter
     writes from a thread, whose errors end in a traceback, and come too late.
     """
 
-    def __init__(self, folder: Path, done: int) -> None:
-        """``done``: rounds that are kept of what is in the folder."""
-        now = time.time()
+    def __init__(self, run: Tracked) -> None:
+        now, folder, done = time.time(), run.folder / "tensorboard", run.done
         # the name that TensorBoard looks for
         name = f"events.out.tfevents.{now:.6f}.{socket.gethostname()}.{os.getpid()}"
         self.path = folder / name
@@ -31,7 +40,7 @@ class Board:
         before = done or any(folder.glob("events.out.tfevents.*"))
         self.purge = [_purge(done + 1)] if before else []
 
-    def add(self, record: dict[str, float]) -> None:
+    def add(self, record: Mapping[str, float]) -> None:
         """Add one round's record; raises UserError if it cannot be written."""
         values = [
             # TensorBoard groups by what precedes a slash: test/accuracy, test/loss
