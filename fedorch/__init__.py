@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fedorch.runs import Run, Runs, compare, open, run
     from fedorch.sweeps import Sweep, open_sweep, sweep
     from orchestrator.config import Config
+    from orchestrator.data.augment import Augmentation
     from orchestrator.data.partitioners import Partitioner, Pool
     from orchestrator.data.samples import Dataset, Request, Samples
     from orchestrator.errors import Diverged, UserError
@@ -64,6 +65,7 @@ NAMES = {
     "algorithms.parts.simplex": ("project",),
     "algorithms.parts.uncertainty": ("Uncertainty",),
     "algorithms.parts.weighers": ("Weigher",),
+    "orchestrator.data.augment": ("Augmentation",),
     "orchestrator.data.partitioners": ("Partitioner", "Pool"),
     "orchestrator.data.samples": ("Dataset", "Request", "Samples"),
     "orchestrator.models.base": ("Model",),
@@ -73,14 +75,13 @@ NAMES = {
 _PLACES = {name: module for module, names in NAMES.items() for name in names}
 
 __all__ = [
-    "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Byzantine", "Clients", "Cohort",
-    "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment", "FedAvg",
-    "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer", "Part",
-    "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler", "Samples",
-    "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training", "Uncertainty", "Updates",
-    "UserError", "Weigher",
-    "Work", "compare", "generator", "open", "open_sweep", "option", "project", "run", "sweep",
-    "torch_generator",
+    "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Augmentation", "Byzantine", "Clients",
+    "Cohort", "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment",
+    "FedAvg", "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer",
+    "Part", "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler",
+    "Samples", "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training", "Uncertainty",
+    "Updates", "UserError", "Weigher", "Work", "compare", "generator", "open", "open_sweep",
+    "option", "project", "run", "sweep", "torch_generator",
 ]  # fmt: skip
 
 

@@ -103,7 +103,7 @@ def beside(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**raw, FOLDER: [_placed(one, folder) for one in given]}
 
 
-OWN = ("model", "loss", "data.partition", "evaluation.metrics")
+OWN = ("model", "loss", "data.partition", "data.augment", "evaluation.metrics")
 """Keys of a config (of a list: each in it) at which ``FILE.py:NAME`` is a part of one's own."""
 
 

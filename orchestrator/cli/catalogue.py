@@ -30,6 +30,7 @@ from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
 from orchestrator.config import Config
 from orchestrator.data import Dataset
+from orchestrator.data.augment import Augmentation
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
@@ -41,6 +42,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "algorithms": ("algorithm", AlgorithmOptions),
     "datasets": ("data.dataset", Dataset),
     "partitioners": ("data.partition", Partitioner),
+    "augmentations": ("data.augment", Augmentation),
     "models": ("model", Model),
     "losses": ("loss", Loss),
     "metrics": ("evaluation.metrics", Metric),

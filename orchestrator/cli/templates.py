@@ -109,6 +109,32 @@ class OwnName(fedorch.Forging):
         return self.factor * honest + self.noise * torch.stack(noise)
 '''
 
+AUGMENTATION = '''import numpy as np
+import torch
+from torch import Tensor
+
+import fedorch
+
+
+class OwnName(fedorch.Augmentation):
+    """The whole image some pixels to the side, around its edge. (A function of one input is an
+    augmentation without this: `data.augment: ./FILE:shifted`.)
+    """
+
+    name: str = "own_name"
+    most: int = fedorch.option(3, "pixels to either side", ge=0, le=1000)
+
+    def draw(self, rng: np.random.Generator, n: int, shape: tuple[int, ...]) -> np.ndarray:
+        """A row for each of n inputs; what is drawn for a client is its own."""
+        return rng.integers(-self.most, self.most + 1, (n, 1))
+
+    def apply(self, x: Tensor, draws: Tensor) -> Tensor:
+        """Inputs [n, *shape], as they are stored (uint8 pixels, or float32), changed."""
+        width = x.shape[-1]
+        source = (torch.arange(width)[None] - draws) % width
+        return x.gather(-1, source[:, None, None, :].expand_as(x))
+'''
+
 COMPRESSOR = '''from collections.abc import Sequence
 
 import torch
@@ -296,6 +322,7 @@ TEMPLATES = {
     "algorithm": ("algorithm", ALGORITHM),
     "aggregator": ("aggregator", AGGREGATOR),
     "attack": ("attack", ATTACK),
+    "augmentation": ("data.augment", AUGMENTATION),
     "compressor": ("compression.uplink", COMPRESSOR),
     "dataset": ("data.dataset", DATASET),
     "loss": ("loss", LOSS),

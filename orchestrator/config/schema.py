@@ -300,6 +300,7 @@ class Config(Section):
             ("model", self.model),
             ("loss", self.loss),
             ("data.partition", self.data.partition),
+            *(("data.augment", augmentation) for augmentation in self.data.augment),
             *(("evaluation.metrics", metric) for metric in self.evaluation.metrics),
         ):
             if isinstance(part, Own):

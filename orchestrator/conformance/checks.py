@@ -27,6 +27,7 @@ from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.samplers import Draw, Sampler
 from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.conformance.trial import Fault, Inapplicable, Trial
+from orchestrator.data.augment import Augmentation
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.data.samples import Dataset
@@ -242,6 +243,23 @@ def builds_the_same(trial: Trial) -> None:
         raise Fault("in evaluation, a sample's outputs depend on the other samples of its batch")
 
 
+def changes_each_by_itself(trial: Trial) -> None:
+    """An input is changed by its own draws, whoever is changed beside it; a row of zeros is one."""
+    (one,) = trial.config().data.augment
+    inputs = Experiment(trial.config()).data.samples.x[:8]
+    x = torch.from_numpy(inputs.copy())
+    if (problem := one.tried(x[:1])) is not None:
+        raise Fault(problem)
+    draws = torch.from_numpy(one.draw(np.random.default_rng(1), 8, tuple(x.shape[1:])))
+    if draws.dim() != 2 or len(draws) != 8:
+        raise Fault(f"draws for 8 inputs have the shape {tuple(draws.shape)}, and not [8, k]")
+    together = one.apply(x.clone(), draws)
+    alone = torch.cat([one.apply(x[i : i + 1].clone(), draws[i : i + 1]) for i in range(8)])
+    if not torch.equal(together, alone):
+        raise Fault("what becomes of an input depends on the inputs beside it")
+    one.apply(x.clone(), torch.zeros_like(draws))
+
+
 def has_its_gradient(trial: Trial) -> None:
     """Backward against finite differences, in float64; a sample's loss by itself."""
     one = _instance(trial)
@@ -311,7 +329,7 @@ BATTERY = (
     Check("lost actors change no bit", ANY, forgets_nothing),
     Check("kill and resume change no bit", ANY, resumes),
     Check(
-        "vectorised is sequential", (AlgorithmOptions, Optimizer, Loss, Model),
+        "vectorised is sequential", (AlgorithmOptions, Optimizer, Loss, Model, Augmentation),
         vectorised_is_sequential,
     ),
     Check("sizes of blocks: rounding only", (AlgorithmOptions, Loss), blocks_do_not_matter),
@@ -323,6 +341,7 @@ BATTERY = (
     Check("shared out by the seed", (Partitioner,), shares_out),
     Check("loaded twice, the same", (Dataset,), loads_the_same),
     Check("built by the seed; each sample by itself", (Model,), builds_the_same),
+    Check("each input by its own draws", (Augmentation,), changes_each_by_itself),
     Check("gradient of its values; each sample by itself", (Loss,), has_its_gradient),
     Check("any order of rows", (Metric,), measures_any_order),
     Check("who is malicious is by the seed", (Attack,), attacks_by_the_seed),

@@ -11,9 +11,10 @@ import numpy as np
 from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
-from algorithms.part import chosen_from
+from algorithms.part import SEVERAL, chosen_from
 from algorithms.section import Section
 from orchestrator.data import client_tests
+from orchestrator.data.augment import Augmentation
 from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.lists import Lists, keep_apart, keep_disjoint
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
@@ -93,6 +94,14 @@ class DataConfig(Section):
     scale: Literal["standard", "half", "unit"] = Field(
         "standard",
         description="images: by the dataset's mean and deviation, to [-1, 1] (FedAA), or to [0, 1]",
+    )
+    augment: Annotated[
+        tuple[Annotated[SerializeAsAny[Augmentation], chosen_from(Augmentation)], ...], SEVERAL
+    ] = Field(
+        (),
+        max_length=20,
+        description="random changes of the inputs of each training mini-batch, one after the "
+        "other; ./FILE.py:FUNCTION of one's own",
     )
 
 

@@ -21,8 +21,8 @@ from orchestrator.results.run_folder import CLIENTS, INPUTS, RESULT, ROUNDS, Run
 from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
-from orchestrator.tracking.tracker import Tracked
 from orchestrator.rounds.tracks import Tracks
+from orchestrator.tracking.tracker import Tracked
 
 PATIENCE = 10.0
 """Seconds that a resumed run waits for the process that it continues to be gone."""

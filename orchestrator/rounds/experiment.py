@@ -110,6 +110,7 @@ class Experiment:
             forgers=self.adversary.forgers,
             uplink=config.compression.uplink,
             loss=config.loss,
+            augment=config.data.augment,
             outputs=bool(config.evaluation.metrics),
             gradient_norms=config.evaluation.gradient_norms,
         )

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import torch
 
 from orchestrator.config import Config
+from orchestrator.data.augment import Augmentation
 from orchestrator.data.samples import Samples
+from orchestrator.plugins import raised
 
 
 def require_fit(config: Config, samples: Samples) -> None:
@@ -21,6 +23,10 @@ def _problems(config: Config, samples: Samples) -> Iterator[str]:
     targets = torch.from_numpy(found[:10_000].copy())
     if (refusal := config.loss.refuses(samples.outputs, targets)) is not None:
         yield f"loss: {refusal}"
+    first = torch.from_numpy(samples.x[:1].copy())
+    for augmentation in config.data.augment:
+        if (refusal := _tried(augmentation, first)) is not None:
+            yield f"data.augment: {augmentation.name}: {refusal}"
     for metric in config.evaluation.metrics:
         if (refusal := metric.refuses(targets)) is not None:
             yield f"evaluation.metrics: {refusal}"
@@ -30,3 +36,10 @@ def _problems(config: Config, samples: Samples) -> Iterator[str]:
         yield f"{config.algorithm.name} goes by accuracy, and the data's targets are no classes"
     if config.attack.flips_labels:
         yield f"attack {config.attack.name} flips classes, and the data's targets are none"
+
+
+def _tried(augmentation: Augmentation, first: torch.Tensor) -> str | None:
+    try:
+        return augmentation.tried(first)
+    except Exception as error:  # whatever code of others may raise
+        return raised(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from algorithms.draws import generator
@@ -19,11 +21,17 @@ class Batches:
     ) -> None:
         self.rows = rows
         self.local = local
-        self.rng = generator(seed, "batches", t, client, *([session] if session else []))
+        self.seed, self.key = seed, (t, client, *([session] if session else []))
+        self.rng = generator(seed, "batches", *self.key)
         self.order = np.empty(0, np.int64)
         self.ready: list[np.ndarray] = []
         # nothing is drawn ahead for the first call: it may be the only one, for all local work
         self.led = False
+
+    @cached_property
+    def changing(self) -> np.random.Generator:
+        """What changes of the inputs are drawn by, batch after batch."""
+        return generator(self.seed, "augment", *self.key)
 
     def take(self, steps: int) -> list[np.ndarray]:
         """The next ``steps`` batches; one smaller than b is an epoch's last, or of a client with

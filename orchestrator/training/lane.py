@@ -181,7 +181,7 @@ class Lane:
         rows, sizes = stacked(batches)
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        x, y = self.world.batch(rows)
+        x, y = self.world.batch(rows, self._changes(sizes, rows.shape[1]))
         if self.flipped is not None:
             # the clients of a label-flipping attack
             y = torch.where(self.flipped[:active], self.world.flip(y), y)
@@ -204,6 +204,20 @@ class Lane:
         local.optimizer.step(state, work.w, g, work.lr)
         self.rule.after_step(work)
         self.loss[:active] += losses
+
+    def _changes(self, sizes: np.ndarray, width: int) -> list[np.ndarray]:
+        """What is drawn for the inputs of the first clients' batches, name by name of the
+        augmentations, [C * width, k]: each client by its own generator, whoever trains beside it.
+        """
+        shape = self.world.data.samples.shape
+        drawn = [
+            [one.draw(stream.changing, int(n), shape) for one in self.world.augment]
+            for stream, n in zip(self.streams, sizes, strict=False)
+        ]
+        return [
+            np.concatenate([np.pad(d, ((0, width - len(d)), (0, 0))) for d in each])
+            for each in zip(*drawn, strict=True)
+        ]
 
     def _flips(self) -> list[bool]:
         """Which clients look at their labels flipped."""

@@ -13,9 +13,9 @@ import pytest
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds import tracks
 from orchestrator.rounds.drive import begin, drive, held
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.rounds import tracks
 from sweeps.plan import Sweep
 from tests.configs import small
 
