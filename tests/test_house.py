@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps", "fedorch")
 """From the ground up: each may know those before it."""
 ROOMS = (
-    "credentials", "errors", "files", "terminal", "plugins", "models", "data", "training", "tracking", "config", "cluster",
+    "credentials", "errors", "extras", "files", "terminal", "plugins", "models", "data", "training", "tracking", "config", "cluster",
     "clients", "results",
     "monitoring", "rounds", "analysis", "conformance", "cli",
 )  # fmt: skip
@@ -123,5 +123,5 @@ def test_the_picture_of_the_house_is_true():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     there = {path.name for path in ROOT.rglob("*.py")}
     assert set(re.findall(r"\w+\.py\b", text)) <= there
-    for room in ROOMS[5:]:
+    for room in [name for name in ROOMS if (ROOT / "orchestrator" / name).is_dir()]:
         assert f"{room}/" in text, f"docs/architecture.md does not show orchestrator/{room}/"

@@ -57,7 +57,7 @@ class _OfTorchmetrics(Metric):
         try:
             import torchmetrics  # noqa: F401
         except ImportError:
-            return f"{self.name} is torchmetrics', which is not here: pip install torchmetrics"
+            return f"{self.name} is torchmetrics': pip install 'fedorch[metrics]'"
         return super().refuses(targets)
 
 

@@ -25,6 +25,7 @@ from orchestrator.cluster.connection import connected
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
+from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text
 from orchestrator.plugins import NAME, take_named
 from orchestrator.results.result import Result
@@ -110,7 +111,8 @@ def main() -> None:
     """
     escaping()
     try:
-        app()
+        with named_if_missing():
+            app()
     except Exception as error:
         sys.exit(_told(error))
     except SystemExit as ended:

@@ -17,6 +17,7 @@ from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import Form, missing, read_rows, stored
 from orchestrator.errors import UserError
+from orchestrator.extras import named_if_missing
 
 Texts = list[tuple[tuple[str, ...], int]]
 """(the one or two pieces of a text, label)"""
@@ -191,9 +192,9 @@ def _hub(
     columns: tuple[str, ...],
 ) -> Texts:
     """The split by the Hugging Face ``datasets`` library's own download."""
-    try:
+    with named_if_missing():
         import datasets
-
+    try:
         rows = datasets.load_dataset(*source, split=split)
     except Exception as error:
         raise missing(what, [form], error) from error

@@ -33,6 +33,7 @@ from orchestrator.config.goal import Goal
 from orchestrator.config.resolve import resolve
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
+from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
@@ -46,6 +47,7 @@ from orchestrator.training.world import World
 class Experiment:
     """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
+    @named_if_missing()
     def __init__(
         self,
         config: Config,
@@ -165,6 +167,7 @@ class Experiment:
         judged = [algorithm.model(), algorithm.buffers, algorithm.personal_models()]
         return not all_finite([*judged, *(last.get(name) for name in losses)])
 
+    @named_if_missing()
     def step(self) -> Record:
         """Run one round and return its record.
 

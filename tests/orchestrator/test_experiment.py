@@ -143,8 +143,8 @@ def test_a_diverging_client(execution, monkeypatch):
         bad = set(experiment.data.train[3].tolist())
         batch = fed.batch
 
-        def poisoned(rows):
-            x, y = batch(rows)
+        def poisoned(rows, changes=()):
+            x, y = batch(rows, changes)
             x[torch.from_numpy(np.isin(rows, list(bad)))] = float("nan")
             return x, y
 
