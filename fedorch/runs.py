@@ -95,7 +95,22 @@ class Run:
 
     def plot(self, *metrics: str) -> Figure:
         """Metrics over rounds (default: accuracies, or else losses)."""
-        return Runs([self]).plot(*metrics)
+        from orchestrator.results.plots import curves
+        from orchestrator.results.report import ACCURACY, LOSS
+
+        rounds = self.rounds
+        unknown = [name for name in metrics if name not in rounds]
+        if unknown:
+            known = [str(column) for column in rounds]
+            raise UserError(
+                f"the run has not recorded {unknown[0]!r}; {nearest(unknown[0], known)}"
+            )
+        if metrics:
+            return curves({"": rounds}, {name: name.replace("_", " ") for name in metrics}, "")
+        accuracy = bool({*ACCURACY} & {*rounds})
+        return curves(
+            {"": rounds}, ACCURACY if accuracy else LOSS, "accuracy" if accuracy else "loss"
+        )
 
 
 class Runs(Sequence[Run]):
@@ -131,23 +146,21 @@ class Runs(Sequence[Run]):
             )
         return pd.concat(columns, axis=1)
 
-    def plot(self, *metrics: str) -> Figure:
-        """Metrics over rounds, a line for each run."""
-        from orchestrator.results.plots import curves
-        from orchestrator.results.report import ACCURACY, LOSS
+    def plot(self, metric: str = "") -> Figure:
+        """A metric (unset: accuracy, else loss) over rounds: for each group of runs that differ in
+        their seeds alone the mean, with a band of one standard error to either side.
+        """
+        from orchestrator.analysis.comparison import Runs as Compared
+        from orchestrator.analysis.names import require_reported
+        from orchestrator.results.plots import bands
 
-        tables = {f"{run.result['name']} {run.result['seed']}": run.rounds for run in self.runs}
-        if len(self.runs) == 1:
-            tables = {"": self.runs[0].rounds}
-        there = {str(column) for table in tables.values() for column in table}
-        unknown = [name for name in metrics if name not in there]
-        if unknown:
-            raise UserError(f"no run has recorded {unknown[0]!r}; {nearest(unknown[0], [*there])}")
-        if metrics:
-            return curves(tables, {name: name.replace("_", " ") for name in metrics}, "")
-        if {*ACCURACY} & there:
-            return curves(tables, ACCURACY, "accuracy")
-        return curves(tables, LOSS, "loss")
+        compared = Compared.read([run.folder for run in self.runs])
+        metric = metric or compared.usual()
+        require_reported(metric, compared.folders, compared.rounds, every=True)
+        groups = {
+            name: [compared.rounds[i] for i in some] for name, some in compared.columns().items()
+        }
+        return bands(groups, metric, metric.replace("_", " "))
 
 
 def config_of(

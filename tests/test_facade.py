@@ -77,8 +77,13 @@ def test_seeds_and_comparisons(tmp_path):
     assert both[name, "sem"] == pytest.approx(np.std(ends, ddof=1) / np.sqrt(2))
     assert (both[name, "n"], both["other", "n"]) == (2, 1)
     assert len(fedorch.open(tmp_path / "s")[1:]) == 1
-    lines = runs.plot("test_loss").axes[0].get_lines()
-    assert [line.get_ydata().tolist() for line in lines] == [r.rounds["test_loss"].tolist() for r in runs]  # fmt: skip
+    (line,) = runs.plot("test_loss").axes[0].get_lines()
+    both = np.array([run.rounds["test_loss"] for run in runs])
+    np.testing.assert_allclose(line.get_ydata(), both.mean(0))
+    (band,) = runs.plot("test_loss").axes[0].collections
+    (outline,) = band.get_paths()
+    error = both.std(0, ddof=1) / np.sqrt(2)
+    assert outline.vertices[:, 1].max() == pytest.approx((both.mean(0) + error).max())
     assert len(other.plot().axes[0].get_lines()) == 3
     with pytest.raises(fedorch.UserError, match="did you mean 'test_loss'"):
         runs.plot("test_lost")

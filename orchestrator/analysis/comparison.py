@@ -16,7 +16,6 @@ from orchestrator.analysis.names import (
     group_names,
     require_reported,
     require_same_data,
-    told_apart,
 )
 from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.config.goal import Goal, up_to
@@ -109,7 +108,6 @@ def show_comparison(
     "/" is all columns that begin so (``gradient_norm/``).
     """
     runs = Runs.read(folders)
-    names = told_apart(folders, runs.names)
     metric = metric or runs.usual()
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
     lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
@@ -122,7 +120,8 @@ def show_comparison(
     for sentence in _tests(columns, runs.seeds, _ends(runs.rounds, metric), metric):
         console.print(sentence, soft_wrap=True)
     if plot is not None:
-        _draw(dict(zip(names, runs.rounds, strict=True)), metric, plot)
+        groups = {name: [runs.rounds[i] for i in some] for name, some in columns.items()}
+        _draw(groups, metric, plot)
 
 
 def _metrics(results: list[Result]) -> list[Line]:
@@ -223,19 +222,28 @@ def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     return f"{'; '.join(said)}; two-sided p {value} ({test}{corrected})"
 
 
-def _draw(runs: dict[str, pd.DataFrame], metric: str, plot: Path) -> None:
-    """Write the curves of ``metric`` as a picture, and their data beside it as CSV."""
-    columns = _columns(runs, metric)
-    labels = {c: c.removeprefix(metric) for c in columns}
-    draw = plots.curves if len(labels) == 1 else plots.panels
-    figure = draw(runs, labels, metric.strip("/").replace("_", " "))
-    tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in runs.items()]
+def _draw(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str, plot: Path) -> None:
+    """Write the curves of ``metric`` as a picture, and their data beside it as CSV: of runs that
+    differ in their seeds alone the mean with a band, of a family of columns a panel for each run.
+    """
+    each = {
+        name if len(runs) == 1 else f"{name} #{i}": one
+        for name, runs in groups.items()
+        for i, one in enumerate(runs)
+    }
+    columns = _columns(list(each.values()), metric)
+    ylabel = metric.strip("/").replace("_", " ")
+    if metric.endswith("/"):
+        figure = plots.panels(each, {c: c.removeprefix(metric) for c in columns}, ylabel)
+    else:
+        figure = plots.bands(groups, metric, ylabel)
+    tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in each.items()]
     write_picture(figure, plot, pd.concat(tables))
 
 
-def _columns(runs: dict[str, pd.DataFrame], metric: str) -> list[str]:
+def _columns(runs: Sequence[pd.DataFrame], metric: str) -> list[str]:
     """The columns that ``metric`` names, as far as all runs have them."""
-    first, *others = runs.values()
+    first, *others = runs
     # gradient_norm/ is one column for each layer
     family = metric.endswith("/")
     named = [str(c) for c in first if c == metric or (family and str(c).startswith(metric))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,12 +12,15 @@ from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 
-NO_MATTER = ("seed", "name", "resources")
+NO_MATTER = ("seed", "name", "resources", "track")
 """Sections of a config in which runs of one experiment may differ."""
+MOST = 3
+"""Keys that a name by what differs may be made of."""
 
 
 def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list[str]:
-    """The runs' ``names``, or what tells them apart: names of their folders, or whole paths.
+    """The runs' ``names``, or what tells them apart: the settings in which they differ, names of
+    their folders, or whole paths.
 
     Raises UserError for a run that is there twice.
     """
@@ -25,13 +28,44 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
     twice = [place for place in places if places.count(place) > 1]
     if twice:
         raise UserError(f"{twice[0]} is named twice; a run is compared with others")
+    configs = [f.config().model_dump(mode="json", exclude=set(NO_MATTER)) for f in folders]
     for known in (
         names or [],
+        by_difference(configs),
         [place.partition("?")[0].rstrip("/").rpartition("/")[2] for place in places],
     ):
-        if known and len(set(known)) == len(folders):
+        if known and all(known) and len(set(known)) == len(folders):
             return known
     return places
+
+
+def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each config by the settings in which not all are alike ("scaffold, alpha 0.1"); empty where
+    these are more than a name should hold.
+    """
+    keys = {key: None for other in configs for key in _differing(configs[0], other)}
+    # a part of another name has other options
+    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    told = [k for k in keys if k.endswith(".name") or not any(k.startswith(p) for p in parts)]
+    if len(told) > MOST:
+        return []
+    return [", ".join(_setting(key, _at(config, key), told) for key in told) for config in configs]
+
+
+def _setting(key: str, value: Any, others: Sequence[str]) -> str:
+    """A setting in a few words: a part by its name alone, else the key's end and the value."""
+    if key.endswith(".name"):
+        return str(value)
+    last = key.rpartition(".")[2]
+    alone = [k.rpartition(".")[2] for k in others].count(last) == 1
+    return f"{last if alone else key} {value}"[:60]
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    found: Any = config
+    for name in key.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:

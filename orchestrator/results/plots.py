@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,32 @@ def curves(runs: Mapping[str, pd.DataFrame], columns: Mapping[str, str], ylabel:
                     label=_shown(f"{run} {label}".strip()),
                     linewidth=1.4,
                 )
+    axes.set_xlabel("round")
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3)
+    if axes.has_data():
+        axes.legend(fontsize=8)
+    return figure
+
+
+def bands(groups: Mapping[str, Sequence[pd.DataFrame]], column: str, ylabel: str) -> Figure:
+    """A column over rounds: for each group of runs the mean, and where there are several a band of
+    one standard error to either side; over the rounds that all of its runs report.
+    """
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    for name, runs in groups.items():
+        known = [one.set_index("round")[column].dropna() for one in runs if column in one]
+        if not known:
+            continue
+        table = pd.concat(known, axis=1, join="inner")
+        mean, error = table.mean(axis=1), table.sem(axis=1).fillna(0.0)
+        (line,) = axes.plot(table.index, mean, label=_shown(name), linewidth=1.4)
+        if table.shape[1] > 1:
+            low, high = mean - error, mean + error
+            axes.fill_between(
+                table.index, low, high, color=line.get_color(), alpha=0.2, linewidth=0
+            )
     axes.set_xlabel("round")
     axes.set_ylabel(ylabel)
     axes.grid(alpha=0.3)

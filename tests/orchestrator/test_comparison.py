@@ -11,6 +11,9 @@ from matplotlib import rc_context
 from scipy import stats
 
 from orchestrator.analysis.comparison import _tests
+from orchestrator.analysis.names import by_difference
+from orchestrator.results.pictures import write_picture
+from orchestrator.results.plots import bands
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from tests.configs import small
@@ -84,17 +87,12 @@ def test_which_way_a_metric_is_better(metric, direction):
 
 def test_names_are_drawn_as_they_are(runs, tmp_path):
     """A dollar began a formula, which may be none, and an underscore left a run out of the legend."""
-    folders = []
-    for name, old in zip(("_a", "$x", r"$\frac$"), runs, strict=False):
-        shutil.copytree(old, tmp_path / name)
-        folders.append(tmp_path / name)
-    code, text = here("compare", *folders, "--plot", tmp_path / "x.svg")
-    assert code == 0, text
+    rounds, names = RunFolder(next(iter(runs))).rounds(), ("_a", "$x", r"$\frac$")
     with rc_context({"svg.fonttype": "none"}):
-        code, text = here("compare", *folders, "--plot", tmp_path / "x.svg")
-    assert code == 0, text
+        figure = bands({name: [rounds] for name in names}, "test_loss", "loss")
+        write_picture(figure, tmp_path / "x.svg", rounds)
     drawn = (tmp_path / "x.svg").read_text()
-    for name in ("_a", "$x", r"$\frac$"):
+    for name in names:
         assert name in drawn
 
 
@@ -142,3 +140,19 @@ def edit(place, **changes):
     said = json.loads((place / "result.json").read_text())
     (place / "result.json").write_text(json.dumps({**said, **changes}))
     RunFolder(place).seal()
+
+
+def test_names_say_what_differs():
+    """A part of another name has other options, which are not told."""
+    base = {"algorithm": {"name": "fedavg"}, "local": {"lr": 0.1}, "data": {"alpha": 0.3}}
+    scaffold = {**base, "algorithm": {"name": "scaffold", "option": 2}}
+    assert by_difference([base, scaffold]) == ["fedavg", "scaffold"]
+    both = {**scaffold, "local": {"lr": 0.5}}
+    assert by_difference([base, scaffold, both]) == [
+        "fedavg, lr 0.1", "scaffold, lr 0.1", "scaffold, lr 0.5"
+    ]  # fmt: skip
+    option = {**base, "algorithm": {"name": "scaffold", "option": 3}}
+    assert by_difference([scaffold, option]) == ["option 2", "option 3"]
+    server = [{"a": {"lr": 1}, "b": {"lr": 2}}, {"a": {"lr": 2}, "b": {"lr": 3}}]
+    assert by_difference(server) == ["a.lr 1, b.lr 2", "a.lr 2, b.lr 3"]
+    assert by_difference([{str(i): 0 for i in range(4)}, {str(i): 1 for i in range(4)}]) == []
