@@ -22,7 +22,7 @@ from orchestrator.errors import UserError
 from orchestrator.plugins import beside
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder, members
-from orchestrator.results.usage import TrainedModel
+from orchestrator.results.usage import Given, TrainedModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,13 +83,18 @@ class Run:
         """The network with the final weights, in evaluation mode."""
         return TrainedModel(self.folder).module
 
-    def outputs(self, x: np.ndarray | Tensor) -> Tensor:
-        """The model's outputs [n, o], as :meth:`TrainedModel.outputs`: images are given as pixels,
-        and scaled as in training.
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, in the order of the outputs; empty where the data have none."""
+        return TrainedModel(self.folder).inputs.get("classes", [])
+
+    def outputs(self, x: Given) -> Tensor:
+        """The model's outputs [n, o], as :meth:`TrainedModel.outputs`: images are given as pixels
+        and rows of a table as they are, and become numbers as in training.
         """
         return TrainedModel(self.folder).outputs(x)
 
-    def predict(self, x: np.ndarray | Tensor) -> np.ndarray:
+    def predict(self, x: Given) -> np.ndarray:
         """Classes [n] of inputs [n, ...], or numbers [n, o] where the model was trained on such."""
         return TrainedModel(self.folder).predict(x)
 

@@ -219,3 +219,43 @@ def test_a_sweep(ray_session, tmp_path):
 
 def test_result_json_is_the_same(done):
     assert json.loads((done.folder.path / "result.json").read_text())["name"] == done.result["name"]
+
+
+def test_rows_of_a_table_are_predicted_as_they_are(tmp_path):
+    """The model's own accuracy from the file's test rows, which go in as the file has them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(20, 90, 400),
+            "sex": rng.choice(["f", "m", "x"], 400),
+            "pulse": rng.normal(70, 9, 400),
+            "half": np.repeat([0, 1], 200),
+        }
+    )
+    score = frame["age"] + 20 * (frame["sex"] == "m") + frame["pulse"] / 9
+    frame["ill"] = np.where(score > score.median(), "yes", "no")
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    run = fedorch.run(
+        {
+            "data": {
+                "dataset": {"name": "csv", "path": str(tmp_path / "p.csv"), "label": "ill",
+                            "test": "half"},
+                "partition": "iid", "clients": 4,
+            },
+            "cohort": 4, "rounds": 5, "model": "linear", "evaluation": {"clients": False},
+        },
+        out=tmp_path / "r", verbose=False,
+    )  # fmt: skip
+    test = frame[frame["half"] == 1]
+    assert run.classes == ["no", "yes"]
+    right = np.array(run.classes)[run.predict(test)] == test["ill"]
+    assert right.mean() == pytest.approx(run.summary["test_accuracy"], abs=1e-6)
+    one = dict(test.iloc[0])
+    assert run.predict(one).tolist() == run.predict(test.iloc[:1]).tolist()
+    for wrong, said in (
+        (test.drop(columns="sex"), "no column 'sex'"),
+        (test.assign(age="old"), "column 'age' holds no numbers"),
+        (test.assign(pulse=np.nan), "column 'pulse': row 1 is empty"),
+    ):
+        with pytest.raises(fedorch.UserError, match=said):
+            run.predict(wrong)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from algorithms.part import Part
+from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -38,6 +39,10 @@ class Samples:
     targets: np.ndarray | None = None
     """Numbers to be predicted [n, o] float32, of data without classes; ``y`` then are the groups
     by which rows are dealt out."""
+    columns: tuple[Column, ...] = ()
+    """What made the inputs of a table's rows, in their order."""
+    names: tuple[str, ...] = ()
+    """Of the classes, where the data have any."""
 
     @property
     def outputs(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NotRequired
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -13,12 +15,15 @@ from typing_extensions import TypedDict
 
 from orchestrator import files
 from orchestrator.config import Config
+from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import UserError
 from orchestrator.models.net import Net
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
 
+Given = np.ndarray | Tensor | pd.DataFrame | Mapping[str, object]
+"""What a model may be asked of."""
 BATCH = 500
 """Rows of one forward pass, as in training's evaluations."""
 
@@ -35,6 +40,10 @@ class Inputs(TypedDict):
     scale: list[float]
     outputs: int
     task: Literal["classes", "numbers"]
+    columns: NotRequired[list[Column]]
+    """What makes inputs of a table's rows; empty for other data."""
+    classes: NotRequired[list[str]]
+    """Names, where the data have any."""
 
 
 def inputs_of(data: FederatedData) -> Inputs:
@@ -45,6 +54,7 @@ def inputs_of(data: FederatedData) -> Inputs:
         "shape": list(samples.shape), "dtype": dtype, "shift": list(data.shift),
         "scale": list(data.scale), "outputs": samples.outputs,
         "task": "classes" if samples.targets is None else "numbers",
+        "columns": list(samples.columns), "classes": list(samples.names),
     }  # fmt: skip
 
 
@@ -69,15 +79,26 @@ class TrainedModel:
         self.module.eval()
 
     @torch.no_grad()
-    def outputs(self, x: np.ndarray | Tensor) -> Tensor:
+    def outputs(self, x: Given) -> Tensor:
         """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
-        [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; all
-        else as it was trained on. Raises UserError for inputs of another shape or type.
+        [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; rows
+        of a table (a frame, or one row as a mapping), made numbers here as in training; all else as
+        it was trained on. Raises UserError for inputs of another shape or type.
         """
-        rows = self._rows(np.asarray(x))
+        rows = self._rows(self._numbers(x))
         return torch.cat([self.module(self._ready(part)) for part in rows.split(BATCH)])
 
-    def predict(self, x: np.ndarray | Tensor) -> np.ndarray:
+    def _numbers(self, x: Given) -> np.ndarray:
+        if isinstance(x, Mapping):
+            x = frame_of(x)
+        if not isinstance(x, pd.DataFrame):
+            return np.asarray(x)
+        columns = self.inputs.get("columns", [])
+        if not columns:
+            raise UserError("the model was not trained on a table: give its inputs as an array")
+        return inputs_of_rows(columns, x)
+
+    def predict(self, x: Given) -> np.ndarray:
         """Of each input its class [n], or numbers [n, o] where the model was trained on such."""
         out = self.outputs(x)
         return (out if self.inputs["task"] == "numbers" else out.argmax(1)).numpy()

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.draws import generator
+from orchestrator.data.columns import Column
 from orchestrator.data.samples import Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.errors import UserError
@@ -56,6 +57,8 @@ class Wanted:
     classes: int
     targets: np.ndarray | None = None
     """Numbers [n, o] float32; None of classes."""
+    names: tuple[str, ...] = ()
+    """Of the classes."""
 
     @classmethod
     def numbers(cls, targets: np.ndarray) -> Wanted:
@@ -75,7 +78,7 @@ class Wanted:
     def named(cls, values: Sequence[Any] | np.ndarray) -> Wanted:
         """Of a class for each row, in the order of the classes' names."""
         y, names = numbered(values)
-        return cls(y, len(names))
+        return cls(y, len(names), names=tuple(names))
 
 
 def assembled(
@@ -84,9 +87,11 @@ def assembled(
     test: np.ndarray,
     owner: np.ndarray | None = None,
     where: object = "",
+    columns: Sequence[Column] = (),
 ) -> Samples:
     """Samples from rows in any order: inputs [n, ...] (images [n, C, H, W] uint8), what is to be
-    predicted, which are for the ``test`` (mask [n]), and whose they are (ids [n]).
+    predicted, which are for the ``test`` (mask [n]), whose they are (ids [n]), and of a table which
+    ``columns`` made the inputs.
 
     Images are scaled by mean and deviation of the training rows' pixels. Raises UserError if there
     are no rows for one of both, or one class only.
@@ -103,7 +108,10 @@ def assembled(
         owner = None if owner is None else owner[order]
         targets = None if targets is None else targets[order]
     mean, std = moments(x[:train]) if x.dtype == np.uint8 else ((), ())
-    return Samples(x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets)
+    return Samples(
+        x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets, tuple(columns),
+        wanted.names,
+    )  # fmt: skip
 
 
 def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.part import nearest, option
+from orchestrator.data.columns import Column, encoded, of_numbers, of_texts, plain
 from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
@@ -20,7 +21,7 @@ from orchestrator.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-Column = Annotated[str, Field(max_length=200)]
+ColumnName = Annotated[str, Field(max_length=200)]
 MARKS = {"test": True, "1": True, "true": True, "train": False, "0": False, "false": False}
 """What a column says that tells test rows from training rows."""
 
@@ -36,16 +37,16 @@ class Table(Dataset):
         "the file: its path (./ is the config's folder), or its name in a data folder",
         file=True,
     )
-    label: Column | tuple[Column, ...] = option(
+    label: ColumnName | tuple[ColumnName, ...] = option(
         "label", "the column that is to be predicted, or several of numbers", max_length=10_000
     )
     task: Literal["classes", "numbers"] = option(
         "classes", "what label says: a class, or numbers (with loss mse, l1 or huber; 0 and 1: bce)"
     )
-    features: tuple[Column, ...] = option(
+    features: tuple[ColumnName, ...] = option(
         (), "columns that are inputs; unset: all that are nothing else", max_length=100_000
     )
-    client: Column = option(
+    client: ColumnName = option(
         "", "the column that says whose a row is, for data.partition natural; unset: nobody's"
     )
     test: Part | str = option(
@@ -82,7 +83,8 @@ class Table(Dataset):
             test = drawn(wanted.y if owner is None else owner, self.test)
         elif marks is not None:
             test = _marked(marks, f"{path}, column {self.test!r}")
-        return assembled(self._inputs(frame, ~test, path), wanted, test, owner, path)
+        inputs, columns = self._inputs(frame, ~test, path)
+        return assembled(inputs, wanted, test, owner, path, columns)
 
     @property
     def _predicted(self) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class Table(Dataset):
         if self.task == "numbers":
             return Wanted.numbers(
                 np.stack(
-                    [_plain(frame[name], f"{path}, column {name!r}") for name in self._predicted], 1
+                    [plain(frame[name], f"{path}, column {name!r}") for name in self._predicted], 1
                 )
             )
         if len(self._predicted) != 1:
@@ -152,69 +154,56 @@ class Table(Dataset):
             )
         return wanted
 
-    def _inputs(self, frame: pd.DataFrame, train: np.ndarray, path: Path) -> np.ndarray:
-        """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on."""
+    def _inputs(
+        self, frame: pd.DataFrame, train: np.ndarray, path: Path
+    ) -> tuple[np.ndarray, list[Column]]:
+        """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on; and the
+        columns that they are made of.
+        """
         names = self.features or [c for c in frame if c not in (*self._predicted, self.client)]
         blocks: list[np.ndarray] = []
+        columns: list[Column] = []
         width = 0
         for name in names:
             where = f"{path}, column {str(name)!r}"
-            blocks.append(self._block(frame[name], train, where))
+            columns.append(self._column(frame[name], train, where))
+            blocks.append(encoded(columns[-1], frame[name], where))
             width += blocks[-1].shape[1]
             need(8 * len(frame) * width, where)
         if not blocks:
             raise UserError(f"{path}: beside the label there is no column that could be an input")
-        return np.concatenate(blocks, axis=1)
+        return np.concatenate(blocks, axis=1), columns
 
-    def _block(self, column: pd.Series, train: np.ndarray, where: str) -> np.ndarray:
-        """A column's inputs [n, p] float32: its numbers, or one of 0 and 1 for each text."""
+    def _column(self, column: pd.Series, train: np.ndarray, where: str) -> Column:
+        """How a column becomes inputs, by its training rows (mask [n])."""
         from pandas.api.types import is_numeric_dtype
 
+        name = str(column.name)
         if is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO":
-            return self._numbers(_plain(column, where), train)
+            return of_numbers(name, plain(column, where)[train], self.standardize)
         if column.dtype.kind in "Mm":
             raise UserError(f"{where} holds dates; make numbers of them, or leave it out")
-        return self._texts(column.astype(str), train, where)
-
-    def _numbers(self, values: np.ndarray, train: np.ndarray) -> np.ndarray:
-        if self.standardize:
-            mean, std = values[train].mean(), values[train].std()
-            # the deviation of a constant is what rounding leaves of it
-            values = (values - mean) / (std if std > 1e-12 * max(1e-300, abs(mean)) else 1.0)
-        return values.astype(np.float32)[:, None]
-
-    def _texts(self, texts: pd.Series, train: np.ndarray, where: str) -> np.ndarray:
-        import pandas as pd
-
-        numeric = pd.to_numeric(texts, errors="coerce").notna().to_numpy()
-        if numeric.mean() > 0.5:
-            row = int(np.argmin(numeric))
+        texts = column.astype(str)
+        _require_no_numbers(texts, where)
+        found = of_texts(name, texts[train])
+        if len(found["texts"] or ()) > self.categories:
             raise UserError(
-                f"{where}: row {row + 1} is {texts.iloc[row]!r}, and most rows are numbers"[:500]
+                f"{where} has {len(found['texts'] or ())} distinct texts; leave it out of "
+                f"data.dataset.features, or set data.dataset.categories, which is {self.categories}"
             )
-        known = sorted(texts[train].unique())
-        if len(known) > self.categories:
-            raise UserError(
-                f"{where} has {len(known)} distinct texts; leave it out of data.dataset.features, "
-                f"or set data.dataset.categories, which is {self.categories}"
-            )
-        # a text that only test rows have is none of these
-        return (texts.to_numpy(str)[:, None] == np.array(known, str)).astype(np.float32)
+        return found
 
 
-def _plain(column: pd.Series, where: str) -> np.ndarray:
-    """A column of numbers as float64 [n]; raises UserError for others, and those beyond ±1e30."""
-    try:
-        values = column.to_numpy(np.float64)
-    except (TypeError, ValueError) as error:
+def _require_no_numbers(texts: pd.Series, where: str) -> None:
+    """Raise UserError for a column of which most are numbers, and some are not."""
+    import pandas as pd
+
+    numeric = pd.to_numeric(texts, errors="coerce").notna().to_numpy()
+    if numeric.mean() > 0.5:
+        row = int(np.argmin(numeric))
         raise UserError(
-            f"{where} holds no numbers: {' '.join(str(error).split())[:100]}"
-        ) from error
-    wild = ~(np.abs(values) <= 1e30)
-    if wild.any():
-        row = int(np.argmax(wild))
-        raise UserError(f"{where}: row {row + 1} is {values[row]:g}")
-    return values
+            f"{where}: row {row + 1} is {texts.iloc[row]!r}, and most rows are numbers"[:500]
+        )
 
 
 def _joined(train: pd.DataFrame, test: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, np.ndarray]:
