@@ -11,6 +11,9 @@ from algorithms.parts.optimizers import Optimizer, Sgd
 from algorithms.parts.schedules import Constant, Schedule
 from algorithms.section import Section
 
+SETTLED = ("execution", "block", "epochs")
+"""What a config may leave to rules, which then say it in a run's own."""
+
 
 class LocalConfig(Section):
     """A client's local work."""

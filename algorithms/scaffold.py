@@ -68,6 +68,11 @@ class Scaffold(FedAvg):
                     f"{self.name}'s control variates are gradients of plain SGD; set "
                     "local.optimizer to sgd"
                 )
+            if parts.local.schedule.ends_at_zero:
+                return (
+                    f"{self.name} divides by the local rate, which this schedule lets end at 0; "
+                    "give local.schedule a floor"
+                )
             if not isinstance(parts.aggregator, Mean):
                 return f"{self.name} averages uniformly over the cohort; set aggregator to mean"
             if not parts.sampler.distinct:

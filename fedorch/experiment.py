@@ -113,5 +113,21 @@ def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray) -> Samples
 
     if not 2 <= len(data) <= 3:
         raise UserError("data: give (x, y), (x, y, clients), or fedorch.Samples")
-    x, y, *clients = data
+    x, y, *clients = data if data[-1] is not None else data[:-1]
+    test = _tested(test, len(np.asarray(x)))
     return checked(samples_from(x, y, np.asarray(clients[0]) if clients else None, test), "data")
+
+
+def _tested(test: float | np.ndarray, rows: int) -> float | np.ndarray:
+    """A part between 0 and 1, or a mask [rows]; raises UserError for anything else."""
+    from orchestrator.errors import UserError
+
+    if isinstance(test, float | np.floating) and 0 < test < 1:
+        return float(test)
+    mask = np.asarray(test)
+    if mask.dtype == bool and mask.shape == (rows,):
+        return mask
+    raise UserError(
+        f"test: give a part between 0 and 1, or a bool for each of the {rows} rows, and not "
+        f"{mask.dtype} of shape {mask.shape}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -224,6 +224,8 @@ def run(
             finally:
                 folder.forget_empty()
             return Run(folder.place)
+        if not isinstance(seeds, Iterable) or isinstance(seeds, str):
+            raise UserError(f"seeds: give a list or a range of numbers, not {seeds!r}")
         configs = {
             int(seed): config_of(config, plugins, **{**settings, "seed": int(seed)})
             for seed in seeds
@@ -245,10 +247,11 @@ def open(place: Place) -> Any:
     return Run(place) if places == [str(place)] else Runs([Run(one) for one in places])
 
 
-def compare(runs: Sequence[Any]) -> Runs:
+def compare(runs: Sequence[Any] | Place) -> Runs:
     """Runs, or the places of runs (a folder of ``seed-N`` is all in it), side by side."""
     found: list[Run] = []
-    for one in runs:
+    # the place of one is no list of places
+    for one in [runs] if isinstance(runs, str | PathLike | Run) else runs:
         opened = one if isinstance(one, Run | Runs) else open(one)
         found += [opened] if isinstance(opened, Run) else list(opened)
     return Runs(found)

@@ -16,7 +16,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.abc import InspectLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
@@ -124,10 +124,14 @@ class Own(Section):
             if not callable(called):
                 kind = type(called).__name__
                 raise ValueError(f"{self.of} is a {kind}, which cannot be called")
-            return called(**_arguments(self.of, called, facts, self.options))
+            arguments = _arguments(self.of, called, facts, self.options)
         except ValueError as error:
             raise ValueError(f"{key}: {' '.join(str(error).split())}"[:400]) from error
-        except Exception as error:  # whatever code of others may raise
+        try:
+            return called(**arguments)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever code of others may raise
             raise ValueError(f"{key}: {self.of}: {raised(error)}") from error
 
 
@@ -135,7 +139,41 @@ class Own(Section):
 _signature = functools.lru_cache(maxsize=1000)(inspect.signature)
 
 
-def raised(error: Exception) -> str:
+@contextlib.contextmanager
+def blamed(plugins: Sequence[Plugin]) -> Iterator[None]:
+    """Raise UserError for what code of the ``plugins`` raises, or a run with them: with the line,
+    where that is theirs.
+    """
+    try:
+        yield
+    except (UserError, MemoryError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        if not plugins:
+            raise
+        cause = getattr(error, "cause", error)  # Ray's own keeps it so
+        at = _line_of(cause, plugins)
+        if at:
+            raise UserError(f"plugins: {at}: {raised(cause)}") from error
+        names = ", ".join(plugin.name for plugin in plugins)
+        raise UserError(
+            f"with parts of {names}: {raised(cause)}; something that they return cannot be used "
+            "(`fedorch check` may tell what)"
+        ) from error
+
+
+def _line_of(error: BaseException, plugins: Sequence[Plugin]) -> str:
+    """The last line of a plugin that an error has come through; "" for none."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        for plugin in plugins:
+            if module == plugin.module or module.startswith(f"{plugin.module}."):
+                found = f"{plugin.name}, line {line}, in {frame.f_code.co_name}"
+    return found
+
+
+def raised(error: BaseException) -> str:
     """What code of others has raised, in short."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 

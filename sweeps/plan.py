@@ -11,8 +11,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from algorithms.section import Section
 from orchestrator.config import Config
+from orchestrator.config.parsing import parse
 from orchestrator.config.paths import has
-from orchestrator.config.reading import read_whole, with_plugins
+from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import on_test, on_validation
@@ -299,12 +300,30 @@ class Sweep(Section):
         return config
 
 
+def _place_settings(raw: dict[str, Yaml], folder: Path) -> None:
+    """Make paths from the file's ``folder`` of those that begin with ./ in key=value settings."""
+    cells = raw.get("cells")
+    groups = [raw, *(cells if isinstance(cells, list) else [])]
+    for group, key in zip(groups, ["set", *["settings"] * len(groups)], strict=False):
+        if isinstance(group, dict) and isinstance(settings := group.get(key), list):
+            group[key] = [_placed(one, folder) for one in settings]
+
+
+def _placed(setting: Yaml, folder: Path) -> Yaml:
+    key, equals, text = setting.partition("=") if isinstance(setting, str) else ("", "", "")
+    if not equals or "./" not in text:
+        return setting
+    value = parse(text, f"{key}: the value")
+    return as_settings({key: placed(value, folder)})[0]
+
+
 def read_sweep(path: Path) -> Sweep:
     """A sweep from YAML; raises UserError with one sentence."""
     raw = read_whole(path, "sweep")
     if isinstance(raw.get("base"), dict):
         # trials find plugins by what is in them, wherever they run
         raw["base"] = with_plugins(raw["base"])
+    _place_settings(raw, path.parent)
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:

@@ -174,6 +174,23 @@ class Part(fedorch.Loss):
         right = outputs.gather(1, targets[:, None])[:, 0]
         return (right.detach() - 1) * right
 """,
+    "each input by its own draws": """
+class Part(fedorch.Augmentation):
+    name: str = 'faulty'
+    def draw(self, rng, n, shape):
+        return rng.random((n, 1))
+    def apply(self, x, draws):
+        return x.flip(0)
+""",
+    "rounds, a resume and an end are taken": """
+class Lines(fedorch.Log):
+    def add(self, record):
+        int(record['test_accuracy'])
+class Part(fedorch.Tracker):
+    name: str = 'faulty'
+    def begin(self, run):
+        return Lines()
+""",
     "who is malicious is by the seed": """
 class Part(fedorch.Forging):
     name: str = 'faulty'

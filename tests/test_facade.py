@@ -259,3 +259,10 @@ def test_rows_of_a_table_are_predicted_as_they_are(tmp_path):
     ):
         with pytest.raises(fedorch.UserError, match=said):
             run.predict(wrong)
+
+
+@pytest.mark.parametrize("test", [0.0, 1.5, [0, 1] * 10, np.ones(7, bool), "0.2"])
+def test_which_rows_are_for_the_test(test):
+    x, y = np.zeros((20, 3), np.float32), np.arange(20) % 2
+    with pytest.raises(fedorch.UserError, match="a bool for each of the 20 rows"):
+        fedorch.Experiment(data=(x, y), test=test, **SMALL)

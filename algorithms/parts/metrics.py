@@ -45,13 +45,19 @@ class _OfTorchmetrics(Metric):
     settings: ClassVar[dict[str, Any]] = {}
 
     def value(self, outputs: Tensor, targets: Tensor) -> float:
+        return float(self._found(outputs, targets))
+
+    def _found(self, outputs: Tensor, targets: Tensor) -> Tensor:
         import torchmetrics.functional.classification as functional
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of classes without rows, which clients have
             one = getattr(functional, self.function)
             probabilities = outputs.double().softmax(1)
-            return float(one(probabilities, targets, num_classes=outputs.shape[1], **self.settings))
+            found: Tensor = one(
+                probabilities, targets, num_classes=outputs.shape[1], **self.settings
+            )
+            return found
 
     def refuses(self, targets: Tensor) -> str | None:
         try:
@@ -79,17 +85,19 @@ class BalancedAccuracy(_OfTorchmetrics):
 
 class Auroc(_OfTorchmetrics):
     """Area under the receiver operating characteristic of each class against the others, meaned
-    over classes; NaN for rows of one class only.
+    over the classes that have rows; NaN for rows of one class only.
     """
 
     name: str = "auroc"
     function = "multiclass_auroc"
-    settings = {"average": "macro"}
+    settings = {"average": "none"}
 
     def value(self, outputs: Tensor, targets: Tensor) -> float:
-        if len(targets.unique()) < 2:
+        there = targets.unique()
+        if len(there) < 2 or outputs.isnan().any():
             return float("nan")
-        return super().value(outputs, targets)
+        # torchmetrics counts a class without rows as 0, and a client's rows are of few classes
+        return float(self._found(outputs, targets)[there].mean())
 
 
 class CalibrationError(_OfTorchmetrics):

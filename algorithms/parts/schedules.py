@@ -20,6 +20,11 @@ class Schedule(Part):
         rise = min(1.0, t / (self.warmup + 1))
         return rise * self.after(max(0, t - 1 - self.warmup))
 
+    @property
+    def ends_at_zero(self) -> bool:
+        """Whether the rate comes to be 0."""
+        return False
+
     @abstractmethod
     def after(self, rounds: int) -> float:
         """The factor so many rounds after the first one at full rate."""
@@ -54,6 +59,10 @@ class Cosine(Schedule):
     rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
     floor: float = option(0.0, "the last factor", ge=0, le=1)
 
+    @property
+    def ends_at_zero(self) -> bool:
+        return self.floor == 0
+
     def after(self, rounds: int) -> float:
         part = min(1.0, rounds / self.rounds)
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * part)) / 2
@@ -65,6 +74,10 @@ class Linear(Schedule):
     name: str = "linear"
     rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
     floor: float = option(0.0, "the last factor", ge=0, le=1)
+
+    @property
+    def ends_at_zero(self) -> bool:
+        return self.floor == 0
 
     def after(self, rounds: int) -> float:
         part = min(1.0, rounds / self.rounds)

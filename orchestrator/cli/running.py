@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from algorithms.local_config import SETTLED
 from algorithms.section import WHOLE
 from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan
 from orchestrator.config import Config
@@ -49,7 +50,9 @@ def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
                 progress.show(record)
                 show_notes(experiment.alarm.news())
 
-            return drive(experiment, folder, tell, lambda: bool(interrupts))
+            result = drive(experiment, folder, tell, lambda: bool(interrupts))
+        show_notes(experiment.alarm.news())  # of the very end
+        return result
 
 
 def run_on_ray(
@@ -114,7 +117,7 @@ class Series:
             folder.require_empty()
             return folder
         there = RunFolder.existing(folder.place).config()
-        if not _says(self.configs[seed].model_dump(mode="json"), there.model_dump(mode="json")):
+        if not _says(self.configs[seed], there):
             raise UserError(
                 f"{folder.place}: the run there is of another config; choose another --out"
             )
@@ -141,11 +144,11 @@ class Series:
         return finished
 
 
-def _says(asked: Any, there: Any) -> bool:
+def _says(asked: Config, there: Config) -> bool:
     """Whether ``there``, in which everything is settled, is what was ``asked`` for."""
-    if isinstance(asked, dict) and isinstance(there, dict):
-        return asked.keys() == there.keys() and all(_says(v, there[k]) for k, v in asked.items())
-    return asked in (None, "auto") or asked == there
+    left = {key for key in SETTLED if getattr(asked.local, key) in (None, "auto")}
+    settled = {key: getattr(there.local, key) for key in left}
+    return asked.model_copy(update={"local": asked.local.model_copy(update=settled)}) == there
 
 
 def seeds_of(text: str) -> list[int]:

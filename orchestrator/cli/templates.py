@@ -296,12 +296,19 @@ class OwnName(fedorch.Tracker):
     file: str = fedorch.option("rounds.txt", "its name", min_length=1, max_length=100)
 
     def begin(self, run: fedorch.Tracked) -> fedorch.Log:
-        """The log of a run that begins, or goes on after `run.done` rounds."""
-        return Lines(run.folder / Path(self.file).name)
+        """The log of a run that begins, or goes on after `run.done` rounds; what was told of later
+        ones is told again.
+        """
+        path = run.folder / Path(self.file).name
+        told = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        path.write_text("".join(told[: run.done]))
+        return Lines(path)
 
 
 class Lines(fedorch.Log):
-    """Whatever is raised here is told in a note, and ends no run."""
+    """Whatever is raised here is told in a note, and ends no run. (A run that has ended, and goes
+    on with more rounds, loses the word at its end.)
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

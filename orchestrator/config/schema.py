@@ -48,6 +48,13 @@ class CompressionConfig(Section):
     downlink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
 
 
+TAKEN = {
+    "accuracy", "loss", "malicious", "round", "client", "test_rows", "steps", "joules",
+    "bytes_up", "bytes_down", "dual", "weight",
+}  # fmt: skip
+"""Columns of a client that no metric may take the place of."""
+
+
 class EvaluationConfig(Section):
     """Section ``evaluation``."""
 
@@ -97,8 +104,11 @@ class EvaluationConfig(Section):
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"metrics names {twice[0]!r} twice")
-        if taken := {"accuracy", "loss", "malicious"} & {*names}:
-            raise ValueError(f"metrics: {taken.pop()!r} is recorded anyway; name it otherwise")
+        taken = [n for n in names if n in TAKEN or n.startswith(("personal_", "validation_"))]
+        if taken or any(n.endswith("_validation") for n in names):
+            raise ValueError(
+                f"metrics: {(taken or names)[0]!r} is a name of what is recorded anyway"
+            )
         return self
 
 

@@ -76,14 +76,16 @@ class Alarm:
     def metrics(self, t: int, record: Record) -> None:
         """Look at what the round reports."""
         new = self._new([name for name, value in record.items() if not math.isfinite(value)])
-        by = self.cause or "numbers too large for their type, though the server's are finite"
+        by = self.cause or (
+            "numbers too large for their type, or by rows that do not define it; the server's "
+            "are finite"
+        )
         if new:
             self.notes.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
 
     def note(self, sentence: str) -> None:
-        """Hear of what others have to say, which is told once."""
-        if self._new([f"note/{sentence}"]):
-            self.notes.append(sentence)
+        """Hear of what others have to say."""
+        self.notes.append(sentence)
 
     def unreported(self, t: int, names: Sequence[str]) -> None:
         """Hear of metrics that are to end the run, and that no round has had so far."""

@@ -156,6 +156,7 @@ def drive(
         # one that was stopped is to go on from here
         if not experiment.finished:
             folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
+        tracks.flush()  # what is wrong with them is in the result
         result = write_results(experiment, folder)
         tracks.end(result)
         folder.publish()
@@ -232,7 +233,7 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "plugins": {plugin.name: plugin.sha256 for plugin in experiment.config.plugins},
         "git_commit": git_commit(),
         "diverged": experiment.diverged,
-        "notes": list(experiment.notes),
+        "notes": list(dict.fromkeys(experiment.notes)),
     }
 
 

@@ -35,6 +35,7 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
+from orchestrator.plugins import blamed
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_fit
@@ -47,7 +48,6 @@ from orchestrator.training.world import World
 class Experiment:
     """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
-    @named_if_missing()
     def __init__(
         self,
         config: Config,
@@ -59,6 +59,12 @@ class Experiment:
         ``plane`` runs the clients; ``data`` is what the config's data section and seed give, where
         it is at hand.
         """
+        with named_if_missing(), blamed(config.plugins):
+            self._build(config, plane, data)
+
+    def _build(
+        self, config: Config, plane: Callable[[World], Plane], data: FederatedData | None
+    ) -> None:
         # first of all: sums depend on the number of threads, also the server's
         torch.set_num_threads(config.resources.threads)
         self.data = FederatedData.build(config.data, config.seed) if data is None else data
@@ -167,13 +173,16 @@ class Experiment:
         judged = [algorithm.model(), algorithm.buffers, algorithm.personal_models()]
         return not all_finite([*judged, *(last.get(name) for name in losses)])
 
-    @named_if_missing()
     def step(self) -> Record:
         """Run one round and return its record.
 
         Raises UserError if the run cannot go on: a diverged update, lost clients, a misspelt metric
         in ``stop``.
         """
+        with named_if_missing(), blamed(self.config.plugins):
+            return self._step()
+
+    def _step(self) -> Record:
         begun, t = time.perf_counter(), self.t + 1
         federation, sent_before = self.federation, self._bytes()
         last = t == self.config.rounds

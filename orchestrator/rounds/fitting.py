@@ -20,7 +20,7 @@ def require_fit(config: Config, samples: Samples) -> None:
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:
     found = samples.y if samples.targets is None else samples.targets
-    targets = torch.from_numpy(found[:10_000].copy())
+    targets = torch.from_numpy(found.copy())
     if (refusal := config.loss.refuses(samples.outputs, targets)) is not None:
         yield f"loss: {refusal}"
     first = torch.from_numpy(samples.x[:1].copy())

@@ -39,7 +39,8 @@ class Tracks:
     def add(self, record: Mapping[str, float]) -> None:
         """Pass on a round's metrics."""
         for line in self.lines:
-            line.do(lambda log: log.add(record))
+            # one of its own for each, which it may do with as it likes
+            line.do(lambda log, mine=dict(record): log.add(mine))  # type: ignore[misc]
 
     def flush(self) -> None:
         """Wait until all that was added is where it belongs."""
@@ -52,7 +53,7 @@ class Tracks:
         """Pass on how the run has ended, and its files; nothing follows."""
         files = [path for name in SEALED if (path := self.folder.path / name).is_file()]
         for line in self.lines:
-            line.do(lambda log: log.end(ending, files))
+            line.do(lambda log: log.end(dict(ending), list(files)))
         for line in self.lines:
             line.wait()
             line.close()
@@ -106,7 +107,7 @@ class _Line:
             return
         try:
             call()
-        except Exception as error:  # whatever other libraries raise
+        except (Exception, SystemExit) as error:  # whatever other libraries raise
             self.failed = True
             said = (
                 str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"

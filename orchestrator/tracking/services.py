@@ -44,21 +44,27 @@ class MLflow(Tracker):
         """Go on with the MLflow run of before, or make one."""
         client = _imported("mlflow", "mlflow").MlflowClient
         beside = f"sqlite:///{run.folder.parent / 'mlflow.db'}"
-        uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI") or beside
-        return Ml(client(tracking_uri=uri), self.experiment, run)
+        uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        # the library's own place for files is the folder that the command was called in
+        files = None if uri else (run.folder.parent / "mlflow-files").as_uri()
+        return Ml(client(tracking_uri=uri or beside), self.experiment, files, run)
 
 
 class Ml(Log):
     """An MLflow run. Rounds that are done again after a resume are there twice, with one value."""
 
-    def __init__(self, client: Any, experiment: str, run: Tracked) -> None:
+    def __init__(self, client: Any, experiment: str, files: str | None, run: Tracked) -> None:
         self.client = client
         if run.known and run.done:
             self.known = run.known
             client.update_run(self.known, status="RUNNING")
             return
         there = client.get_experiment_by_name(experiment)
-        place = there.experiment_id if there else client.create_experiment(experiment)
+        place = (
+            there.experiment_id
+            if there
+            else client.create_experiment(experiment, artifact_location=files)
+        )
         self.known = client.create_run(place, run_name=run.name).info.run_id
         entities = _imported("mlflow.entities", "mlflow")
         options = [entities.Param(key, str(value)[:VALUE]) for key, value in _flat(run.config)]

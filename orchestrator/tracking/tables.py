@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.errors import UserError
 from orchestrator.files import said, write_text
 from orchestrator.tracking.tracker import Log, Tracked, Tracker
 
@@ -36,17 +38,19 @@ class Table(Log):
     def __init__(self, run: Tracked) -> None:
         self.path = run.folder / "metrics.csv"
         self.columns: list[str] = []
-        rows = [row for row in _rows(self.path) if int(row["round"]) <= run.done]
+        with _undamaged(self.path):
+            rows = [row for row in _rows(self.path) if int(row["round"]) <= run.done]
         self._rewrite(rows)
 
     def add(self, record: Mapping[str, float]) -> None:
         new = [name for name in record if name not in self.columns]
         row = {name: _written(name, value) for name, value in record.items()}
-        if new:
+        # somebody may have tidied it away, in mid-run
+        if new or not self.path.is_file():
             self._rewrite([*_rows(self.path), row])
             return
         with said(f"cannot write {self.path}"), self.path.open("a", newline="") as f:
-            csv.DictWriter(f, self.columns, "").writerow(row)
+            csv.DictWriter(f, self.columns, "", lineterminator="\n").writerow(row)
 
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
         self.columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -75,7 +79,7 @@ class Lines(Log):
         self.path = run.folder / "metrics.jsonl"
         kept = []
         if self.path.is_file():
-            with said(f"cannot read {self.path}"):
+            with _undamaged(self.path), said(f"cannot read {self.path}"):
                 lines = _whole(self.path.read_text().splitlines(keepends=True))
                 kept = [line for line in lines if json.loads(line)["round"] <= run.done]
         write_text(self.path, "".join(kept))
@@ -87,6 +91,16 @@ class Lines(Log):
         }
         with said(f"cannot write {self.path}"), self.path.open("a") as f:
             f.write(json.dumps(row, allow_nan=False) + "\n")
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"{path} is not as it was left; remove it, and it is begun anew from the next round on"
+        ) from error
 
 
 def _whole(lines: Iterable[str]) -> list[str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from algorithms.part import option
 from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric, dummy
+from orchestrator.errors import UserError
 from orchestrator.plugins import Own
 
 
@@ -32,7 +33,17 @@ class OwnLoss(Own, Loss):
     numbers = True
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        losses: Tensor = self.made("loss", _facts(outputs, targets))
+        try:
+            losses = self.made("loss", _facts(outputs, targets))
+        except ValueError as error:
+            raise UserError(f"config: {error}") from error
+        n = len(outputs)
+        if not isinstance(losses, Tensor) or losses.shape != (n,):
+            found = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise UserError(
+                f"config: loss: {self.of} returns {found} for {n} samples, and not a loss for each "
+                f"({n},)"
+            )
         return losses
 
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
@@ -40,9 +51,6 @@ class OwnLoss(Own, Loss):
         made, wanted = dummy(5, outputs, targets)
         made.requires_grad_()
         losses = self.per_sample(made, wanted)
-        if not isinstance(losses, Tensor) or losses.shape != (5,):
-            found = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-            return f"{self.of} returns {found} for 5 samples, and not a loss for each (5,)"
         if losses.dtype != torch.float32:
             return f"{self.of} returns {losses.dtype}, and not float32"
         if not losses.requires_grad:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from algorithms.parts import losses, metrics
+from algorithms.parts.metrics import Auroc
 
 RNG = torch.Generator().manual_seed(3)
 OUT = torch.randn(40, 4, generator=RNG)
@@ -147,3 +148,18 @@ def test_metrics_are_their_formulas():
     assert math.isnan(metrics.R2().value(OUT[:1], NUMBERS[:1]))
     assert "is of classes" in metrics.MacroF1().refuses(NUMBERS)
     assert "is of numbers" in metrics.R2().refuses(CLASSES)
+
+
+def test_auroc_is_of_the_classes_that_are_there():
+    """torchmetrics counts the others as 0: perfect predictions of two classes of ten had 0.2."""
+    targets = torch.arange(50) % 2
+    outputs = torch.nn.functional.one_hot(targets, 10).float() * 5
+    assert Auroc().value(outputs, targets) == 1.0
+    outputs = torch.randn(50, 10, generator=torch.Generator().manual_seed(0))
+    by_hand = []
+    for k in (0, 1):
+        score = outputs.double().softmax(1)[:, k]
+        pairs = score[targets == k][:, None] - score[targets != k][None]
+        by_hand.append(float((pairs > 0).double().mean()))
+    assert Auroc().value(outputs, targets) == pytest.approx(np.mean(by_hand), abs=1e-6)
+    assert np.isnan(Auroc().value(torch.full((50, 10), torch.nan), targets))

@@ -35,8 +35,8 @@ def poisoned(*settings, ids):
     world, holdings = experiment.federation.plane.host.world, experiment.data.holdings
     bad, batch = np.concatenate([holdings[k] for k in ids]), world.batch
 
-    def spoilt(rows):
-        x, y = batch(rows)
+    def spoilt(rows, changes=()):
+        x, y = batch(rows, changes)
         x[torch.from_numpy(np.isin(rows, bad))] = math.nan
         return x, y
 

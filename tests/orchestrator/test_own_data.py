@@ -267,3 +267,29 @@ def test_texts_of_a_library_are_tokens(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             samples(name="huggingface", path=tmp_path / "texts", **options)
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        (["07", "7", "007", "8"], 4),
+        (["10", "9", "0", "-3"], 4),
+        (["9007199254740993", "9007199254740992", "9007199254740994", "5"], 4),
+        (["1.0", "2.0", "1.0", "3.0"], 3),
+    ],
+)
+def test_names_are_read_as_they_are_written(tmp_path, ids, names):
+    """7 and 007 were one client; so were numbers beyond 2^53 in a column with an empty field."""
+    rows = [f"{one},{i},{i % 2}" for i, one in enumerate(ids * 6)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,x,label", *rows, ",3,1"]))
+    found = samples(name="csv", path=str(tmp_path / "t.csv"), client="who", missing="drop")
+    assert len(set(found.owner.tolist())) == names
+    if "-3" in ids:  # in the order of the numbers
+        assert found.owner[found.x[:, 0].argmin()] == sorted(map(int, ids)).index(10)
+
+
+@pytest.mark.parametrize("column", ["label", "t"])
+def test_what_is_predicted_is_no_input(tmp_path, column):
+    (tmp_path / "t.csv").write_text("a,t,label\n" + "1,0,0\n2,1,1\n3,0,1\n4,1,0\n")
+    with pytest.raises(UserError, match=f"column '{column}' is the label or says"):
+        samples(name="csv", path=str(tmp_path / "t.csv"), test="t", features=["a", column])

@@ -17,6 +17,7 @@ from orchestrator.config import build, load
 from orchestrator.errors import UserError
 from orchestrator.plugins import Plugin, take_named
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
 from sweeps.plan import read_sweep
 from tests.orchestrator.test_cli import here
 from tests.running import finish, run_into
@@ -350,3 +351,29 @@ def test_the_example():
     assert not held[:5, 5:].any()
     assert not held[5:, :5].any()
     forget()
+
+
+OF_OTHERS = {
+    "raises": ("1 / 0", r"plugins: mine, line 10, in combine: ZeroDivisionError"),
+    "leaves": ("raise SystemExit(0)", r"plugins: mine, line 10, in combine: SystemExit"),
+    "returns nothing": ("return None", r"with parts of mine: AttributeError: .*fedorch check"),
+    "returns too little": (
+        "return fedorch.Combined(rows.updates[0, :3], None)",
+        "with parts of mine",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OF_OTHERS)
+def test_what_a_part_of_one_s_own_does_wrong_is_a_sentence(what, tmp_path):
+    """Each was "a fault of fedorch's own", or (SystemExit) the end of the run with exit code 0."""
+    body, said = OF_OTHERS[what]
+    (tmp_path / "mine.py").write_text(
+        "import fedorch\n\nclass Mine(fedorch.Aggregator):\n    name: str = 'mine'\n\n"
+        "    def weights(self, samples, counts):\n        return None\n\n"
+        f"    def combine(self, rows):\n        {body}\n"
+    )
+    config = load(None, [f"plugins=[{tmp_path}/mine.py]", "aggregator=mine", "data.limit=200",
+                         "model=linear", "data.clients=3", "cohort=3", "local.steps=1"])  # fmt: skip
+    with pytest.raises(UserError, match=said):
+        Experiment(config).step()

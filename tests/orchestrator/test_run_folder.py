@@ -13,9 +13,10 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
 from orchestrator.results.run_folder import MODEL, RunFolder
-from orchestrator.results.tensorboard import Board
 from orchestrator.rounds.drive import begin, held
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.tracking import Tracked
+from orchestrator.tracking.tensorboard import Board
 from tests.configs import small
 from tests.running import finish, run_into
 
@@ -347,10 +348,10 @@ def test_no_round_is_taken_back(left, tmp_path):
 
 def test_tensorboard_forgets_what_a_run_did_before_its_first_checkpoint(tmp_path):
     for rounds in (3, 4):
-        board = Board(tmp_path, 0)
+        board = Board(Tracked("run", {}, tmp_path, 0))
         for t in range(1, rounds + 1):
             board.add({"round": float(t), "test_accuracy": float(rounds)})
-    seen = EventAccumulator(str(tmp_path))
+    seen = EventAccumulator(str(tmp_path / "tensorboard"))
     seen.Reload()
     assert [e.step for e in seen.Scalars("test/accuracy")] == [1, 2, 3, 4]
     assert {e.value for e in seen.Scalars("test/accuracy")} == {4.0}

@@ -73,3 +73,10 @@ def test_what_are_seeds():
 def test_seeds_are_for_new_runs(tmp_path):
     with pytest.raises(UserError, match="do not go with it"):
         fedorch("run", "--seeds", "0", "--resume", tmp_path)
+
+
+def test_a_setting_that_was_unset_is_another_config(tmp_path):
+    """Whatever had been None was taken for what the run there says."""
+    fedorch("run", *SMALL, "--set", "local.clip=0.5", "--seeds", "0", "--out", tmp_path / "s")
+    with pytest.raises(UserError, match="of another config"):
+        fedorch("run", *SMALL, "--seeds", "0", "--out", tmp_path / "s")

@@ -219,3 +219,51 @@ def test_a_sweep_has_loggers_of_its_own():
                                  "choose_on": "test", "axes": {"local.lr": [0.1, 0.2]}})  # fmt: skip
     with pytest.raises(UserError, match="track: trials are passed on by the sweep's loggers"):
         list(mine.configs())
+
+
+MEDDLING = """
+import fedorch
+
+class Meddling(fedorch.Tracker):
+    name: str = "meddling"
+    def begin(self, run):
+        return Changes()
+
+class Changes(fedorch.Log):
+    def add(self, record):
+        record["test_accuracy"] = 0.99
+        record.pop("round")
+    def end(self, ending, files):
+        ending.clear()
+        files.clear()
+
+class Leaving(Meddling):
+    name: str = "leaving"
+    def begin(self, run):
+        raise SystemExit("bye")
+"""
+
+
+def test_one_that_meddles_changes_nothing(tmp_path):
+    """A record was popped, and the run ended in a KeyError; another set the accuracy."""
+    (tmp_path / "mine.py").write_text(MEDDLING)
+    config = small(f"plugins=[{tmp_path}/mine.py]", "track=[meddling, csv, leaving]", "rounds=2")
+    result = ran(config, tmp_path / "r")
+    assert result["metrics"]["test_accuracy"] != 0.99
+    assert pd.read_csv(tmp_path / "r" / "metrics.csv")["round"].tolist() == [1, 2]
+    assert [n for n in result["notes"] if "leaving: SystemExit: bye" in n]
+
+
+def test_a_table_that_was_tidied_away_or_damaged(tmp_path):
+    config = small("track=[csv, jsonl]", "rounds=3", "checkpoint.every=1")
+    folder = RunFolder(tmp_path / "r")
+    with held(folder, False):
+        experiment = Experiment(config)
+        begin(experiment, folder, False)
+        gone = tmp_path / "r" / "metrics.csv"
+        drive(experiment, folder, on_round=lambda record: gone.unlink(),
+              stopping=lambda: experiment.t == 2)  # fmt: skip
+    (tmp_path / "r" / "metrics.csv").write_text("round,loss\nx,1\n")
+    (tmp_path / "r" / "metrics.jsonl").write_text("[]\n")
+    notes = ran(config, tmp_path / "r", resuming=True)["notes"]
+    assert len([n for n in notes if "is not as it was left; remove it" in n]) == 2

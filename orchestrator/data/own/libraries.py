@@ -70,7 +70,14 @@ class HuggingFace(Tokens):
         kind = splits[0].features[self.label]
         if hasattr(kind, "feature") or str(getattr(kind, "dtype", "")).startswith("float"):
             return Wanted.numbers(_numbers(splits, self.label, where))
-        return Wanted.named(_column(splits, self.label, where))
+        labels = _column(splits, self.label, where)
+        if labels.dtype.kind == "i" and (labels < 0).any():
+            row = int(np.argmax(labels < 0))
+            raise UserError(
+                f"{where}, column {self.label!r}: row {row + 1} is {labels[row]}, which stands for "
+                "no label; name a test split that has labels (data.dataset.test)"
+            )
+        return Wanted.named(labels)
 
     def _splits(self, where: str) -> list[Any]:
         """The splits that are named, as the library has them."""

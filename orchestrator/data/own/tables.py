@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import abstractmethod
 from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ColumnName = Annotated[str, Field(max_length=200)]
+WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
+"""A name that is a whole number as these are written."""
+FRACTION = re.compile(r"-?(0|[1-9]\d*)(\.\d*)?(e[+-]?\d+)?")
+"""One that is a number, perhaps with a point."""
 MARKS = {"test": True, "1": True, "true": True, "train": False, "0": False, "false": False}
 """What a column says that tells test rows from training rows."""
 
@@ -119,20 +124,26 @@ class Table(Dataset):
     def _keys(self, frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
         """A column that names things: whole numbers, or texts."""
         column = frame[name]
-        values = column.to_numpy()
-        if values.dtype.kind in "iub":
-            return values
-        if values.dtype.kind == "f":
-            with np.errstate(invalid="ignore"):
-                broken = values != np.floor(values)
-            if broken.any():
-                row = int(np.argmax(broken))
-                raise UserError(
-                    f"{path}, column {name!r}: row {row + 1} is {values[row]:g}, and a name is a "
-                    "whole number or a text"
-                )
-            return values.astype(np.int64)
-        return column.astype(str).to_numpy(str)
+        if column.dtype.kind in "iub":
+            return column.to_numpy()
+        texts = column.astype(str).to_numpy(str)
+        if column.dtype.kind != "f":
+            names = np.unique(texts)
+            # 07 and 7 are two names
+            if all(WHOLE.fullmatch(one) for one in names):
+                return texts.astype(np.int64)
+            if not all(FRACTION.fullmatch(one) for one in names):
+                return texts
+        values = texts.astype(np.float64)
+        # from 2^53 on, not every whole number is one
+        broken = ~((values == np.floor(values)) & (np.abs(values) < 2**53))
+        if broken.any():
+            row = int(np.argmax(broken))
+            raise UserError(
+                f"{path}, column {name!r}: row {row + 1} is {texts[row][:50]}, and a name is a "
+                "whole number or a text"
+            )
+        return values.astype(np.int64)
 
     def _wanted(self, frame: pd.DataFrame, path: Path) -> Wanted:
         if self.task == "numbers":
@@ -160,7 +171,7 @@ class Table(Dataset):
         """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on; and the
         columns that they are made of.
         """
-        names = self.features or [c for c in frame if c not in (*self._predicted, self.client)]
+        names = self._features(frame, path)
         blocks: list[np.ndarray] = []
         columns: list[Column] = []
         width = 0
@@ -173,6 +184,19 @@ class Table(Dataset):
         if not blocks:
             raise UserError(f"{path}: beside the label there is no column that could be an input")
         return np.concatenate(blocks, axis=1), columns
+
+    def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
+        """Names of the columns that are inputs; raises UserError for one that is predicted."""
+        for name in self.features:
+            if name in self._predicted or name == self.test:
+                raise UserError(
+                    f"{path}: column {name!r} is the label or says what the test is, and no input; "
+                    "take it out of data.dataset.features"
+                )
+        if len({*self.features}) < len(self.features):
+            raise UserError(f"{path}: a column is twice in data.dataset.features")
+        others = (*self._predicted, self.client)
+        return [*self.features] or [str(c) for c in frame if c not in others]
 
     def _column(self, column: pd.Series, train: np.ndarray, where: str) -> Column:
         """How a column becomes inputs, by its training rows (mask [n])."""
@@ -250,8 +274,13 @@ class CsvTable(Table):
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
                 path, sep=self.separator, keep_default_na=False, na_values=[""], low_memory=False,
-                index_col=False, encoding="utf-8-sig",
+                index_col=False, encoding="utf-8-sig", dtype=self._named(columns),
             )  # fmt: skip
+
+    def _named(self, columns: list[str]) -> dict[str, type[str]]:
+        """Columns that name things, which are read as they are written."""
+        classes = self._predicted if self.task == "classes" else ()
+        return {name: str for name in (self.client, *classes) if name in columns}
 
 
 class ParquetTable(Table):
