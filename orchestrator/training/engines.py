@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 
 from algorithms.parts.losses import Loss
@@ -141,4 +141,6 @@ def vectorizable(net: Net) -> str | None:
         return "it has batch-norm statistics, which a padded batch would change"
     if net.stochastic:
         return "it may have dropout, whose draws could not be keyed by client"
+    if any(isinstance(module, nn.RNNBase) for module in net.module.modules()):
+        return "it has recurrent layers, which torch cannot batch over clients"
     return None

@@ -154,3 +154,19 @@ def test_wrong_options_and_places(config):
         load(None, ["model={name: own, of: 'nothing:Net'}"])
     with pytest.raises(UserError, match="there is no plugin 'os'"):
         load(None, ["model={name: own, of: 'os:system', options: {command: 'true'}}"])
+
+
+def test_recurrent_layers_are_trained_one_client_after_the_other(tmp_path):
+    """torch has no batching rule for them; it was a fault of ours under ``auto``."""
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n\n"
+        "class Reads(nn.Module):\n"
+        "    def __init__(self, classes):\n"
+        "        super().__init__()\n"
+        "        self.inner, self.head = nn.LSTM(28, 4, batch_first=True), nn.Linear(4, classes)\n"
+        "    def forward(self, x):\n"
+        "        return self.head(self.inner(x[:, 0])[0][:, -1])\n"
+    )
+    config = load(None, [f"model={tmp_path}/nets.py:Reads", "data.limit=200", "data.clients=3",
+                         "cohort=3", "rounds=1", "local.steps=1"])  # fmt: skip
+    assert finish(config).config.local.execution == "sequential"
