@@ -9,7 +9,7 @@ import time
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -32,9 +32,6 @@ from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder, members
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console, escaping, told
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     cls=Commands,
@@ -87,7 +84,6 @@ RunsArgument = Annotated[
 ]
 
 
-@leaving()
 def _told(error: Exception) -> int:
     """Say why the command has ended; returns its exit code."""
     unwritten = (errno.ENOSPC, errno.EIO)
@@ -105,6 +101,7 @@ def _told(error: Exception) -> int:
     return 2
 
 
+@leaving()
 def main() -> None:
     """Run the command: one sentence and exit code 2 for everything that the user can mend; for a
     fault of ours one sentence, which says where its traceback is, and exit code 1.

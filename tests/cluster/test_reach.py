@@ -17,6 +17,7 @@ import grpc
 import psutil
 import pytest
 
+from orchestrator.cli import app as command
 from orchestrator.cluster import jobs, reach, waiting
 from orchestrator.cluster.connection import connected
 from orchestrator.cluster.reach import exposure
@@ -165,6 +166,18 @@ def test_what_was_left_behind_holds_up_no_exit(monkeypatch):
     call(*words)
     assert left == [2]
     gate.set()
+
+
+def test_the_command_is_one_that_leaves(monkeypatch):
+    def refused():
+        raise UserError("no")
+
+    left = []
+    monkeypatch.setattr(command, "app", refused)
+    monkeypatch.setattr(atexit, "register", lambda call, *words: left.append(words))
+    with pytest.raises(SystemExit):
+        command.main()
+    assert left == [(2,)]
 
 
 @pytest.mark.long
