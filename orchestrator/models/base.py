@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
-import torch
 from torch import nn
 
 from algorithms.part import Part, Width, option
-from orchestrator.plugins import raised
 
 
 class Model(Part):
@@ -22,6 +20,11 @@ class Model(Part):
     projection: Width | None = option(
         None, "width of a two-layer projection head put before the last dense layer (MOON)"
     )
+
+    @property
+    def foreign(self) -> str:
+        """What a network that is none of ours is called, which is tried before anything starts."""
+        return "" if type(self).__module__.startswith("orchestrator.") else self.name
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -66,28 +69,6 @@ def glorot(module: nn.Module) -> None:
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-
-
-def require_logits(of: str, module: nn.Module, shape: tuple[int, ...], classes: int) -> None:
-    """Raises ValueError unless inputs [2, *shape] become float32 [2, classes]."""
-    module.eval()
-    try:
-        with torch.no_grad():
-            out = module(torch.zeros(2, *shape))
-    except Exception as error:  # whatever code of others may raise
-        raise ValueError(f"model: {of}: inputs of shape {(2, *shape)}: {raised(error)}") from error
-    finally:
-        module.train()
-    if not isinstance(out, torch.Tensor) or out.shape != (2, classes) or out.dtype != torch.float32:
-        found = (
-            f"{out.dtype} of shape {tuple(out.shape)}"
-            if isinstance(out, torch.Tensor)
-            else type(out).__name__
-        )
-        raise ValueError(
-            f"model: {of} makes {found} of inputs of shape {(2, *shape)}, and not torch.float32 of "
-            f"shape {(2, classes)}"
-        )
 
 
 def image_shape(shape: tuple[int, ...], least: int, model: str) -> tuple[int, int, int]:

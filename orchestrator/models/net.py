@@ -32,6 +32,8 @@ class Net:
         self.buffer_spec = ParamSpec.of(self.buffers)
         self.initial = self.spec.flatten(self.params)
         self.initial_buffers = self.buffer_spec.flatten(self.buffers)
+        self.may_draw = False
+        """Whether more of it than the modules tell may draw random numbers in training."""
 
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], classes: int, seed: int) -> Net:
@@ -44,7 +46,7 @@ class Net:
     @cached_property
     def stochastic(self) -> bool:
         """Whether training may draw random numbers inside the network (dropout)."""
-        return any(
+        return self.may_draw or any(
             getattr(m, "may_draw", False) or (isinstance(m, STOCHASTIC) and m.p > 0)
             for m in self.module.modules()
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from orchestrator.models.base import Model, require_logits
+from orchestrator.models.base import Model
 from orchestrator.plugins import Own
 
 
@@ -22,12 +22,14 @@ class OwnModule(Own, Model):
 
     name: str = "own"
 
+    @property
+    def foreign(self) -> str:
+        return self.of
+
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         module = self.made("model", _facts(shape, classes))
         if not isinstance(module, nn.Module):
             raise ValueError(f"model: {self.of} makes a {type(module).__name__}, and no nn.Module")
-        if module.training and len(shape) in (1, 3):
-            require_logits(self.of, module, shape, classes)
         return module
 
 

@@ -71,7 +71,7 @@ class Experiment:
         samples = self.data.samples
         with _of_config():
             self.net = Net.of(config.model, samples.shape, samples.outputs, config.seed)
-            require_fit(config, samples)
+            self.net.may_draw = require_fit(config, samples, self.net)
         # from here on nothing is left open, and this is what config.yaml says
         self.config = config = resolve(config, self.net)
         with _of_config("algorithm: "):
@@ -121,6 +121,7 @@ class Experiment:
             augment=config.data.augment,
             outputs=bool(config.evaluation.metrics),
             gradient_norms=config.evaluation.gradient_norms,
+            draws=self.net.may_draw,
         )
 
     def _federation(self, plane: Plane) -> Federation:

@@ -1,4 +1,5 @@
-"""Whether loss, metrics, algorithm and attack fit the data, asked before anything starts."""
+"""Whether network, loss, metrics, algorithm and attack fit the data, asked before anything starts.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +10,26 @@ import torch
 from orchestrator.config import Config
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.samples import Samples
+from orchestrator.models.net import Net
+from orchestrator.models.tried import tried
 from orchestrator.plugins import raised
 
 
-def require_fit(config: Config, samples: Samples) -> None:
-    """Raises ValueError with the first thing that does not."""
+def require_fit(config: Config, samples: Samples, net: Net) -> bool:
+    """Raises ValueError with the first thing that does not; returns whether a network of others
+    draws random numbers in training.
+    """
+    of = config.model.foreign
+    draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.outputs)
     for problem in _problems(config, samples):
         raise ValueError(problem)
+    return draws
+
+
+def _inputs(samples: Samples, rows: int) -> torch.Tensor:
+    """The first inputs, of the type and the size that networks meet."""
+    x = torch.from_numpy(samples.x[:rows].copy())
+    return x.float() / 255 if x.dtype == torch.uint8 else x
 
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:

@@ -51,14 +51,16 @@ class World:
     """Whether evaluations return the model's outputs, which metrics are made of."""
     gradient_norms: bool = False
     """Whether to record the norm of the mini-batch gradients of each layer."""
+    draws: bool = False
+    """Whether the network draws random numbers where no look at its modules tells."""
     device: str = "cpu"
 
     def net(self) -> Net:
         """A fresh network with the run's initial weights."""
         samples = self.data.samples
-        return Net.of(self.model, samples.shape, samples.outputs, self.seed).to(
-            torch.device(self.device)
-        )
+        net = Net.of(self.model, samples.shape, samples.outputs, self.seed)
+        net.may_draw = self.draws
+        return net.to(torch.device(self.device))
 
     @cached_property
     def inputs(self) -> Tensor:

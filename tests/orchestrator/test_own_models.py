@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -170,3 +171,58 @@ def test_recurrent_layers_are_trained_one_client_after_the_other(tmp_path):
     config = load(None, [f"model={tmp_path}/nets.py:Reads", "data.limit=200", "data.clients=3",
                          "cohort=3", "rounds=1", "local.steps=1"])  # fmt: skip
     assert finish(config).config.local.execution == "sequential"
+
+
+DRAWING = '''import numpy as np
+import torch
+from torch import nn
+
+
+class Noisy(nn.Module):
+    def __init__(self, classes, kind="training"):
+        super().__init__()
+        self.kind, self.head = kind, nn.Linear(784, classes)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.kind == "numpy" and self.training:
+            x = x + float(np.random.rand())
+        elif self.training or self.kind == "always":
+            x = x + 0.1 * torch.randn(x.shape)
+        return self.head(x)
+'''
+
+
+def test_draws_of_its_own_are_keyed(config, company):
+    """They are found by trying; and a network whose draws cannot be keyed is refused."""
+    (config.parent / "nets.py").write_text(DRAWING)
+    drawing = of(config, "Noisy")
+    once = finish(drawing)
+    assert once.config.local.execution == "sequential"
+    torch.rand(3)
+    assert finish(drawing).weights_sha256() == once.weights_sha256()
+    model = json.dumps({"name": f"{config.parent}/nets.py:Noisy"})
+    chosen = load(config, [f"model={model}", "resources.actors=2"])
+    assert finish(chosen, company.plane(chosen)).weights_sha256() == once.weights_sha256()
+    for kind, said in (("always", "differ in evaluation"), ("numpy", "draw from torch alone")):
+        with pytest.raises(UserError, match=said):
+            Experiment(of(config, "Noisy", kind=kind))
+
+
+def test_inputs_are_tried_as_they_are(tmp_path):
+    """Token ids are whole numbers, which an embedding wants."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "ids.npz", x=rng.integers(0, 20, (60, 5)), y=np.arange(60) % 3)
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n\n"
+        "class Reads(nn.Module):\n"
+        "    def __init__(self, classes):\n"
+        "        super().__init__()\n"
+        "        self.words, self.head = nn.Embedding(20, 4), nn.Linear(4, classes)\n"
+        "    def forward(self, x):\n"
+        "        return self.head(self.words(x).mean(1))\n"
+    )
+    config = load(None, [f"model={tmp_path}/nets.py:Reads", "data.clients=3", "cohort=3",
+                         f"data.dataset={{name: npz, path: {tmp_path}/ids.npz}}", "rounds=1",
+                         "local.steps=1", "data.partition=iid"])  # fmt: skip
+    assert np.isfinite(finish(config).records[-1]["test_loss"])
