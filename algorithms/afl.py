@@ -13,7 +13,7 @@ from algorithms.contract import Clients
 from algorithms.local import LocalRule
 from algorithms.minimax import Minimax
 from algorithms.part import option
-from algorithms.parts.iterates import Output
+from algorithms.parts.iterates import Average
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.step_sizes import StepSize, at
 from algorithms.setting import Composition
@@ -31,15 +31,10 @@ class AFL(Minimax):
             "learning rate of the mixture; {start, power}: start · t^−power in round t",
             "η_λ",
         )
-        output: Output = option(
-            "average",
-            "the model judged and saved: the mean of all iterates, of (at least) the last half, or "
-            "the last one",
-        )
         full_loss: bool = option(
             False, "losses on all of a client's data instead of one mini-batch"
         )
-        defaults = {"cohort": 1.0, "local.steps": 1}
+        defaults = {"cohort": 1.0, "local.steps": 1, "output": Average()}
 
         def refuses(self, parts: Composition) -> str | None:
             if parts.local.steps != 1 or not isinstance(parts.round_end, Fixed):

@@ -21,6 +21,7 @@ from algorithms.flat import outside
 from algorithms.local import LocalRule, Tensors
 from algorithms.part import Part
 from algorithms.parts.aggregators import Combined, Mean, Rows
+from algorithms.parts.iterates import Past
 from algorithms.parts.robust import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundState
 from algorithms.parts.samplers import Draw
@@ -98,6 +99,8 @@ class Algorithm:
         """Who counted how much last; None where an aggregate chose coordinates one by one."""
         self.memory: Tensors = {}
         """What aggregator and round end remember."""
+        self.past: Past = {}
+        """What ``output`` remembers of the models after rounds and their statistics."""
         self.notes: dict[str, float] = {}
         """What the aggregator has to say about the last aggregate, for the record."""
         aggregator = setting.parts.aggregator
@@ -124,9 +127,26 @@ class Algorithm:
         """
         return False
 
+    def count(self) -> None:
+        """A round is over: its iterate joins the others."""
+        self.past = self.setting.parts.output.joined(self.past, self._iterate)
+
+    @property
+    def _iterate(self) -> Tensor:
+        """The model and its statistics [d + b]."""
+        return torch.cat([self.w, self.buffers])
+
     def model(self) -> Tensor:
         """The model [d] that is judged and saved."""
-        return self.w
+        return self._output[: len(self.w)]
+
+    def statistics(self) -> Tensor:
+        """Its batch-norm statistics [b]."""
+        return self._output[len(self.w) :]
+
+    @property
+    def _output(self) -> Tensor:
+        return self.setting.parts.output.model(self.past, self._iterate)
 
     def take_buffers(self, updates: Updates) -> None:
         """The next batch-norm statistics, where the clients sent theirs, weighted as their updates.
@@ -274,11 +294,14 @@ class Algorithm:
 
     def state(self) -> dict[str, Any]:
         """Everything that a checkpoint must hold of the server side."""
-        return {name: getattr(self, name) for name in self.server_state} | {"memory": self.memory}
+        return {name: getattr(self, name) for name in self.server_state} | {
+            "memory": self.memory,
+            "past": self.past,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """The inverse of :meth:`state`."""
-        for name in (*self.server_state, "memory"):
+        for name in (*self.server_state, "memory", "past"):
             setattr(self, name, state[name])
 
 

@@ -78,6 +78,8 @@ class FedNova(FedAvg):
                     "fednova's normalisation of momentum counts from a velocity of 0; set "
                     "local.optimizer_state to reset"
                 )
+            if not parts.local.steady:
+                return "fednova's normalisation is for equal rates; leave local.within at constant"
             if self.mu and local.momentum:
                 return (
                     "fednova normalises momentum or a proximal term, not both; set algorithm.mu or "

@@ -38,7 +38,9 @@ class Work:
     steps: Tensor
     """Local steps done in this round [C]; 0 until they are over, for ``upload`` and ``sent``."""
     lr: float
-    """Local learning rate η of this round."""
+    """Local learning rate η of this round; in hooks around a step, of that step."""
+    reach: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """The rates of all local steps added up, Kη where they are equal [C]; for ``upload``."""
     own: Tensors = field(default_factory=dict)
     """What each client has of its own where the server only stands in for a network [C, ...]."""
     loss: Tensor = field(default_factory=lambda: torch.zeros(0))

@@ -30,11 +30,20 @@ class LocalConfig(Section):
     schedule: Annotated[SerializeAsAny[Schedule], chosen_from(Schedule)] = Field(
         Constant(), description="a factor of the learning rate for each round"
     )
+    within: Annotated[SerializeAsAny[Schedule], chosen_from(Schedule)] = Field(
+        Constant(), description="another for each step of a client, anew in every round"
+    )
     optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
     optimizer_state: Literal["reset", "keep", "average"] = Field(
         "reset",
         description="the local optimizer's state starts anew each round, stays with the client, or "
         "is sent, averaged and handed out again",
+    )
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="compute the gradient of a mini-batch in pieces of at most so many rows, for "
+        "memory's sake (gradient accumulation); unset: at once",
     )
     clip: float | None = Field(
         None, gt=0, description="clip each mini-batch gradient to this L2 norm"
@@ -56,9 +65,18 @@ class LocalConfig(Section):
             raise ValueError("give either steps or epochs, not both")
         return self
 
+    @property
+    def steady(self) -> bool:
+        """Whether all steps of a round have the same learning rate."""
+        return isinstance(self.within, Constant) and not self.within.warmup
+
     def rate(self, t: int) -> float:
         """The learning rate of round ``t`` (from 1)."""
         return self.lr * self.lr_decay ** (t - 1) * self.schedule.factor(t)
+
+    def reach(self, t: int, steps: int) -> float:
+        """The rates of the first ``steps`` steps of a client in round ``t``, added up."""
+        return self.rate(t) * sum(self.within.factor(s) for s in range(1, steps + 1))
 
     def steps_per_epoch(self, samples: int) -> int:
         """Mini-batches in one pass over ``samples`` rows."""

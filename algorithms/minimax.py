@@ -1,8 +1,8 @@
 """What methods for min_w max_λ Σ λ_i f_i(w), λ in an uncertainty set, have in common: DRFA, DRDM,
 AFL and SCAFF-PD.
 
-The dual variable λ [N], the set that it is projected onto, the model that is judged (the last
-iterate or a mean of them), and what a round tells of the game.
+The dual variable λ [N], the set that it is projected onto, and what a round tells of the game.
+Theorems are about means of the iterates: the config's ``output``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
 from algorithms.part import chosen_from, option
-from algorithms.parts.iterates import Output, Past, averaged, joined
 from algorithms.parts.simplex import spread
 from algorithms.parts.uncertainty import Simplex, Uncertainty, largest
 from algorithms.setting import Composition
@@ -30,11 +28,6 @@ class Minimax(Algorithm):
         uncertainty: Annotated[SerializeAsAny[Uncertainty], chosen_from(Uncertainty)] = option(
             Simplex(), "the set of mixtures λ that the worst is taken over", "Λ"
         )
-        output: Output = option(
-            "last",
-            "the model judged and saved: the last iterate, the mean of all, or of (at least) the "
-            "last half",
-        )
 
         needs_whole_cohort = True
 
@@ -42,28 +35,22 @@ class Minimax(Algorithm):
             return self.uncertainty.refuses(parts.clients) or steps_by_itself(self.name, parts)
 
     options: Options
-    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual", "past")
+    server_state: ClassVar[tuple[str, ...]] = ("w", "buffers", "dual")
 
     def start(self) -> None:
         self.project = self.options.uncertainty.projection(self.setting)
         self.dual = np.full(self.setting.clients, 1 / self.setting.clients)
-        self.past: Past = {}
-
-    def model(self) -> Tensor:
-        return averaged(self.past, self.w, self.options.output)
 
     def by_client(self) -> dict[str, np.ndarray]:
         return {"dual": self.dual}
 
     def close(self, losses: np.ndarray, dual: np.ndarray, whole: bool) -> dict[str, float]:
-        """Count the round's iterate, and tell of the game: f_i(w) [N] against the λ [N] that ``w``
-        was made with.
+        """What a round tells of the game: f_i(w) [N] against the λ [N] that ``w`` was made with.
 
         ``mixture_loss`` is F(w, λ) = Σ λ_i f_i(w); ``upper_gap``, where the losses are of the
         ``whole`` federation, max F(w, ·) − F(w, λ). It is one side of the duality gap: how far the
         other player could still go; the other side, F(w, λ) − min F(·, λ), nobody knows.
         """
-        self.past = joined(self.past, self.w, self.options.output)
         told = {"mixture_loss": float(dual @ losses)}
         if whole:
             told["upper_gap"] = largest(losses, self.project) - told["mixture_loss"]

@@ -2,7 +2,7 @@
 
 Algorithm 1, option II. Client i in S (line numbers of the paper's box):
     line 10:  y ← y − η_l (g_i(y) − c_i + c)
-    line 12:  c_i⁺ ← c_i − c + (x − y) / (K η_l)
+    line 12:  c_i⁺ ← c_i − c + (x − y) / (K η_l)      (Σ η_l of its steps, where these differ)
     line 13:  send (Δy, Δc) = (y − x, c_i⁺ − c_i)
 Server:
     lines 16–17:  x ← x + η_g mean_S Δy,     c ← c + (|S|/N) mean_S Δc
@@ -24,6 +24,9 @@ from algorithms.parts.aggregators import Mean
 from algorithms.parts.optimizers import Sgd
 from algorithms.setting import Composition
 
+SMALLEST = 1e-30
+"""Reach of a client that did no step, in a division of 0."""
+
 
 @dataclass(frozen=True)
 class ControlVariate(LocalRule):
@@ -42,7 +45,7 @@ class ControlVariate(LocalRule):
 
     def upload(self, work: Work) -> Tensors:
         delta = work.w - work.start
-        scale = (work.steps * work.lr).clamp_min(work.lr).unsqueeze(1)
+        scale = work.reach.clamp_min(SMALLEST).unsqueeze(1)
         # line 12 less c_i: only its change is needed, and c_i cancels out
         change = -work.received["control"] - delta[:, self.part] / scale
         # a client without a batch learns nothing about its gradient

@@ -25,7 +25,7 @@ from algorithms.contract import Updates
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
-from algorithms.scaffold import ControlVariate, Scaffold
+from algorithms.scaffold import SMALLEST, ControlVariate, Scaffold
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Increment(ControlVariate):
         return own if self.momentum == 1 else own | {"momentum": torch.zeros_like(own["control"])}
 
     def upload(self, work: Work) -> Tensors:
-        reach = work.steps * work.lr
+        reach = work.reach
         trained = (work.steps > 0).unsqueeze(1)
         control = work.state["control"]
         gradient = (
-            (work.start - work.w) / reach.clamp_min(work.lr).unsqueeze(1)
+            (work.start - work.w) / reach.clamp_min(SMALLEST).unsqueeze(1)
             + control
             - work.received["control"]
         )

@@ -9,6 +9,7 @@ import numpy as np
 from algorithms.flat import ParamSpec
 from algorithms.local_config import LocalConfig
 from algorithms.parts.aggregators import Aggregator
+from algorithms.parts.iterates import Last, Output
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer
@@ -27,6 +28,7 @@ class Composition:
     aggregator: Aggregator
     server_optimizer: ServerOptimizer
     local: LocalConfig
+    output: Output = field(default_factory=Last)
 
 
 @dataclass(frozen=True)

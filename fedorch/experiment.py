@@ -102,7 +102,7 @@ class Experiment:
         import copy
 
         net = self.inner.net
-        net.bind(self.weights, self.inner.algorithm.buffers.clone())
+        net.bind(self.weights, self.inner.algorithm.statistics().clone())
         return copy.deepcopy(net.module).eval()
 
 

@@ -46,7 +46,7 @@ DEGENERATE = [
     ("fednova", "algorithm=fednova", ["aggregator=mean"]),
     ("clustered", "algorithm={name: clustered, eps2: 1e9}", ["cohort=1.0"]),
     ("synchronous", "algorithm=synchronous", ALL_ONE_STEP),
-    ("afl", "algorithm={name: afl, dual_lr: 0, output: last}", ALL_ONE_STEP),
+    ("afl", "algorithm={name: afl, dual_lr: 0}", [*ALL_ONE_STEP, "output=last"]),
     ("drdsgd", "algorithm={name: drdsgd, robust: false, graph: complete}", ALL_ONE_STEP),
     ("scaffpd", "algorithm={name: scaffpd, dual_lr: 0}", [*ALL_ONE_STEP, "local.batch_size=1000"]),
     ("ditto", "algorithm={name: ditto, strength: 3.0}", []),

@@ -9,10 +9,12 @@ PyTorch's unless said otherwise.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from algorithms.flat import ParamSpec
 from algorithms.part import Part, option
 
 State = dict[str, Tensor]
@@ -22,17 +24,40 @@ class Optimizer(Part):
     """A client's local optimiser (the learning rate is the config's ``local.lr``)."""
 
     weight_decay: float = option(0.0, "decay of the weights per step", "λ", ge=0)
+    decayed: Literal["all", "matrices"] = option(
+        "all", "what it is of: all tensors, or those with two dimensions or more (no biases, norms)"
+    )
+
+    def decays(self, spec: ParamSpec) -> Tensor | None:
+        """Which entries [d] of a model decay (1, or 0); None where all or none do."""
+        if not self.weight_decay or self.decayed == "all":
+            return None
+        mask = torch.zeros(spec.size)
+        for segment in spec.segments:
+            mask[segment.start : segment.stop] = float(len(segment.shape) > 1)
+        return mask
 
     @abstractmethod
     def start(self, w: Tensor) -> State:
         """Fresh state for models ``w`` [..., d]."""
 
     @abstractmethod
-    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
+    def step(
+        self, state: State, w: Tensor, g: Tensor, lr: float, decays: Tensor | None = None
+    ) -> None:
         """Move ``w`` [..., d] against the gradient ``g`` [..., d] and change ``state``, in place.
 
-        ``g`` may be overwritten.
+        ``g`` may be overwritten. ``decays`` is what :meth:`decays` says of the model.
         """
+
+    def _decay(self, w: Tensor, g: Tensor, lr: float, decays: Tensor | None) -> None:
+        """Weight decay, in the gradient ``g``: its own derivative (λ/2)‖w‖²."""
+        if not self.weight_decay:
+            return
+        if decays is None:
+            g.add_(w, alpha=self.weight_decay)
+        else:
+            g.addcmul_(w, decays, value=self.weight_decay)
 
 
 class Sgd(Optimizer):
@@ -45,9 +70,10 @@ class Sgd(Optimizer):
     def start(self, w: Tensor) -> State:
         return {"momentum": torch.zeros_like(w)} if self.momentum else {}
 
-    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
-        if self.weight_decay:
-            g.add_(w, alpha=self.weight_decay)
+    def step(
+        self, state: State, w: Tensor, g: Tensor, lr: float, decays: Tensor | None = None
+    ) -> None:
+        self._decay(w, g, lr, decays)
         if self.momentum:
             # in place, here and below: the state may be a view of the first rows of a larger one
             b = state["momentum"].mul_(self.momentum).add_(g)
@@ -74,8 +100,10 @@ class _Adaptive(Optimizer):
             "t": torch.zeros(*w.shape[:-1], 1, device=w.device, dtype=torch.float64),
         }
 
-    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
-        self._decay(w, g, lr)
+    def step(
+        self, state: State, w: Tensor, g: Tensor, lr: float, decays: Tensor | None = None
+    ) -> None:
+        self._decay(w, g, lr, decays)
         t = state["t"].add_(1)
         m = state["first"].lerp_(g, 1 - self.beta1)
         v = self._second(state["second"], g)
@@ -89,11 +117,6 @@ class _Adaptive(Optimizer):
             w.sub_(m.div(root if self.eps_hat else root.add_(self.eps)).mul_(lr_t))
         else:
             w.addcdiv_(m, root.add_(self.eps), value=-lr)
-
-    def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
-        """Weight decay, in the gradient ``g`` or in ``w``."""
-        if self.weight_decay:
-            g.add_(w, alpha=self.weight_decay)
 
     def _second(self, v: Tensor, g: Tensor) -> Tensor:
         """The next second moment, in ``v`` [..., d] itself."""
@@ -112,8 +135,8 @@ class AdamW(_Adaptive):
     name: str = "adamw"
     weight_decay: float = option(0.01, "decoupled decay of the weights per step", "λ", ge=0)
 
-    def _decay(self, w: Tensor, g: Tensor, lr: float) -> None:
-        w.mul_(1 - lr * self.weight_decay)
+    def _decay(self, w: Tensor, g: Tensor, lr: float, decays: Tensor | None) -> None:
+        w.mul_(1 - lr * self.weight_decay * (1.0 if decays is None else decays))
 
 
 class Yogi(_Adaptive):
@@ -136,8 +159,9 @@ class AdaGrad(Optimizer):
     def start(self, w: Tensor) -> State:
         return {"second": torch.full_like(w, self.initial)}
 
-    def step(self, state: State, w: Tensor, g: Tensor, lr: float) -> None:
-        if self.weight_decay:
-            g.add_(w, alpha=self.weight_decay)
+    def step(
+        self, state: State, w: Tensor, g: Tensor, lr: float, decays: Tensor | None = None
+    ) -> None:
+        self._decay(w, g, lr, decays)
         v = state["second"].addcmul_(g, g)
         w.addcdiv_(g, v.sqrt().add_(self.eps), value=-lr)

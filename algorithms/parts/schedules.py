@@ -1,4 +1,4 @@
-"""How the local learning rate changes from round to round."""
+"""How the local learning rate changes, from round to round or within a round."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from algorithms.part import Part, option
 
 
 class Schedule(Part):
-    """A factor of ``local.lr`` for each round."""
+    """A factor of ``local.lr`` for each round (``local.schedule``), or for each of a client's steps
+    in any round (``local.within``).
+    """
 
     warmup: int = option(
-        0, "first rounds, in which the rate rises in equal steps to its value", ge=0, le=10**9
-    )
+        0, "first rounds (steps) in which the rate rises in equal parts to its value", ge=0,
+        le=10**9,
+    )  # fmt: skip
 
     def factor(self, t: int) -> float:
-        """Of round ``t`` (from 1), in [0, 1]."""
+        """Of round (step) ``t``, from 1, in [0, 1]."""
         rise = min(1.0, t / (self.warmup + 1))
         return rise * self.after(max(0, t - 1 - self.warmup))
 
@@ -27,11 +30,11 @@ class Schedule(Part):
 
     @abstractmethod
     def after(self, rounds: int) -> float:
-        """The factor so many rounds after the first one at full rate."""
+        """The factor so many rounds (steps) after the first one at full rate."""
 
 
 class Constant(Schedule):
-    """The same in all rounds."""
+    """The same always."""
 
     name: str = "constant"
 
@@ -40,10 +43,10 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """Multiplied by ``gamma`` after every so many rounds."""
+    """Multiplied by ``gamma`` after every so many rounds (steps)."""
 
     name: str = "step"
-    every: int = option(30, "rounds", ge=1, le=10**9)
+    every: int = option(30, "rounds (steps)", ge=1, le=10**9)
     gamma: float = option(0.1, "the factor", "γ", gt=0, le=1)
 
     def after(self, rounds: int) -> float:
@@ -56,7 +59,7 @@ class Cosine(Schedule):
     """
 
     name: str = "cosine"
-    rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
+    over: int = option(100, "rounds (steps) until the floor is reached", ge=1, le=10**9)
     floor: float = option(0.0, "the last factor", ge=0, le=1)
 
     @property
@@ -64,7 +67,7 @@ class Cosine(Schedule):
         return self.floor == 0
 
     def after(self, rounds: int) -> float:
-        part = min(1.0, rounds / self.rounds)
+        part = min(1.0, rounds / self.over)
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * part)) / 2
 
 
@@ -72,7 +75,7 @@ class Linear(Schedule):
     """A straight line from 1 down to ``floor``, where it stays."""
 
     name: str = "linear"
-    rounds: int = option(100, "until the floor is reached", ge=1, le=10**9)
+    over: int = option(100, "rounds (steps) until the floor is reached", ge=1, le=10**9)
     floor: float = option(0.0, "the last factor", ge=0, le=1)
 
     @property
@@ -80,5 +83,5 @@ class Linear(Schedule):
         return self.floor == 0
 
     def after(self, rounds: int) -> float:
-        part = min(1.0, rounds / self.rounds)
+        part = min(1.0, rounds / self.over)
         return 1 - (1 - self.floor) * part

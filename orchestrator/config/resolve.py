@@ -31,6 +31,13 @@ def _execution(config: Config, net: Net) -> str:
         raise UserError(
             f"config: local.execution: model {config.model.name!r} cannot be vectorized: {reason}"
         )
+    if config.local.micro_batch is not None:
+        if wanted == "vectorized":
+            raise UserError(
+                "config: local.micro_batch is for clients that are trained one after the other; "
+                "set local.execution to sequential"
+            )
+        return "sequential"
     if not config.round_end.lock_step:
         if wanted == "vectorized":
             raise UserError(

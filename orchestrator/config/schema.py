@@ -23,6 +23,7 @@ from algorithms.part import SEVERAL, chosen_from, nearest
 from algorithms.parts.aggregators import Aggregator, Mean
 from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.compressors import Compressor, NoCompression
+from algorithms.parts.iterates import Last, Output
 from algorithms.parts.losses import CrossEntropy, Loss
 from algorithms.parts.metrics import Metric
 from algorithms.parts.round_ends import Fixed, RoundEnd
@@ -231,6 +232,9 @@ class Config(Section):
     server_optimizer: Annotated[SerializeAsAny[ServerOptimizer], chosen_from(ServerOptimizer)] = (
         ServerSgd()
     )
+    output: Annotated[SerializeAsAny[Output], chosen_from(Output)] = Field(
+        Last(), description="the model judged and saved: the last one, or a mean over rounds"
+    )
     attack: Annotated[SerializeAsAny[Attack], chosen_from(Attack)] = NoAttack()
     compression: CompressionConfig = CompressionConfig()
     buffers: Literal["aggregate", "local", "exclude"] = Field(
@@ -281,6 +285,7 @@ class Config(Section):
             aggregator=self.aggregator,
             server_optimizer=self.server_optimizer,
             local=self.local,
+            output=self.output,
         )
 
     @model_validator(mode="after")
@@ -292,6 +297,7 @@ class Config(Section):
             self._moments_problem(),
             self._repeats_problem(),
             self._statistics_problem(),
+            self._output_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
             self._lateness_problem(),
@@ -368,6 +374,12 @@ class Config(Section):
             f"{self.algorithm.name} leaves every model with its client, and so its batch-norm "
             "statistics; leave buffers at local"
         )
+
+    def _output_problem(self) -> str | None:
+        """A mean over rounds is of one model."""
+        if not self.algorithm.keeps_models or isinstance(self.output, Last):
+            return None
+        return f"{self.algorithm.name} has no common model to take a mean of; leave output at last"
 
     def _compression_problem(self) -> str | None:
         uplink, downlink = self.compression.uplink, self.compression.downlink

@@ -86,7 +86,11 @@ def plain(column: pd.Series, where: str) -> np.ndarray:
 
 
 def frame_of(rows: Mapping[str, object]) -> pd.DataFrame:
-    """One row, by its columns' names."""
+    """One row, or columns of as many entries, by the columns' names."""
     import pandas as pd
 
-    return pd.DataFrame([dict(rows)])
+    several = rows and all(isinstance(v, list | tuple | np.ndarray) for v in rows.values())
+    try:
+        return pd.DataFrame(dict(rows) if several else [dict(rows)])
+    except ValueError as error:
+        raise UserError(f"these are no rows: {error}") from error

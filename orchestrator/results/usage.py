@@ -82,8 +82,8 @@ class TrainedModel:
     def outputs(self, x: Given) -> Tensor:
         """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
         [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; rows
-        of a table (a frame, or one row as a mapping), made numbers here as in training; all else as
-        it was trained on. Raises UserError for inputs of another shape or type.
+        of a table (a frame, a mapping of columns, or of one row), made numbers here as in training;
+        all else as it was trained on. Raises UserError for inputs of another shape or type.
         """
         rows = self._rows(self._numbers(x))
         return torch.cat([self.module(self._ready(part)) for part in rows.split(BATCH)])

@@ -241,9 +241,8 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     """Write model, tables, result.json and (if wanted) the report of a run; returns the result."""
     result = _summary(experiment, "finished" if experiment.finished else "stopped")
     net = experiment.net
-    model = net.spec.tensors(experiment.algorithm.model()) | net.buffer_spec.tensors(
-        experiment.algorithm.buffers
-    )
+    algorithm = experiment.algorithm
+    model = net.spec.tensors(algorithm.model()) | net.buffer_spec.tensors(algorithm.statistics())
     folder.write_model(model)
     folder.write_json(INPUTS, inputs_of(experiment.data))
     if experiment.records:

@@ -20,6 +20,7 @@ from algorithms.finite import NotFinite, all_finite
 from algorithms.local import Tensors
 from algorithms.part import nearest
 from algorithms.parts.compressors import NoCompression
+from algorithms.parts.iterates import Last
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.books import Books, Terms
@@ -171,7 +172,7 @@ class Experiment:
         last, algorithm = self.records[-1] if self.records else {}, self.algorithm
         # the clients' own models are judged by nothing but accuracy
         losses = ["test_loss", *(["train_loss"] if keeps_personal_models(algorithm) else [])]
-        judged = [algorithm.model(), algorithm.buffers, algorithm.personal_models()]
+        judged = [algorithm.model(), algorithm.statistics(), algorithm.personal_models()]
         return not all_finite([*judged, *(last.get(name) for name in losses)])
 
     def step(self) -> Record:
@@ -229,6 +230,7 @@ class Experiment:
         ways = config.compression.uplink, config.compression.downlink
         as_it_is = all(isinstance(way, NoCompression) for way in ways)
         as_it_is = as_it_is and not len(self.adversary.forgers) and algorithm.averages
+        as_it_is = as_it_is and isinstance(config.output, Last)
         # local models are judged when they are collected
         if ticks is None or not as_it_is or config.evaluation.local_models:
             return None
@@ -298,6 +300,7 @@ class Experiment:
             # NumPy's warnings would tell in the middle what is told at the end, with its cause
             with np.errstate(all="ignore"):
                 reported = self.algorithm.round(t, self.federation)
+                self.algorithm.count()
         except NotFinite as error:
             raise Diverged(f"round {t}: {error}") from error
         federation = self.federation
@@ -426,7 +429,7 @@ class Experiment:
 
     def weights_sha256(self) -> str:
         """Digest of the server's model (and batch-norm statistics)."""
-        return digest({"w": self.algorithm.model(), "buffers": self.algorithm.buffers})
+        return digest({"w": self.algorithm.model(), "buffers": self.algorithm.statistics()})
 
     def state_sha256(self) -> str:
         """Digest of the whole server state and every client's state."""

@@ -1,5 +1,4 @@
-"""Whether network, loss, metrics, algorithm and attack fit the data, asked before anything starts.
-"""
+"""Whether network, loss, metrics, algorithm and attack fit the data, asked before all else."""
 
 from __future__ import annotations
 

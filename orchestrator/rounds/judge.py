@@ -75,7 +75,7 @@ class Judge:
 
     def judge(self) -> tuple[Record, ClientTable]:
         """All accuracy metrics, and their values by client."""
-        record, table = self.of(self.algorithm.model(), self.algorithm.buffers)
+        record, table = self.of(self.algorithm.model(), self.algorithm.statistics())
         for split, sums in self._personal().items():
             record |= self._over_benign(sums, "personal", split)
             if not np.isnan(sums[:, 0]).any():

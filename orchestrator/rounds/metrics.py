@@ -86,7 +86,8 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
 
 def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
     """``mean``, ``worst``, ``worst10``, ``best10`` and ``std`` of a number of each client [K], as
-    :func:`over_clients` has them of accuracy; those of which it is NaN are left out.
+    :func:`over_clients` has them of accuracy, and its :func:`evenness` where none is negative;
+    those of which it is NaN are left out.
     """
     values = values[~np.isnan(values)]
     if not len(values):
@@ -99,17 +100,18 @@ def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
         f"{name}_worst10": float(ordered[:tenth].mean()),
         f"{name}_best10": float(ordered[-tenth:].mean()),
         f"{name}_std": float(values.std()),
+        **{f"{name}_{what}": value for what, value in evenness(values).items()},
     }
 
 
 def evenness(x: np.ndarray) -> Record:
-    """How evenly x ≥ 0 [K] is spread; nothing where all of it is 0.
+    """How evenly x ≥ 0 [K] is spread; nothing where all of it is 0, or some is negative.
 
     ``jain``: Jain's index (Σ x)²/(K Σ x²), 1/K to 1. ``angle``: degrees between x and (1, …, 1);
     ``kl``: KL divergence, in nats, of x/Σ x from the uniform distribution (both as q-FFL prints
     them: Li et al. 2020, Appendix).
     """
-    if not x.any():
+    if not x.any() or (x < 0).any():
         return {}
     # the mean and what is left of it do not cancel, as Σ x² − (Σ x)²/K would
     apart = float(np.linalg.norm(x - x.mean()) / (np.sqrt(len(x)) * x.mean()))

@@ -149,7 +149,7 @@ def engines(world: World) -> dict[bool, Engine]:
     # one for both: each brings its own vectors to whatever it computes
     net = world.net()
     loss = world.loss
-    one: Engine = Sequential(net, loss)
-    if world.device == "cuda":
+    one: Engine = Sequential(net, loss, world.local.micro_batch)
+    if world.device == "cuda" and world.local.micro_batch is None:
         one = Recorded(net, loss, world.local.batch_size)
     return {False: one, True: Vectorized(net, loss)}

@@ -56,7 +56,15 @@ class Engine(ABC):
 
 
 class Sequential(Engine):
-    """One client (C = 1): the module's own tensors are views of the client's vector."""
+    """One client (C = 1): the module's own tensors are views of the client's vector.
+
+    Gradients are those of the whole mini-batch, computed in pieces of ``piece`` rows (None: at
+    once) and added.
+    """
+
+    def __init__(self, net: Net, loss: Loss, piece: int | None = None) -> None:
+        super().__init__(net, loss)
+        self.piece = piece
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         return self.net.views(w[0], buffers[0])
@@ -78,17 +86,26 @@ class Sequential(Engine):
     ) -> Tensor:
         n = int(sizes[0])
         x, y = x[0, :n], y[0, :n]
+        if self.piece is None or n <= self.piece:
+            loss = self._mean(x, y, contrast)
+            self.net.gradient(loss, out[0])
+            return loss.detach().unsqueeze(0)
+        out.zero_()
+        part, total = torch.empty_like(out[0]), torch.zeros(1, device=out.device)
+        for some, theirs in zip(x.split(self.piece), y.split(self.piece), strict=True):
+            loss = self._mean(some, theirs, contrast) * (len(some) / n)
+            out[0] += self.net.gradient(loss, part)
+            total += loss.detach()
+        return total
+
+    def _mean(self, x: Tensor, y: Tensor, contrast: Contrast | None) -> Tensor:
+        """The mean loss of rows of a mini-batch."""
         if contrast is None:
-            loss = self.loss.mean(self.net.module(x), y)
-        else:
-            logits, features = self.net.featured(x)
-            with torch.no_grad():
-                others = [
-                    self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models
-                ]
-            loss = self.loss.mean(logits, y) + contrast.term(features[None], others).mean()
-        self.net.gradient(loss, out[0])
-        return loss.detach().unsqueeze(0)
+            return self.loss.mean(self.net.module(x), y)
+        logits, features = self.net.featured(x)
+        with torch.no_grad():
+            others = [self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models]
+        return self.loss.mean(logits, y) + contrast.term(features[None], others).mean()
 
 
 class Vectorized(Engine):

@@ -52,6 +52,8 @@ class Lane:
         self.loss = torch.zeros(len(ids), device=self.device)
         self.norms = torch.zeros(len(ids), len(engine.net.spec.layers), device=self.device)
         self.optimizer_state = self._optimizer(received)
+        decays = world.local.optimizer.decays(engine.net.spec)
+        self.decays = None if decays is None else decays.to(self.device)
         self.uplink = Uplink(
             world.uplink, world.seed, (self.t, self.session), self.ids, self.rule,
             self.memory.errors, world.forgers,
@@ -146,11 +148,15 @@ class Lane:
         )
         batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
         self.engine.attach(self.views)
+        local, rate = self.world.local, self.world.local.rate(self.t)
         # the first row has the most to do, and who is done is at the end
         for s in range(len(batches[0])):
             taken = [mine[s] for mine in batches if len(mine) > s]
             if self.rule.watches_accuracy:
                 self._begin_epochs(s, len(taken))
+            if not local.steady:
+                # who steps now has done as many steps as the first row
+                self.work.lr = rate * local.within.factor(int(self.done[0]) + s + 1)
             with self._randomness(s):
                 self._step(taken)
         self.done += wanted
@@ -201,7 +207,7 @@ class Lane:
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
         g = self.rule.direction(g, work)
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
-        local.optimizer.step(state, work.w, g, work.lr)
+        local.optimizer.step(state, work.w, g, work.lr, self.decays)
         self.rule.after_step(work)
         self.loss[:active] += losses
 
@@ -255,6 +261,7 @@ class Lane:
     def upload(self) -> tuple[Tensors, Tensors]:
         """(what each client sends, diagnostics), name -> [C, ...] in this lane's row order."""
         self.work.steps.copy_(torch.from_numpy(self.done))
+        self.work.reach = self._reach()
         if self.rule.asks_gradient:
             self.work.extras["gradient"] = self._data_gradient()
         uploads = dict(self.rule.upload(self.work))
@@ -267,6 +274,12 @@ class Lane:
         if self._averages_statistics:
             uploads[BUFFERS] = self.buffers
         return uploads, self._diagnostics(uploads)
+
+    def _reach(self) -> Tensor:
+        if self.world.local.steady:
+            return self.work.steps * self.world.local.rate(self.t)
+        each = [self.world.local.reach(self.t, int(n)) for n in self.done]
+        return torch.tensor(each, device=self.device)
 
     def _diagnostics(self, uploads: Tensors) -> Tensors:
         """What a round's record says of each client, name -> [C]."""

@@ -15,6 +15,7 @@ from algorithms.local_config import LocalConfig
 from algorithms.part import variants
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.compressors import NoCompression
+from algorithms.parts.iterates import Last, Output
 from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform
 from algorithms.parts.server_optimizers import ServerSgd
@@ -133,6 +134,7 @@ class QuadraticTraining:
         self.world.log.append(self.work.w.clone())
 
     def collect(self, weights=None):
+        self.work.reach = self.work.steps * self.work.lr
         dice, compress = [self.world.dice] * len(self.cohort), self.world.uplink.compress
         uploads = {
             n: compress(v, dice) if v.dim() > 1 else v
@@ -151,10 +153,11 @@ class QuadraticTraining:
         return Updates(self.cohort.ids, samples, p, {n: p @ v for n, v in vectors.items()}, scalars)
 
 
-def algorithm(name, world, cohort=None, **options) -> Algorithm:
+def algorithm(name, world, cohort=None, output=None, **options) -> Algorithm:
     """The registered algorithm ``name`` on a quadratic world, in float64."""
     chosen = variants(AlgorithmOptions)[name](**options)
     server = chosen.defaults.get("server_optimizer", ServerSgd())
+    usual = chosen.defaults.get("output", Last())
     parts = Composition(
         world.n,
         cohort or world.n,
@@ -163,6 +166,7 @@ def algorithm(name, world, cohort=None, **options) -> Algorithm:
         Mean(),
         server,
         LocalConfig(steps=world.steps, lr=world.lr),
+        usual if output is None else variants(Output)[output](),
     )
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
     setting = Setting(0, np.ones(world.n, np.int64), spec, parts, heldout=1000)
@@ -175,4 +179,5 @@ def run(name, world, rounds, cohort=None, **options) -> Algorithm:
     alg = algorithm(name, world, cohort, **options)
     for t in range(1, rounds + 1):
         alg.round(t, world)
+        alg.count()
     return alg

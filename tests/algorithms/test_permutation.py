@@ -74,10 +74,12 @@ def test_nor_do_they_where_lambda_decides_who_is_drawn(name, options, monkeypatc
     first = algorithm(name, a, 4, **options)
     for t in range(1, 9):
         first.round(t, a)
+        first.count()
     second = algorithm(name, b, 4, **options)
     renumbered(second, monkeypatch)
     for t in range(1, 9):
         second.round(t, b)
+        second.count()
     assert np.ptp(first.dual) > 0.05
     np.testing.assert_allclose(first.dual[ORDER], second.dual, atol=1e-9)
     torch.testing.assert_close(first.model(), second.model())

@@ -118,6 +118,7 @@ def test_drdm_lambda_reaches_the_minimax_point_with_a_part_of_the_clients(seed):
     drdm.setting = dataclasses.replace(drdm.setting, seed=seed)
     for t in range(1, 4001):
         drdm.round(t, world)
+        drdm.count()
     assert (drdm.model() - minimax(world)).norm() < 0.04
     assert (drdm.w - minimax(world)).norm() > 0.05
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from scipy.optimize import linprog, minimize
 
 from algorithms.part import variants
-from algorithms.parts.iterates import averaged, joined
+from algorithms.parts.iterates import Average, Last, MovingAverage, Tail
 from algorithms.parts.step_sizes import Decay, at
 from algorithms.parts.uncertainty import Uncertainty, largest
 from tests.algorithms.quadratics import Quadratics, algorithm, run
@@ -308,17 +308,22 @@ def test_gamma_falls_with_the_rounds(name):
 def test_averages_of_iterates_by_hand():
     rng = np.random.default_rng(0)
     iterates = [torch.from_numpy(rng.normal(size=3)) for _ in range(70)]
-    pasts = {"last": {}, "average": {}, "tail": {}}
+    outputs = {"last": Last(), "average": Average(), "tail": Tail(), "ema": MovingAverage()}
+    pasts = {name: {} for name in outputs}
     for t in range(1, 71):
-        pasts = {output: joined(past, iterates[t - 1], output) for output, past in pasts.items()}
-        found = {o: averaged(past, iterates[t - 1], o) for o, past in pasts.items()}
+        w = iterates[t - 1]
+        pasts = {name: one.joined(pasts[name], w) for name, one in outputs.items()}
+        found = {name: one.model(pasts[name], w) for name, one in outputs.items()}
         first = max([2**k for k in range(7) if 2**k <= t / 2], default=0)
         assert torch.equal(found["last"], iterates[t - 1])
         torch.testing.assert_close(found["average"], torch.stack(iterates[:t]).mean(0))
         torch.testing.assert_close(found["tail"], torch.stack(iterates[first:t]).mean(0))
         assert t / 2 <= t - first < max(0.75 * t, 1.5)
+        weights = 0.9 ** torch.arange(t - 1, -1, -1, dtype=torch.float64)
+        weighted = (weights[:, None] * torch.stack(iterates[:t])).sum(0) / weights.sum()
+        torch.testing.assert_close(found["ema"], weighted)
     assert pasts["last"] == {}
-    assert torch.equal(averaged({}, iterates[0], "tail"), iterates[0])
+    assert all(torch.equal(one.model({}, w), w) for one in outputs.values())
 
 
 @pytest.mark.parametrize("name", ["drfa", "drdm", "afl", "scaffpd"])
@@ -329,6 +334,7 @@ def test_the_model_that_is_judged(name, output):
     iterates = []
     for t in range(1, 7):
         alg.round(t, world)
+        alg.count()
         iterates.append(alg.w)
     first = {"last": 5, "average": 0, "tail": 2}[output]
     torch.testing.assert_close(alg.model(), torch.stack(iterates[first:]).mean(0))

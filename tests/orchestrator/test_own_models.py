@@ -173,7 +173,7 @@ def test_recurrent_layers_are_trained_one_client_after_the_other(tmp_path):
     assert finish(config).config.local.execution == "sequential"
 
 
-DRAWING = '''import numpy as np
+DRAWING = """import numpy as np
 import torch
 from torch import nn
 
@@ -190,7 +190,7 @@ class Noisy(nn.Module):
         elif self.training or self.kind == "always":
             x = x + 0.1 * torch.randn(x.shape)
         return self.head(x)
-'''
+"""
 
 
 def test_draws_of_its_own_are_keyed(config, company):

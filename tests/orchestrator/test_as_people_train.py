@@ -1,0 +1,157 @@
+"""Rates within a round, decay of matrices only, mini-batches in pieces: against plain PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.optim import lr_scheduler
+
+from algorithms.scaffold import ControlVariate
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.models.images import FedAAResNet, Mlp
+from orchestrator.training.batches import Batches
+from tests.configs import small
+from tests.orchestrator.test_training import DATA, by_hand, train, world
+from tests.running import finish
+
+MLP = Mlp(hidden=(5,))
+
+
+class Scheduled(torch.optim.SGD):
+    """SGD whose rate torch's schedule changes after every step."""
+
+    def __init__(self, parameters, schedule):
+        super().__init__(parameters, 0.1)
+        self.schedule = schedule(self)
+
+    def step(self):
+        super().step()
+        self.schedule.step()
+
+
+WITHIN = {
+    "cosine": ({"name": "cosine", "over": 40}, lambda o: lr_scheduler.CosineAnnealingLR(o, 40)),
+    "step": ({"name": "step", "every": 2, "gamma": 0.5}, lambda o: lr_scheduler.StepLR(o, 2, 0.5)),
+    "warm": (
+        {"name": "constant", "warmup": 3},
+        lambda o: lr_scheduler.LambdaLR(o, lambda s: min(1.0, (s + 1) / 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+@pytest.mark.parametrize("name", WITHIN)
+def test_rates_within_a_round_are_torch_s(name, vectorized):
+    within, theirs = WITHIN[name]
+    local = world(MLP, epochs=2, within=within)
+    deltas, _ = train(local, [0, 1, 2], vectorized)
+    for k, delta in enumerate(deltas):
+        wanted, _ = by_hand(local, k, lambda p: Scheduled(p, theirs))
+        torch.testing.assert_close(delta, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_control_variates_are_the_mean_gradient_whatever_the_rates():
+    """SCAFFOLD's c_i⁺ is Σ η_s g_s / Σ η_s: with full batches of a linear loss, that of torch."""
+    local = world(MLP, steps=4, within={"name": "step", "every": 2, "gamma": 0.25}, batch_size=999)
+    size = local.net().spec.size
+    rule = ControlVariate(slice(0, size))
+    e = train(local, [1], False, rule=_From(rule, size))[1]
+    wanted, _ = by_hand(local, 1, lambda p: Scheduled(p, lambda o: lr_scheduler.StepLR(o, 2, 0.25)))
+    reached = 0.1 * (1 + 1 + 0.25 + 0.25)
+    torch.testing.assert_close(e.vectors["control"][0], -wanted / reached, rtol=1e-4, atol=1e-6)
+
+
+def _From(rule, size):
+    """A SCAFFOLD client in its first round: c = c_i = 0."""
+
+    class First(type(rule)):
+        def state(self, received, spec):
+            received["control"] = torch.zeros(size)
+            return super().state(received, spec)
+
+    return First(rule.part)
+
+
+def test_refused_where_a_method_counts_on_equal_rates():
+    with pytest.raises(UserError, match=r"leave local\.within at constant"):
+        load(None, ["algorithm=fednova", "local.within=cosine"])
+
+
+DECAYING = [
+    ({"name": "sgd", "weight_decay": 0.3}, lambda p, d: torch.optim.SGD(p, 0.1, weight_decay=d)),
+    ({"name": "adam", "weight_decay": 0.3}, lambda p, d: torch.optim.Adam(p, 0.1, weight_decay=d)),
+    ({"name": "adamw", "weight_decay": 0.3}, lambda p, d: torch.optim.AdamW(p, 0.1, weight_decay=d)),
+    (
+        {"name": "adagrad", "weight_decay": 0.3},
+        lambda p, d: torch.optim.Adagrad(p, 0.1, weight_decay=d),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+@pytest.mark.parametrize(("ours", "theirs"), DECAYING, ids=[o["name"] for o, _ in DECAYING])
+def test_only_matrices_decay(ours, theirs, vectorized):
+    def grouped(parameters):
+        parameters = list(parameters)
+        optimizers = [
+            theirs([p for p in parameters if p.dim() > 1], 0.3),
+            theirs([p for p in parameters if p.dim() < 2], 0.0),
+        ]
+        return _Both(optimizers)
+
+    local = world(MLP, steps=6, optimizer={**ours, "decayed": "matrices"})
+    deltas, _ = train(local, [0, 1], vectorized)
+    everywhere, _ = train(world(MLP, steps=6, optimizer=ours), [0, 1], vectorized)
+    assert (deltas - everywhere).abs().max() > 1e-4
+    for k, delta in enumerate(deltas):
+        torch.testing.assert_close(delta, by_hand(local, k, grouped)[0], rtol=1e-3, atol=1e-5)
+
+
+class _Both:
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+
+    def zero_grad(self):
+        [one.zero_grad() for one in self.optimizers]
+
+    def step(self):
+        [one.step() for one in self.optimizers]
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_mini_batches_in_pieces_are_the_same_gradient(clip):
+    whole, _ = train(world(MLP, steps=5, clip=clip), [0], False)
+    pieces, _ = train(world(MLP, steps=5, clip=clip, micro_batch=5), [0], False)
+    torch.testing.assert_close(pieces, whole, rtol=1e-4, atol=1e-6)
+    assert not torch.equal(pieces, whole)
+
+
+def test_terms_on_features_come_in_pieces_too():
+    algorithm = "algorithm={name: moon, mu: 3.0}"
+    whole, pieces = (
+        finish(small(algorithm, f"local.micro_batch={rows}", "model=mlp")) for rows in (999, 7)
+    )
+    torch.testing.assert_close(pieces.algorithm.w, whole.algorithm.w, rtol=1e-3, atol=1e-5)
+
+
+def test_statistics_see_each_piece():
+    """As in torch: with batch norm, a batch in pieces is normalised piece by piece."""
+    local = world(FedAAResNet(), steps=1, batch_size=8, micro_batch=4)
+    delta, _ = train(local, [0], False)
+    net = local.net()
+    module, (rows,) = net.module.train(), Batches(DATA.train[0], local.local, 0, 1, 0).take(1)
+    total = [torch.zeros_like(p) for p in module.parameters()]
+    for some in np.split(rows, 2):
+        x = (torch.tensor(DATA.samples.x[some]).float() / 255 - 0.2860) / 0.3530
+        loss = F.cross_entropy(module(x), torch.tensor(DATA.samples.y[some])) / 2
+        for mine, g in zip(total, torch.autograd.grad(loss, [*module.parameters()]), strict=True):
+            mine += g
+    wanted = net.spec.flatten({n: -0.1 * g for n, g in zip(net.params, total, strict=True)})
+    torch.testing.assert_close(delta[0], wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_pieces_are_for_one_client_at_a_time():
+    assert finish(small("local.micro_batch=4")).config.local.execution == "sequential"
+    with pytest.raises(UserError, match=r"local\.micro_batch is for clients that are trained one"):
+        finish(small("local.micro_batch=4", "local.execution=vectorized"))

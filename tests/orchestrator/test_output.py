@@ -1,0 +1,70 @@
+"""The model that a run is judged by and leaves, where that is a mean over rounds."""
+
+import pytest
+import torch
+
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
+from tests.running import finish, run_into
+
+SMALL = [
+    "data.limit=400",
+    "data.clients=6",
+    "cohort=3",
+    "rounds=4",
+    "local.steps=3",
+    "local.lr=0.02",
+]
+EMA = "output={name: ema, decay: 0.6}"
+
+
+def stepped(*settings):
+    """Every round's model and statistics, and the experiment."""
+    experiment = Experiment(load(None, [*SMALL, *settings]))
+    models = []
+    while not experiment.finished:
+        experiment.step()
+        models.append((experiment.algorithm.w, experiment.algorithm.buffers))
+    return experiment, models
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "fedadam"])
+def test_training_goes_on_from_the_last_model(algorithm):
+    plain, models = stepped(f"algorithm={algorithm}", "model=linear")
+    mean, same = stepped(f"algorithm={algorithm}", "model=linear", EMA)
+    for (w, _), (v, _) in zip(models, same, strict=True):
+        assert torch.equal(w, v)
+    weights = torch.tensor([0.6**3, 0.6**2, 0.6, 1.0], dtype=torch.float64)
+    wanted = (weights[:, None] * torch.stack([w.double() for w, _ in models])).sum(
+        0
+    ) / weights.sum()
+    torch.testing.assert_close(mean.algorithm.model().double(), wanted, rtol=1e-5, atol=1e-7)
+    assert mean.weights_sha256() != plain.weights_sha256()
+    assert mean.records[-1]["test_loss"] != plain.records[-1]["test_loss"]
+
+
+def test_statistics_are_averaged_as_the_model_is():
+    mean, models = stepped("output=average", "model=fedaa_resnet", "rounds=2", "data.limit=60",
+                           "local.steps=1", "local.batch_size=8", "evaluation.every=9")  # fmt: skip
+    assert len(models[0][1])
+    torch.testing.assert_close(mean.algorithm.statistics(), (models[0][1] + models[1][1]) / 2)
+    torch.testing.assert_close(mean.algorithm.model(), (models[0][0] + models[1][0]) / 2)
+
+
+def test_a_run_has_it_and_goes_on_with_it(tmp_path):
+    config = load(None, [*SMALL, "model=linear", EMA, "checkpoint.every=1"])
+    whole = finish(config)
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, config, stop_at=2)
+    resumed, _ = run_into(folder, resuming=True)
+    assert resumed.weights_sha256() == whole.weights_sha256()
+    assert torch.equal(whole.net.spec.flatten(folder.model()), whole.algorithm.model())
+
+
+def test_no_mean_of_what_nobody_has_in_common():
+    with pytest.raises(UserError, match="local has no common model to take a mean of"):
+        load(None, ["algorithm=local", "output=average"])
+    with pytest.raises(UserError, match=r"output\.decay"):
+        load(None, ["output={name: ema, decay: 1}"])
