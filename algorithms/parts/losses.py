@@ -12,18 +12,24 @@ from torch import Tensor
 
 from algorithms.part import Part, option
 
+IGNORED = -100
+"""In place of the class of a token that has none: padding, or the rest of a word."""
+
 
 class Loss(Part):
     """ℓ(outputs, targets) of each sample by itself: any batch's loss is the mean over its samples.
 
-    ``outputs`` [n, o] are the model's. ``targets`` are classes [n] int64 in 0..o-1 or, of data
-    without classes, numbers [n, o] float32.
+    ``outputs`` [n, o] are the model's. ``targets`` are classes [n] int64 in 0..o-1; of data without
+    classes, numbers [n, o] float32; or a class for each of L tokens [n, L] int64, ``IGNORED`` where
+    there is none, to outputs [n, L, o].
     """
 
     classes: ClassVar[bool] = True
     """Whether targets may be classes."""
     numbers: ClassVar[bool] = False
     """Whether they may be numbers."""
+    tokens: ClassVar[bool] = False
+    """Whether they may be classes of tokens."""
 
     @abstractmethod
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -39,20 +45,29 @@ class Loss(Part):
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Which samples [n] are predicted right: of classes, those whose output is largest (bool);
-        of numbers nobody can say it (NaN).
+        of numbers nobody can say it (NaN). Of tokens, which part of a sample's (float32).
         """
         if targets.is_floating_point():
             return torch.full((len(targets),), torch.nan, device=targets.device)
-        return outputs.argmax(1) == targets
+        hit = outputs.argmax(-1) == targets
+        return hit if targets.dim() == 1 else over_tokens(hit.float(), targets)
 
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
         """Why a model of so many outputs cannot be trained towards ``targets``, or None."""
         numbers = targets.is_floating_point()
+        if targets.dim() > 1 and not numbers and not self.tokens:
+            return f"{self.name} is not of tokens, and the data's targets are; take cross_entropy"
         if numbers and not self.numbers:
             return f"{self.name} is of classes, and the data's targets are numbers; take mse or bce"
         if not numbers and not self.classes:
             return f"{self.name} is of numbers, and the data's targets are classes"
         return None
+
+
+def over_tokens(values: Tensor, targets: Tensor) -> Tensor:
+    """Means [n] of ``values`` [n, L] over each sample's tokens that have a class."""
+    counted = targets != IGNORED
+    return (values * counted).sum(1) / counted.sum(1).clamp_min(1)
 
 
 def as_numbers(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -63,9 +78,10 @@ def as_numbers(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 class CrossEntropy(Loss):
-    """−log softmax(outputs)[y], of classes."""
+    """−log softmax(outputs)[y], of classes; of tokens, the mean over each sample's."""
 
     name: str = "cross_entropy"
+    tokens = True
     label_smoothing: float = option(
         0.0, "part of each target that is spread evenly over all classes", ge=0, lt=1
     )
@@ -74,26 +90,33 @@ class CrossEntropy(Loss):
     )
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        tokens = targets.dim() > 1
         losses = F.cross_entropy(
-            outputs, targets, reduction="none", label_smoothing=self.label_smoothing
+            outputs.movedim(-1, 1) if tokens else outputs,
+            targets,
+            reduction="none",
+            label_smoothing=self.label_smoothing,
+            ignore_index=IGNORED,
         )
-        return losses * self._factors(targets) if self.weight else losses
+        losses = losses * self._factors(targets) if self.weight else losses
+        return over_tokens(losses, targets) if tokens else losses
 
     def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self.weight:
+        if self.weight or targets.dim() > 1:
             return super().mean(outputs, targets)
         # one kernel in place of two
         return F.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing)
 
     def sum(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self.weight:
+        if self.weight or targets.dim() > 1:
             return super().sum(outputs, targets)
         return F.cross_entropy(
             outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
         )
 
     def _factors(self, targets: Tensor) -> Tensor:
-        return torch.tensor(self.weight, device=targets.device)[targets]
+        # what is ignored has a loss of 0, whatever its factor
+        return torch.tensor(self.weight, device=targets.device)[targets.clamp_min(0)]
 
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
         if self.weight and len(self.weight) != outputs:

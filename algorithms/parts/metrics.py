@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from algorithms.part import Part
+from algorithms.parts.losses import IGNORED
 
 
 class Metric(Part):
     """A number for the outputs [n, o] of a model on n rows with ``targets`` (see
-    :class:`algorithms.parts.losses.Loss`).
+    :class:`algorithms.parts.losses.Loss`). Where these are of tokens, the rows are tokens.
     """
 
     more_is_better: ClassVar[bool] = True
@@ -146,10 +147,22 @@ class R2(Metric):
         return float((1 - (outputs.double() - y).square().sum(0) / total).mean())
 
 
+def each_token(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs [n, L, o] and classes [n, L] of tokens as those of rows, [N, o] and [N]: the tokens
+    that have a class, for metrics of classes.
+    """
+    counted = targets != IGNORED
+    return outputs[counted], targets[counted]
+
+
 def dummy(n: int, outputs: int, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs [n, o] and targets of the kind of ``targets``, to try a loss or metric on."""
     generator = torch.Generator().manual_seed(0)
     made = torch.randn(n, outputs, generator=generator)
     if targets.is_floating_point():
         return made, torch.rand(n, outputs, generator=generator)
+    if targets.dim() > 1:
+        places = targets.shape[1]
+        made = torch.randn(n, places, outputs, generator=generator)
+        return made, (torch.arange(n * places) % outputs).view(n, places)
     return made, torch.arange(n) % outputs

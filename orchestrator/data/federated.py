@@ -207,6 +207,7 @@ class FederatedData:
 def samples_sha256(samples: Samples) -> str:
     """Digest of all that there is of a dataset."""
     facts = [samples.train, samples.classes, samples.mean, samples.std]
+    facts += [samples.tags] if samples.tags else []
     owner = np.empty(0, np.int64) if samples.owner is None else samples.owner
     numbers = [] if samples.targets is None else [samples.targets]
     return _sha256(facts, [samples.x, samples.y, owner, *numbers])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from algorithms.part import Part
+from algorithms.parts.losses import IGNORED
 from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
 
@@ -37,17 +38,43 @@ class Samples:
     owner: np.ndarray | None = None
     """Natural client of each row [n], where the dataset has natural clients."""
     targets: np.ndarray | None = None
-    """Numbers to be predicted [n, o] float32, of data without classes; ``y`` then are the groups
-    by which rows are dealt out."""
+    """Numbers to be predicted [n, o] float32, of data without classes; or a class for each of L
+    tokens [n, L] int64 (``IGNORED``: none). ``y`` then are the groups by which rows are dealt
+    out."""
     columns: tuple[Column, ...] = ()
     """What made the inputs of a table's rows, in their order."""
     names: tuple[str, ...] = ()
     """Of the classes, where the data have any."""
+    tags: int = 0
+    """Number of classes of tokens; 0 where nothing is said of tokens."""
 
     @property
     def outputs(self) -> int:
-        """Numbers that a model makes of an input: one for each class, or for each target."""
-        return self.classes if self.targets is None else self.targets.shape[1]
+        """Numbers that a model makes of an input, or of a token: one for each class, or for each
+        target.
+        """
+        if self.targets is None:
+            return self.classes
+        return self.tags or self.targets.shape[1]
+
+    @property
+    def made(self) -> tuple[int, ...]:
+        """Shape of what a model makes of an input."""
+        if self.targets is None or not self.tags:
+            return (self.outputs,)
+        return (self.targets.shape[1], self.tags)
+
+    @property
+    def wanted(self) -> np.ndarray:
+        """What is to be predicted: classes [n], numbers [n, o], or classes of tokens [n, L]."""
+        return self.y if self.targets is None else self.targets
+
+    @property
+    def task(self) -> Literal["classes", "numbers", "tokens"]:
+        """Which of them it is."""
+        if self.targets is None:
+            return "classes"
+        return "tokens" if self.tags else "numbers"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,9 +162,25 @@ def _wrong_targets(samples: Samples) -> str | None:
     t = samples.targets
     if t is None:
         return None
+    if samples.tags:
+        return _wrong_tags(samples, t)
     if t.dtype != np.float32 or t.ndim != 2 or len(t) != len(samples.y) or not t.shape[1]:
         return f"targets are {t.dtype} of shape {t.shape}, and not float32 [n, o]"
     return None if np.isfinite([t.min(), t.max()]).all() else "some targets are NaN or infinite"
+
+
+def _wrong_tags(samples: Samples, tags: np.ndarray) -> str | None:
+    if tags.dtype != np.int64 or tags.ndim != 2 or len(tags) != len(samples.y):
+        return f"classes of tokens are {tags.dtype} of shape {tags.shape}, and not int64 [n, L]"
+    wrong = (tags != IGNORED) & ((tags < 0) | (tags >= samples.tags))
+    if wrong.any():
+        row, place = np.argwhere(wrong)[0]
+        return (
+            f"token {place} of row {row} has the class {tags[row, place]}, and they are from 0 to "
+            f"{samples.tags - 1} ({IGNORED}: none)"
+        )
+    bare = (tags == IGNORED).all(1)
+    return f"no token of row {int(np.argmax(bare))} has a class" if bare.any() else None
 
 
 def labels(y: np.ndarray, rows: int, classes: int, where: object) -> np.ndarray:

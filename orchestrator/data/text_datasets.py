@@ -8,11 +8,12 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from algorithms.part import option
+from algorithms.parts.losses import IGNORED
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import Form, missing, read_rows, stored
@@ -45,13 +46,36 @@ class Tokens(Dataset):
             return self._words(texts)
         return _tokenized(self.tokenizer, texts, self.length)
 
+    def tagged(
+        self, words: Sequence[Sequence[str]], tags: Sequence[Sequence[int]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of texts in words, and the class of each token [n, length] int64: of a word's
+        first token its own, else ``IGNORED``.
+        """
+        need(8 * self.length * len(words), "data.dataset.length")
+        targets = np.full((len(words), self.length), IGNORED, np.int64)
+        if self.tokenizer is None:
+            x = np.zeros((len(words), self.length), np.int32)
+            for row, wanted, some, theirs in zip(x, targets, words, tags, strict=True):
+                ids = [self._hashed(word.lower()) for word in some[: self.length]]
+                row[: len(ids)], wanted[: len(ids)] = ids, theirs[: self.length]
+            return x, targets
+        x, heads = _tokenized_words(self.tokenizer, words, self.length)
+        for wanted, places, theirs in zip(targets, heads, tags, strict=True):
+            for place, word in places.items():
+                wanted[place] = theirs[word]
+        return x, targets
+
+    def _hashed(self, word: str) -> int:
+        # not hash(), which differs from process to process; 0 is padding
+        return 1 + zlib.crc32(word.encode()) % (self.vocabulary - 1)
+
     def _words(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Hashed words [n, length], 0 for padding."""
         x = np.zeros((len(texts), self.length), np.int32)
         for row, pieces in zip(x, texts, strict=True):
             words = WORD.findall(" [SEP] ".join(pieces).lower())
-            # not hash(), which differs from process to process; 0 is padding
-            ids = [1 + zlib.crc32(w.encode()) % (self.vocabulary - 1) for w in words]
+            ids = [self._hashed(word) for word in words]
             row[: len(ids)] = ids[: self.length]
         return x
 
@@ -203,23 +227,53 @@ def _hub(
 
 def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
     """Token ids and types [n, 2, length] by a checkpoint's tokenizer; raises UserError for none."""
+    columns = [list(column) for column in zip(*texts, strict=True)]
+    return _stacked(_tokenizer(name)(*columns, **_cut(length)))
+
+
+def _tokenized_words(
+    name: str, texts: Sequence[Sequence[str]], length: int
+) -> tuple[np.ndarray, list[dict[int, int]]]:
+    """The same of texts in words; and for each, the place of every word's first token -> the word's
+    number.
+    """
+    tokenizer = _tokenizer(name)
+    if not tokenizer.is_fast:
+        raise UserError(
+            f"data.dataset.tokenizer: {name!r} cannot say which tokens are of which word; take a "
+            "fast one"
+        )
+    rows = tokenizer([list(words) for words in texts], is_split_into_words=True, **_cut(length))
+    heads: list[dict[int, int]] = []
+    for i in range(len(texts)):
+        words = rows.word_ids(i)
+        first = {word: place for place, word in reversed([*enumerate(words)]) if word is not None}
+        heads.append({place: word for word, place in first.items()})
+    return _stacked(rows), heads
+
+
+def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name)
     except Exception as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(
             f"data.dataset.tokenizer: cannot load {name!r} (a folder with its files is taken, "
             f"too): {reason}"
         ) from error
-    columns = [list(column) for column in zip(*texts, strict=True)]
-    rows = tokenizer(
-        *columns,
-        truncation=True,
-        max_length=length,
-        padding="max_length",
+
+
+def _cut(length: int) -> dict[str, Any]:
+    return {
+        "truncation": True,
+        "max_length": length,
+        "padding": "max_length",
         # not every tokenizer returns them unasked
-        return_token_type_ids=True,
-    )
+        "return_token_type_ids": True,
+    }
+
+
+def _stacked(rows: Any) -> np.ndarray:
     return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)

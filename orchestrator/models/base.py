@@ -26,6 +26,11 @@ class Model(Part):
         """What a network that is none of ours is called, which is tried before anything starts."""
         return "" if type(self).__module__.startswith("orchestrator.") else self.name
 
+    @property
+    def tags(self) -> bool:
+        """Whether it says a class for each token of an input, and not one for the input."""
+        return False
+
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A module from inputs [B, *shape] to logits [B, classes].

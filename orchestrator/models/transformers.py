@@ -1,10 +1,13 @@
-"""Pre-trained transformers for classifying text (Hugging Face), whole or by low-rank adapters."""
+"""Pre-trained transformers for classifying texts or their tokens (Hugging Face), whole or by
+low-rank adapters.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from algorithms.part import option
@@ -42,8 +45,17 @@ class SequenceClassifier(nn.Module):
         return logits
 
 
+class TokenClassifier(SequenceClassifier):
+    """The same for each token: [B, L, classes], 0 behind the batch's longest text."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        return F.pad(logits, (0, 0, 0, x.shape[-1] - logits.shape[1]))
+
+
 class Transformer(Model):
-    """Any sequence-classification checkpoint of the Hugging Face library, by name or path.
+    """Any checkpoint of the Hugging Face library, by name or path, that classifies texts, or each
+    of their tokens.
 
     The data must be tokenised for it: ``data.dataset.tokenizer`` with the same name or path. With
     ``lora_rank`` only low-rank adapters (Hu et al. 2022) and the classification head are trained,
@@ -61,7 +73,14 @@ class Transformer(Model):
     lora_targets: tuple[str, ...] = option(
         (), "modules that get adapters; unset: peft's choice, where it has one"
     )
+    head: Literal["sequence", "tokens"] = option(
+        "sequence", "whether a text has a class, or each of its tokens"
+    )
     dropout: float | None = option(None, "all dropout rates; unset: the checkpoint's", ge=0, lt=1)
+
+    @property
+    def tags(self) -> bool:
+        return self.head == "tokens"
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         if len(shape) != 2 or shape[0] != 2:
@@ -74,19 +93,22 @@ class Transformer(Model):
         types = int(getattr(net.config, "type_vocab_size", 0) or 0)
         if self.lora_rank:
             net = self._with_adapters(net, fresh)
-        return SequenceClassifier(net, 0 if pad is None else pad, types)
+        kind = TokenClassifier if self.tags else SequenceClassifier
+        return kind(net, 0 if pad is None else pad, types)
 
     def _load(self, classes: int) -> tuple[Any, list[str]]:
         """The network, and the modules that the checkpoint does not hold (the head)."""
-        from transformers import AutoConfig, AutoModelForSequenceClassification
+        import transformers
 
+        named = "TokenClassification" if self.tags else "SequenceClassification"
+        cls = getattr(transformers, f"AutoModelFor{named}")
         try:
-            config = AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
+            config = transformers.AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
                 # architectures have names of their own for their dropout rates
                 for key in [k for k in config.to_dict() if "dropout" in k]:
                     setattr(config, key, self.dropout)
-            net, info = AutoModelForSequenceClassification.from_pretrained(
+            net, info = cls.from_pretrained(
                 self.checkpoint, config=config, output_loading_info=True
             )
         except (OSError, ValueError, RuntimeError) as error:
@@ -109,7 +131,7 @@ class Transformer(Model):
         others = [name for name in fresh if name.partition(".")[0] not in HEADS]
         targets = self.lora_targets or TARGETS.get(net.config.model_type, ())
         config = LoraConfig(
-            task_type=TaskType.SEQ_CLS,
+            task_type=TaskType.TOKEN_CLS if self.tags else TaskType.SEQ_CLS,
             r=self.lora_rank,
             lora_alpha=self.lora_alpha,
             lora_dropout=self.lora_dropout,

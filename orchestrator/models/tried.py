@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from orchestrator.plugins import raised
 
 
-def tried(of: str, module: nn.Module, x: Tensor, outputs: int) -> bool:
+def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether training it draws from torch's generator, which is then keyed.
 
     ``x`` [2, ...] are inputs as in training. Raises ValueError, which names it as ``of``, unless it
-    makes float32 [2, outputs] of them, the same each time: in evaluation, and in training when
+    makes float32 [2, *made] of them, the same each time: in evaluation, and in training when
     torch's generator is seeded alike.
     """
     judged = _outputs(of, module, x, 0, training=False)
-    _require_form(of, judged, x, outputs)
+    _require_form(of, judged, x, made)
     if not _same(judged, _outputs(of, module, x, 1, training=False)):
         raise ValueError(
             f"model: {of}: its outputs for the same inputs differ in evaluation, where nothing may "
@@ -50,8 +50,8 @@ def _same(one: object, other: object) -> bool:
     return isinstance(other, Tensor) and torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-def _require_form(of: str, out: object, x: Tensor, outputs: int) -> None:
-    wanted = (len(x), outputs)
+def _require_form(of: str, out: object, x: Tensor, made: tuple[int, ...]) -> None:
+    wanted = (len(x), *made)
     if isinstance(out, Tensor) and out.shape == wanted and out.dtype == torch.float32:
         return
     found = type(out).__name__

@@ -39,7 +39,7 @@ class Inputs(TypedDict):
     """Of each channel; empty but for images."""
     scale: list[float]
     outputs: int
-    task: Literal["classes", "numbers"]
+    task: Literal["classes", "numbers", "tokens"]
     columns: NotRequired[list[Column]]
     """What makes inputs of a table's rows; empty for other data."""
     classes: NotRequired[list[str]]
@@ -53,7 +53,7 @@ def inputs_of(data: FederatedData) -> Inputs:
     return {
         "shape": list(samples.shape), "dtype": dtype, "shift": list(data.shift),
         "scale": list(data.scale), "outputs": samples.outputs,
-        "task": "classes" if samples.targets is None else "numbers",
+        "task": samples.task,
         "columns": list(samples.columns), "classes": list(samples.names),
     }  # fmt: skip
 
@@ -99,9 +99,11 @@ class TrainedModel:
         return inputs_of_rows(columns, x)
 
     def predict(self, x: Given) -> np.ndarray:
-        """Of each input its class [n], or numbers [n, o] where the model was trained on such."""
+        """Of each input its class [n]; numbers [n, o], or classes of tokens [n, L], where the model
+        was trained on such.
+        """
         out = self.outputs(x)
-        return (out if self.inputs["task"] == "numbers" else out.argmax(1)).numpy()
+        return (out if self.inputs["task"] == "numbers" else out.argmax(-1)).numpy()
 
     def _ready(self, part: Tensor) -> Tensor:
         if self.inputs["dtype"] != "uint8":

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
+from algorithms.parts.losses import IGNORED
 from orchestrator.config import Config
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.samples import Samples
@@ -19,7 +20,13 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
     draws random numbers in training.
     """
     of = config.model.foreign
-    draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.outputs)
+    if not of and config.model.tags != bool(samples.tags):
+        kinds = ("each token", "each input") if samples.tags else ("each input", "each token")
+        raise ValueError(
+            f"model: the data have a class for {kinds[0]}, and {config.model.name} says one for "
+            f"{kinds[1]}"
+        )
+    draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.made)
     for problem in _problems(config, samples):
         raise ValueError(problem)
     return draws
@@ -32,8 +39,7 @@ def _inputs(samples: Samples, rows: int) -> torch.Tensor:
 
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:
-    found = samples.y if samples.targets is None else samples.targets
-    targets = torch.from_numpy(found.copy())
+    targets = torch.from_numpy(samples.wanted.copy())
     if (refusal := config.loss.refuses(samples.outputs, targets)) is not None:
         yield f"loss: {refusal}"
     first = torch.from_numpy(samples.x[:1].copy())
@@ -41,7 +47,8 @@ def _problems(config: Config, samples: Samples) -> Iterator[str]:
         if (refusal := _tried(augmentation, first)) is not None:
             yield f"data.augment: {augmentation.name}: {refusal}"
     for metric in config.evaluation.metrics:
-        if (refusal := metric.refuses(targets)) is not None:
+        each = targets[targets != IGNORED] if samples.tags else targets
+        if (refusal := metric.refuses(each)) is not None:
             yield f"evaluation.metrics: {refusal}"
     if samples.targets is None:
         return

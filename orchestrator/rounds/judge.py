@@ -16,7 +16,7 @@ from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import GivenModel
-from algorithms.parts.metrics import Metric
+from algorithms.parts.metrics import Metric, each_token
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
 from orchestrator.data.federated import FederatedData
@@ -125,9 +125,11 @@ class Judge:
         if not len(places):
             return math.nan
         samples, rows = self.data.samples, self.judged.rows[places]
-        targets = samples.y[rows] if samples.targets is None else samples.targets[rows]
+        made, targets = outputs[torch.from_numpy(places)], torch.from_numpy(samples.wanted[rows])
+        if samples.tags:
+            made, targets = each_token(made.view(len(rows), *samples.made), targets)
         try:
-            return metric.value(outputs[torch.from_numpy(places)], torch.from_numpy(targets))
+            return metric.value(made, targets)
         except ValueError as error:  # one of the user's own
             raise UserError(str(error)) from error
 

@@ -23,9 +23,9 @@ class PerSample(NamedTuple):
     loss: Tensor
     """[n]."""
     hit: Tensor
-    """Whether it is right [n]; NaN of targets that are numbers."""
+    """Whether it is right [n]; NaN of targets that are numbers; of tokens, which part of them."""
     outputs: Tensor
-    """[n, o], where ``world.outputs`` asks for them; else [n, 0]."""
+    """[n, o] (of tokens [n, L * o]), where ``world.outputs`` asks for them; else [n, 0]."""
 
     @classmethod
     def joined(cls, pieces: Sequence[PerSample]) -> PerSample:
@@ -52,7 +52,8 @@ def per_sample(
         x, y = _batch(world, rows[i : i + BATCH], flip)
         out = net.module(x)
         loss, hit = world.loss.per_sample(out, y), world.loss.correct(out, y)
-        found.append(PerSample(loss, hit, out if world.outputs else out[:, :0]))
+        outputs = out.flatten(1)
+        found.append(PerSample(loss, hit, outputs if world.outputs else outputs[:, :0]))
     return PerSample(*(part.cpu() for part in PerSample.joined(found)))
 
 

@@ -24,13 +24,14 @@ def _facts(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
 
 
 class OwnLoss(Own, Loss):
-    """A function of a model's ``outputs`` [n, o] and the ``targets`` ([n] classes, or [n, o]
-    numbers) that returns the samples' losses [n]; a config says it in short as
-    ``loss: ./losses.py:focal``.
+    """A function of a model's ``outputs`` [n, o] and the ``targets`` ([n] classes; [n, o] numbers;
+    [n, L] classes of tokens, where outputs are [n, L, o]) that returns the samples' losses [n]; a
+    config says it in short as ``loss: ./losses.py:focal``.
     """
 
     name: str = "own"
     numbers = True
+    tokens = True
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
         try:

@@ -72,12 +72,10 @@ class World:
 
     @cached_property
     def labels(self) -> Tensor:
-        """All targets (classes, or numbers [n, o]), on the device; never written to."""
-        samples = self.data.samples
+        """All targets (:attr:`Samples.wanted`), on the device; never written to."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            y = samples.y if samples.targets is None else samples.targets
-            return torch.from_numpy(y).to(self.device)
+            return torch.from_numpy(self.data.samples.wanted).to(self.device)
 
     @cached_property
     def _scaling(self) -> tuple[Tensor, Tensor]:
@@ -94,7 +92,7 @@ class World:
 
     def batch(self, rows: np.ndarray, changes: Sequence[np.ndarray] = ()) -> tuple[Tensor, Tensor]:
         """Inputs [*rows.shape, ...] ready for the network, changed by what was drawn for each of
-        ``augment`` [rows.size, k]; and targets [*rows.shape] (numbers: [*rows.shape, o]).
+        ``augment`` [rows.size, k]; and targets [*rows.shape] (numbers, tokens: [*rows.shape, o]).
         """
         index = torch.from_numpy(np.ascontiguousarray(rows)).to(self.device)
         # index_select on bytes, scaled afterwards: 16 against 276 µs (benchmarks/README.md)

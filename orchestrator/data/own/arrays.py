@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
 
+MOST_TAGS = 10_000
+"""Classes of tokens."""
 PAIRS = ("x_train", "y_train", "x_test", "y_test")
 
 
@@ -23,7 +26,7 @@ class NpzArrays(Dataset):
 
     uint8 x are images [n, H, W] or [n, H, W, C]; other whole numbers are token ids [n, L]; other
     numbers are inputs as they are. Labels are whole numbers or texts: classes; y of other numbers,
-    or [n, o], are numbers to be predicted.
+    or [n, o], are numbers to be predicted, or with ``task`` the class of each token [n, L].
     """
 
     name: str = "npz"
@@ -31,6 +34,9 @@ class NpzArrays(Dataset):
         "",
         "the file: its path (./ is the config's folder), or its name in a data folder",
         file=True,
+    )
+    task: Literal["auto", "tokens"] = option(
+        "auto", "tokens: y [n, L] are classes of the L tokens of each row, -100 for none"
     )
     test: Part = option(
         0.2,
@@ -53,7 +59,7 @@ class NpzArrays(Dataset):
         test: float | np.ndarray = self.test
         if split:
             test = np.arange(len(x)) >= len(read_npz(path, "y_train")[0])
-        return samples_of(x, y, owner, test, path)
+        return samples_of(x, y, owner, test, path, self.task == "tokens")
 
 
 def _members(path: Path) -> set[str]:
@@ -83,10 +89,12 @@ def samples_of(
     client: np.ndarray | None,
     test: float | np.ndarray,
     where: object,
+    tokens: bool = False,
 ) -> Samples:
     """Samples of arrays in any of the types that :class:`NpzArrays` says; ``test``: the part of
     each client's rows (without ``client``: of each class's) that is for the test, or which are
-    (mask [n]). Raises UserError, which names ``where``, for other arrays.
+    (mask [n]); ``tokens``: whether y are classes of tokens. Raises UserError, which names
+    ``where``, for other arrays.
     """
     inputs = _inputs(x, where)
     for name, one in (("y", y), ("client", client)):
@@ -94,7 +102,7 @@ def samples_of(
             raise UserError(
                 f"{where}: there are {len(inputs)} inputs, and {len(one)} entries in {name}"
             )
-    wanted = _wanted(y, where)
+    wanted = _tags(y, where) if tokens else _wanted(y, where)
     owner = None if client is None else numbered(_names(client, f"{where}: client"))[0]
     if isinstance(test, float):
         test = drawn(wanted.y if owner is None else owner, test)
@@ -109,6 +117,19 @@ def _wanted(y: np.ndarray, where: object) -> Wanted:
         with np.errstate(over="ignore"):
             return Wanted.numbers(y.reshape(len(y), -1))
     return Wanted.named(_names(y, f"{where}: y"))
+
+
+def _tags(y: np.ndarray, where: object) -> Wanted:
+    """Classes of tokens."""
+    if y.ndim != 2 or y.dtype.kind not in "iu" or 0 in y.shape:
+        raise UserError(
+            f"{where}: y is {y.dtype} of shape {y.shape}; classes of tokens are whole numbers "
+            "[n, L]"
+        )
+    most = int(y.max())
+    if most >= MOST_TAGS:
+        raise UserError(f"{where}: a token has the class {most}, and there are {MOST_TAGS} at most")
+    return Wanted.tokens(y.astype(np.int64), [str(tag) for tag in range(most + 1)])
 
 
 def _names(values: np.ndarray, where: str) -> np.ndarray:

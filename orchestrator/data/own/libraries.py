@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, JsonValue
 
 from algorithms.part import nearest, option
+from algorithms.parts.losses import IGNORED
 from orchestrator.data.own.images import pixels
 from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered
 from orchestrator.data.samples import Dataset, Request, Samples
@@ -28,7 +29,8 @@ class HuggingFace(Tokens):
     (saved by it, or CSV, Parquet and image files). Its own cache and offline mode hold; no code of
     a dataset is run.
 
-    One column of images, texts (one or two columns), or numbers (any).
+    One column of images, texts (one or two columns), or numbers (any); or one of lists of words,
+    whose label then is a list of as many classes.
     """
 
     name: str = "huggingface"
@@ -57,13 +59,39 @@ class HuggingFace(Tokens):
                 if column and column not in one.column_names:
                     near = nearest(column, one.column_names)
                     raise UserError(f"{where} has no column {column!r}; {near}"[:500])
-        wanted = self._wanted(splits, where)
+        columns = self._columns(splits[0])
+        tagged = len(columns) == 1 and _is_words(splits[0].features[columns[0]])
+        if tagged:
+            inputs, wanted = self._tagged(splits, columns[0], where)
+        else:
+            inputs, wanted = self._inputs(splits, columns, where), self._wanted(splits, where)
         owner = numbered(_column(splits, self.client, where))[0] if self.client else None
         if isinstance(self.test, float):
             test = drawn(wanted.y if owner is None else owner, self.test)
         else:
             test = np.arange(len(wanted.y)) >= len(splits[0])
-        return assembled(self._inputs(splits, where), wanted, test, owner, where)
+        return assembled(inputs, wanted, test, owner, where)
+
+    def _columns(self, split: Any) -> Sequence[str]:
+        """Names of the columns that are inputs."""
+        others = [c for c in split.column_names if c not in (self.label, self.client)]
+        return self.inputs or others
+
+    def _tagged(self, splits: Sequence[Any], column: str, where: str) -> tuple[np.ndarray, Wanted]:
+        """Words, and a class for each."""
+        words = [[str(word) for word in row] for one in splits for row in one[column]]
+        names, tags = _tags_of(splits, self.label, where)
+        for row, (some, theirs) in enumerate(zip(words, tags, strict=True)):
+            if len(some) != len(theirs):
+                raise UserError(
+                    f"{where}: row {row + 1} has {len(some)} words in {column!r}, and "
+                    f"{len(theirs)} classes in {self.label!r}"
+                )
+        ids, targets = self.tagged(words, tags)
+        bare = (targets == IGNORED).all(1)
+        if bare.any():
+            raise UserError(f"{where}, column {column!r}: row {int(np.argmax(bare)) + 1} is empty")
+        return ids, Wanted.tokens(targets, names)
 
     def _wanted(self, splits: Sequence[Any], where: str) -> Wanted:
         """Classes; or numbers, where the label's column is of fractions or of lists."""
@@ -101,10 +129,8 @@ class HuggingFace(Tokens):
                 raise UserError(f"{where} has no split {name!r}; {nearest(name, list(found))}")
         return [found[name] for name in names]
 
-    def _inputs(self, splits: Sequence[Any], where: str) -> np.ndarray:
+    def _inputs(self, splits: Sequence[Any], columns: Sequence[str], where: str) -> np.ndarray:
         first = splits[0]
-        others = [c for c in first.column_names if c not in (self.label, self.client)]
-        columns = self.inputs or others
         kinds = {name: first.features[name] for name in columns}
         if len(columns) == 1 and type(kinds[columns[0]]).__name__ == "Image":
             rows = [
@@ -156,6 +182,30 @@ def _require_numbers(kinds: Mapping[str, Any], where: str) -> None:
 
 def _is_text(kind: Any) -> bool:
     return getattr(kind, "dtype", "") in ("string", "large_string")
+
+
+def _is_words(kind: Any) -> bool:
+    return hasattr(kind, "feature") and _is_text(kind.feature)
+
+
+def _tags_of(
+    splits: Sequence[Any], label: str, where: str
+) -> tuple[Sequence[str], list[list[int]]]:
+    """Names of the classes, and those of each row's words; raises UserError for what is none."""
+    inner = getattr(splits[0].features[label], "feature", None)
+    rows = [list(row) for one in splits for row in one[label]] if inner is not None else []
+    kinds = {type(tag) for row in rows for tag in row}
+    if kinds not in ({int}, {str}):
+        raise UserError(
+            f"{where}, column {label!r}: the inputs are lists of words, and each needs a list of "
+            "as many classes, whole numbers or texts"
+        )
+    known = list(getattr(inner, "names", None) or ())
+    distinct = sorted({tag for row in rows for tag in row})
+    if known and 0 <= distinct[0] <= distinct[-1] < len(known):
+        return known, rows
+    place = {tag: i for i, tag in enumerate(distinct)}
+    return [str(tag) for tag in distinct], [[place[tag] for tag in row] for row in rows]
 
 
 def _is_numeric(kind: Any) -> bool:

@@ -59,6 +59,8 @@ class Wanted:
     """Numbers [n, o] float32; None of classes."""
     names: tuple[str, ...] = ()
     """Of the classes."""
+    tags: int = 0
+    """Number of classes of tokens, of which ``targets`` [n, L] int64 then are."""
 
     @classmethod
     def numbers(cls, targets: np.ndarray) -> Wanted:
@@ -73,6 +75,18 @@ class Wanted:
             ranks = np.argsort(np.argsort(targets[:, 0], kind="stable"), kind="stable")
             group = ranks * min(10, len(ranks)) // max(1, len(ranks))
         return cls(group, int(group.max(initial=0)) + 1, targets)
+
+    @classmethod
+    def tokens(cls, tags: np.ndarray, names: Sequence[str]) -> Wanted:
+        """Of a class for each token [n, L] int64 (``IGNORED``: none), with these ``names``. Rows go
+        by their commonest class beside the one that is commonest of all, if they have any.
+        """
+        counts = np.stack([(tags == tag).sum(1) for tag in range(len(names))], 1)
+        usual = int(counts.sum(0).argmax())
+        others = np.delete(counts, usual, axis=1)
+        chosen = np.delete(np.arange(len(names)), usual)[others.argmax(1)] if len(names) > 1 else 0
+        groups = np.where(others.any(1), chosen, usual)
+        return cls(groups, len(names), tags, tuple(names), len(names))
 
     @classmethod
     def named(cls, values: Sequence[Any] | np.ndarray) -> Wanted:
@@ -110,7 +124,7 @@ def assembled(
     mean, std = moments(x[:train]) if x.dtype == np.uint8 else ((), ())
     return Samples(
         x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets, tuple(columns),
-        wanted.names,
+        wanted.names, wanted.tags,
     )  # fmt: skip
 
 

@@ -1,0 +1,180 @@
+"""A class for each token: losses, accuracies and metrics by hand, both planes, and what is none."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import fedorch
+from algorithms.parts.losses import IGNORED, CrossEntropy, MeanSquares
+from orchestrator.config import load
+from orchestrator.data.samples import Request
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
+from tests.orchestrator.test_deep_models import checkpoint  # noqa: F401  a fixture
+from tests.orchestrator.test_plugins import forget
+from tests.running import finish, run_into
+
+TAGGER = (
+    "from torch import nn\n\n"
+    "class Tags(nn.Module):\n"
+    "    def __init__(self, classes, width=8):\n"
+    "        super().__init__()\n"
+    "        self.words, self.head = nn.Embedding(12, width), nn.Linear(width, classes)\n"
+    "    def forward(self, x):\n"
+    "        return self.head(self.words(x))\n"
+)
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """Rows of 3 to 5 words, whose class is the word's number by three; and a tagger."""
+    rng = np.random.default_rng(0)
+    x, y = np.zeros((90, 5), np.int64), np.full((90, 5), IGNORED)
+    for row, tags in zip(x, y, strict=True):
+        n = rng.integers(3, 6)
+        row[:n] = rng.integers(1, 12, n)
+        tags[:n] = row[:n] % 3
+    np.savez(tmp_path / "a.npz", x=x, y=y, client=np.arange(90) % 5)
+    (tmp_path / "nets.py").write_text(TAGGER)
+    yield tmp_path
+    forget()
+
+
+def config(folder, *settings, **dataset):
+    given = {"name": "npz", "path": str(folder / "a.npz"), "task": "tokens", **dataset}
+    return load(None, [f"data.dataset={json.dumps(given)}", "data.partition=natural", "cohort=4",
+                       "data.clients=5", f"model={folder}/nets.py:Tags", "rounds=3", "local.steps=4",
+                       "local.lr=0.5", "local.batch_size=6", *settings])  # fmt: skip
+
+
+def test_losses_and_accuracies_are_means_over_each_sample_s_tokens():
+    rng = torch.Generator().manual_seed(0)
+    outputs = torch.randn(4, 3, 5, generator=rng)
+    targets = torch.tensor([[0, 1, IGNORED], [4, IGNORED, IGNORED], [2, 2, 2], [1, 0, 3]])
+    loss, weighted = CrossEntropy(label_smoothing=0.1), CrossEntropy(weight=(1, 2, 3, 4, 5))
+    for i, tags in enumerate(targets):
+        here = tags != IGNORED
+        each = F.cross_entropy(outputs[i][here], tags[here], label_smoothing=0.1)
+        assert loss.per_sample(outputs, targets)[i] == pytest.approx(float(each))
+        factors = tags[here].float() + 1
+        plain = F.cross_entropy(outputs[i][here], tags[here], reduction="none")
+        assert weighted.per_sample(outputs, targets)[i] == pytest.approx(
+            float((plain * factors).mean())
+        )
+        right = (outputs[i][here].argmax(1) == tags[here]).float().mean()
+        assert loss.correct(outputs, targets)[i] == pytest.approx(float(right))
+    torch.testing.assert_close(
+        loss.mean(outputs, targets), loss.per_sample(outputs, targets).mean()
+    )
+    assert "is not of tokens" in MeanSquares().refuses(5, targets)
+
+
+def test_a_run_by_hand(arrays, tmp_path):
+    """Vectorised as sequential, on the data's rows; what is recorded is what the model makes."""
+    chosen = config(arrays, "evaluation.metrics=f1_macro")
+    run = finish(chosen)
+    assert run.config.local.execution == "vectorized"
+    alone = finish(config(arrays, "local.execution=sequential"))
+    torch.testing.assert_close(alone.algorithm.w, run.algorithm.w, rtol=1e-3, atol=1e-5)
+    record, samples = run.records[-1], run.data.samples
+    assert record["test_accuracy"] > 0.6
+    run.net.bind(run.algorithm.w, run.algorithm.buffers)
+    rows = run.data.test_rows
+    with torch.no_grad():
+        made = run.net.module(torch.from_numpy(samples.x[rows]))
+    tags = torch.from_numpy(samples.targets[rows])
+    right = [
+        (m.argmax(1) == t)[t != IGNORED].double().mean() for m, t in zip(made, tags, strict=True)
+    ]
+    assert record["test_accuracy"] == pytest.approx(float(torch.stack(right).mean()))
+    told, true = made.argmax(2)[tags != IGNORED], tags[tags != IGNORED]
+    f1 = [
+        2 * ((told == c) & (true == c)).sum() / ((told == c).sum() + (true == c).sum())
+        for c in range(3)
+    ]
+    assert record["test_f1_macro"] == pytest.approx(float(torch.stack(f1).mean()))
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, chosen)
+    found = fedorch.open(folder.path).predict(samples.x[rows])
+    assert np.array_equal(found, made.argmax(2).numpy())
+
+
+def test_actors_give_the_same_bits(arrays, company):
+    chosen = config(arrays, "resources.actors=2")
+    assert finish(chosen, company.plane(chosen)).weights_sha256() == finish(chosen).weights_sha256()
+
+
+def write(folder, rows):
+    folder.mkdir()
+    for split in ("train", "test"):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{split}.jsonl").write_text(text)
+    return folder
+
+
+def test_words_and_their_classes(tmp_path, monkeypatch, checkpoint):  # noqa: F811
+    """Of a library's dataset: hashed words; or a tokenizer's, the first token of each word."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    rows = [
+        {"words": ["the", "good", "film"], "tags": ["o", "praise", "o"]},
+        {"words": ["verygood", "film"], "tags": ["praise", "o"]},
+    ] * 4
+    folder = write(tmp_path / "notes", rows)
+    chosen = {"name": "huggingface", "path": str(folder), "label": "tags", "length": 6}
+    samples = load(None, [f"data.dataset={json.dumps(chosen)}"]).data.dataset.load(Request(0, 2))
+    assert samples.names == ("o", "praise")
+    assert samples.targets[0].tolist() == [0, 1, 0, *[IGNORED] * 3]
+    assert samples.y[:2].tolist() == [1, 1]
+    assert (samples.x[0] > 0).tolist() == [True] * 3 + [False] * 3
+    assert samples.x[0, 2] == samples.x[1, 1]  # film
+    chosen["tokenizer"] = checkpoint
+    cut = load(None, [f"data.dataset={json.dumps(chosen)}"]).data.dataset.load(Request(0, 2))
+    assert cut.targets[0].tolist() == [IGNORED, 0, 1, 0, IGNORED, IGNORED]
+    data = f"data.dataset={json.dumps(chosen)}"
+    model = f"model={{name: transformer, checkpoint: '{checkpoint}', head: tokens}}"
+    run = finish(load(None, [data, model, "data.clients=2", "cohort=2", "rounds=1", "local.steps=1",
+                             "data.partition=iid"]))  # fmt: skip
+    assert np.isfinite(run.records[-1]["test_loss"])
+    with pytest.raises(UserError, match="transformer says one for each input"):
+        Experiment(
+            load(None, [data, model.replace("tokens", "sequence"), "data.clients=2", "cohort=2"])
+        )
+
+
+def test_what_is_wrong(arrays, tmp_path):
+    def of(**changed):
+        with np.load(arrays / "a.npz") as found:
+            np.savez(arrays / "b.npz", **{**found, **changed})
+        return config(arrays, path=str(arrays / "b.npz"))
+
+    with np.load(arrays / "a.npz") as found:
+        y = found["y"].copy()
+    y[3], none = IGNORED, y
+    low = np.where(y == 1, -3, y)
+    for changed, said in (
+        (none, r"no token of row \d+ has a class"),
+        (low, r"has the class -3, and they are from 0 to 2"),
+        (y[:, 0], "classes of tokens are whole numbers"),
+        (y + 20_000, "10000 at most"),
+    ):
+        with pytest.raises(UserError, match=said):
+            Experiment(of(y=changed))
+    for settings, said in (
+        (["loss=mse"], "mse is not of tokens"),
+        (["model={name: fasttext, vocabulary: 20}"], "fasttext says one for each input"),
+        (["attack={name: label_flip, fraction: 0.4}"], "flips classes"),
+    ):
+        with pytest.raises(UserError, match=said):
+            Experiment(config(arrays, *settings))
+    with np.load(arrays / "a.npz") as found:
+        np.savez(arrays / "c.npz", x=found["x"], y=found["y"][:, 0], client=found["client"])
+    with pytest.raises(UserError, match="lstm_tagger says one for each token"):
+        Experiment(config(arrays, "model=lstm_tagger", task="auto", path=str(arrays / "c.npz")))
+    rows = [{"words": ["a", "b"], "tags": ["o"]}] * 3
+    given = {"name": "huggingface", "path": str(write(tmp_path / "short", rows)), "label": "tags"}
+    with pytest.raises(UserError, match="row 1 has 2 words in 'words', and 1 classes in 'tags'"):
+        load(None, [f"data.dataset={json.dumps(given)}"]).data.dataset.load(Request(0, 2))
