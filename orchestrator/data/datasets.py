@@ -145,6 +145,7 @@ def _embedded() -> Samples:
     order = generator(0, "fashion_mnist_10k").permutation(len(y))
     train, test = order[:8000], order[8000:]
     samples = join((x[train], y[train]), (x[test], y[test]), 10, (0.2860,), (0.3530,))
+    assert isinstance(samples.x, np.ndarray)
     samples.x.setflags(write=False)
     samples.y.setflags(write=False)
     return samples

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from algorithms.part import chosen_from, option
 from orchestrator.data.computed import computed_once
 from orchestrator.data.datasets import FashionMnist
+from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.models.pretrained import existing, pretrained
@@ -61,7 +62,8 @@ class Features(Dataset):
         sha = hashlib.sha256(self.model_dump_json().encode())
         sha.update(str(samples.x.shape).encode())
         # all of them: features of other images than these would be no less plausible
-        sha.update(np.ascontiguousarray(samples.x).data)
+        for piece in pieces(samples.x):
+            sha.update(np.ascontiguousarray(piece).data)
         if self.weights:
             sha.update(existing(self.weights, KEY).read_bytes())
         return f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from orchestrator.data import client_tests
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.lists import Lists, keep_apart, keep_disjoint
+from orchestrator.data.mapped import Inputs, pieces
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.validation import ValidationConfig, keep_back
@@ -213,11 +215,12 @@ def samples_sha256(samples: Samples) -> str:
     return _sha256(facts, [samples.x, samples.y, owner, *numbers])
 
 
-def _sha256(facts: list[object], arrays: list[np.ndarray]) -> str:
+def _sha256(facts: list[object], arrays: Sequence[Inputs]) -> str:
     sha = hashlib.sha256(repr(facts).encode())
-    for array in map(np.ascontiguousarray, arrays):
+    for array in arrays:
         sha.update(f"{array.dtype} {array.shape}".encode())
-        sha.update(array.data)
+        for piece in pieces(array):
+            sha.update(np.ascontiguousarray(piece).data)
     return sha.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The samples of a dataset in memory, and the family of datasets that a config can name."""
+"""The samples of a dataset, and the family of datasets that a config can name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from algorithms.part import Part
 from algorithms.parts.losses import IGNORED
 from orchestrator.data.columns import Column
+from orchestrator.data.mapped import Inputs, pieces
 from orchestrator.errors import UserError
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -25,9 +26,9 @@ class Samples:
     inputs are used as they are (float32 features, integer token ids).
     """
 
-    x: np.ndarray
+    x: Inputs
     """Inputs [n, ...]: images [n, C, H, W] uint8, features [n, p] float32, or token ids [n, L]
-    int32."""
+    int32. In memory, or on the disk."""
     y: np.ndarray
     """Labels [n] int64 in 0..classes-1."""
     train: int
@@ -133,12 +134,13 @@ def _wrong_inputs(samples: Samples) -> str | None:
         return f"inputs of shape {x.shape} are no rows of numbers"
     if x.dtype == np.uint8:
         return None if x.ndim == 4 else f"images of shape {x.shape} are not [n, C, H, W]"
-    if x.dtype == np.int32:
-        return None if x.min() >= 0 else "there are negative token ids"
-    if x.dtype != np.float32:
+    if x.dtype not in (np.int32, np.float32):
         return f"inputs are {x.dtype}; they must be uint8, int32 or float32"
     # NaN is the least and the largest of whatever it is among
-    return None if np.isfinite([x.min(), x.max()]).all() else "some inputs are NaN or infinite"
+    bounds = np.array([(piece.min(), piece.max()) for piece in pieces(x)])
+    if x.dtype == np.int32:
+        return None if bounds.min() >= 0 else "there are negative token ids"
+    return None if np.isfinite(bounds).all() else "some inputs are NaN or infinite"
 
 
 def _wrong_scaling(samples: Samples) -> str | None:

@@ -16,6 +16,7 @@ from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.losses import CrossEntropy, Loss
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.federated import FederatedData
+from orchestrator.data.mapped import Mapped
 from orchestrator.models.base import Model
 from orchestrator.models.net import Net
 from orchestrator.training.messages import BufferPolicy
@@ -63,8 +64,12 @@ class World:
         return net.to(torch.device(self.device))
 
     @cached_property
-    def inputs(self) -> Tensor:
-        """All inputs, on the device; shared memory on the CPU, so it must never be written to."""
+    def inputs(self) -> Tensor | None:
+        """All inputs, on the device; shared memory on the CPU, so it must never be written to. None
+        where they stay on the disk.
+        """
+        if isinstance(self.data.samples.x, Mapped):
+            return None
         # torch warns of arrays that cannot be written to, such as Ray's
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -95,8 +100,13 @@ class World:
         ``augment`` [rows.size, k]; and targets [*rows.shape] (numbers, tokens: [*rows.shape, o]).
         """
         index = torch.from_numpy(np.ascontiguousarray(rows)).to(self.device)
-        # index_select on bytes, scaled afterwards: 16 against 276 µs (benchmarks/README.md)
-        x = self.inputs.index_select(0, index.flatten())
+        held = self.inputs
+        if held is None:
+            # looked up by NumPy's rows: those on a GPU could be read only after all it has to do
+            x = torch.from_numpy(self.data.samples.x[rows.ravel()]).to(self.device)
+        else:
+            # index_select on bytes, scaled afterwards: 16 against 276 µs (benchmarks/README.md)
+            x = held.index_select(0, index.flatten())
         for augmentation, drawn in zip(self.augment, changes, strict=False):
             x = augmentation.apply(x, torch.from_numpy(drawn).to(self.device))
         x = x.view(*rows.shape, *self.data.samples.shape)

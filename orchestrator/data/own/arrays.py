@@ -1,18 +1,21 @@
-"""Arrays in one .npz file: images, numbers, or token ids."""
+"""Arrays in one .npz file, or a folder of .npy files: images, numbers, or token ids."""
 
 from __future__ import annotations
 
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from algorithms.part import option
+from orchestrator.data.mapped import Inputs, Mapped, MappedFile, mapped
 from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
+from orchestrator.files import said
 
 MOST_TAGS = 10_000
 """Classes of tokens."""
@@ -27,12 +30,16 @@ class NpzArrays(Dataset):
     uint8 x are images [n, H, W] or [n, H, W, C]; other whole numbers are token ids [n, L]; other
     numbers are inputs as they are. Labels are whole numbers or texts: classes; y of other numbers,
     or [n, o], are numbers to be predicted, or with ``task`` the class of each token [n, L].
+
+    A folder holds each array in a file of its own (``x.npy``; as ``unzip a.npz`` makes them). Its
+    inputs stay on the disk, memory-mapped, and become what they are in training batch by batch.
     """
 
     name: str = "npz"
     path: str = option(
         "",
-        "the file: its path (./ is the config's folder), or its name in a data folder",
+        "the file, or a folder of .npy files: its path (./ is the config's folder), or its name in "
+        "a data folder",
         file=True,
     )
     task: Literal["auto", "tokens"] = option(
@@ -53,17 +60,21 @@ class NpzArrays(Dataset):
                 f"nor {', '.join(PAIRS)}"[:500]
             )
         ends = ("_train", "_test") if split else ("",)
-        x, y, owner = (_joined(path, what, ends, there) for what in ("x", "y", "client"))
-        assert x is not None
-        assert y is not None
-        test: float | np.ndarray = self.test
-        if split:
-            test = np.arange(len(x)) >= len(read_npz(path, "y_train")[0])
-        return samples_of(x, y, owner, test, path, self.task == "tokens")
+        x, y, owner = (_parts(path, what, ends, there) for what in ("x", "y", "client"))
+        for what, parts in (("y", y), ("client", owner)):
+            for end, inputs, part in zip(ends, x, parts, strict=False):
+                _require_as_many(inputs, part, f"{what}{end}", path)
+        test = np.arange(sum(map(len, y))) >= len(y[0]) if split else self.test
+        whose = _joined(owner) if owner else None
+        found = _on_disk(path, x, ends) if path.is_dir() else _joined(x)
+        return samples_of(found, _joined(y), whose, test, path, self.task == "tokens")
 
 
 def _members(path: Path) -> set[str]:
-    """Names of the arrays in an .npz file."""
+    """Names of the arrays in an .npz file, or a folder of .npy files."""
+    if path.is_dir():
+        with said(f"cannot read {path}"):
+            return {file.stem for file in path.iterdir() if file.suffix == ".npy"}
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not an .npz archive")
@@ -71,20 +82,37 @@ def _members(path: Path) -> set[str]:
             return {name.removesuffix(".npy") for name in archive.namelist()}
 
 
-def _joined(path: Path, what: str, ends: tuple[str, ...], there: set[str]) -> np.ndarray | None:
-    """The arrays of ``what``, one after the other; None where one is not there."""
-    if not all(f"{what}{end}" in there for end in ends):
-        return None
-    found = [read_npz(path, f"{what}{end}")[0] for end in ends]
+def _parts(path: Path, what: str, ends: tuple[str, ...], there: set[str]) -> list[np.ndarray]:
+    """The arrays of ``what``, for training and test; none where one is not there."""
+    names = [f"{what}{end}" for end in ends]
+    if not there.issuperset(names):
+        return []
+    if path.is_dir():
+        found: list[np.ndarray] = [mapped(path / f"{name}.npy") for name in names]
+    else:
+        found = [read_npz(path, name)[0] for name in names]
     if any(one.ndim < 1 for one in found):
         raise UserError(f"{path}: {what} is a single number")
     if len({(one.shape[1:], one.dtype.kind) for one in found}) > 1:
         raise UserError(f"{path}: {what} for training and test differ in shape or type")
-    return np.concatenate(found)
+    return found
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """One after the other, in memory."""
+    return np.concatenate([np.asarray(part) for part in parts])
+
+
+def _on_disk(path: Path, x: list[np.ndarray], ends: tuple[str, ...]) -> Mapped:
+    """The inputs in a folder's files ``x`` [n, ...], which stay there."""
+    kind = np.result_type(*(one.dtype for one in x))
+    _kind_of(kind, (sum(map(len, x)), *x[0].shape[1:]), path)
+    files = tuple(MappedFile.of(path / f"x{end}.npy") for end in ends)
+    return Mapped.of(files, partial(_inputs, where=str(path)))
 
 
 def samples_of(
-    x: np.ndarray,
+    x: Inputs,
     y: np.ndarray,
     client: np.ndarray | None,
     test: float | np.ndarray,
@@ -96,17 +124,20 @@ def samples_of(
     (mask [n]); ``tokens``: whether y are classes of tokens. Raises UserError, which names
     ``where``, for other arrays.
     """
-    inputs = _inputs(x, where)
+    inputs = x if isinstance(x, Mapped) else _inputs(x, where)
     for name, one in (("y", y), ("client", client)):
-        if one is not None and len(one) != len(inputs):
-            raise UserError(
-                f"{where}: there are {len(inputs)} inputs, and {len(one)} entries in {name}"
-            )
+        if one is not None:
+            _require_as_many(inputs, one, name, where)
     wanted = _tags(y, where) if tokens else _wanted(y, where)
     owner = None if client is None else numbered(_names(client, f"{where}: client"))[0]
     if isinstance(test, float):
         test = drawn(wanted.y if owner is None else owner, test)
     return assembled(inputs, wanted, test, owner, where)
+
+
+def _require_as_many(x: Inputs, entries: np.ndarray, name: str, where: object) -> None:
+    if len(entries) != len(x):
+        raise UserError(f"{where}: there are {len(x)} inputs, and {len(entries)} entries in {name}")
 
 
 def _wanted(y: np.ndarray, where: object) -> Wanted:
@@ -142,18 +173,28 @@ def _names(values: np.ndarray, where: str) -> np.ndarray:
     return values
 
 
+def _kind_of(dtype: np.dtype, shape: tuple[int, ...], where: object) -> str:
+    """Whether inputs are images, tokens or numbers; raises UserError for anything else."""
+    if dtype == np.uint8 and len(shape) in (3, 4):
+        return "images"
+    if dtype.kind in "iu" and len(shape) == 2:
+        return "tokens"
+    if dtype.kind == "f" and len(shape) >= 2:
+        return "numbers"
+    raise UserError(
+        f"{where}: x is {dtype} of shape {shape}; it must be images uint8 [n, H, W] or "
+        "[n, H, W, C], token ids [n, L], or numbers [n, ...]"
+    )
+
+
 def _inputs(x: np.ndarray, where: object) -> np.ndarray:
     """Inputs in one of the types that samples have; raises UserError for what is none of them."""
-    if x.dtype == np.uint8 and x.ndim in (3, 4):
+    kind = _kind_of(x.dtype, x.shape, where)
+    if kind == "images":
         return x[:, None] if x.ndim == 3 else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
-    if x.dtype.kind in "iu" and x.ndim == 2:
+    if kind == "tokens":
         if len(x) and not 0 <= x.min() <= x.max() < 2**31:
             raise UserError(f"{where}: x holds whole numbers that are no token ids (0 or more)")
         return x.astype(np.int32)
-    if x.dtype.kind == "f" and x.ndim >= 2:
-        with np.errstate(over="ignore"):
-            return x.astype(np.float32)
-    raise UserError(
-        f"{where}: x is {x.dtype} of shape {x.shape}; it must be images uint8 [n, H, W] or "
-        "[n, H, W, C], token ids [n, L], or numbers [n, ...]"
-    )
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32)

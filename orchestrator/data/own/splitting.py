@@ -12,6 +12,7 @@ from pydantic import Field
 
 from algorithms.draws import generator
 from orchestrator.data.columns import Column
+from orchestrator.data.mapped import Inputs, pieces, reordered
 from orchestrator.data.samples import Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.errors import UserError
@@ -96,7 +97,7 @@ class Wanted:
 
 
 def assembled(
-    x: np.ndarray,
+    x: Inputs,
     wanted: Wanted,
     test: np.ndarray,
     owner: np.ndarray | None = None,
@@ -118,26 +119,27 @@ def assembled(
     train = int((~test).sum())
     if test[:train].any():
         order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
-        x, y = x[order], y[order]
+        x, y = reordered(x, order), y[order]
         owner = None if owner is None else owner[order]
         targets = None if targets is None else targets[order]
-    mean, std = moments(x[:train]) if x.dtype == np.uint8 else ((), ())
+    mean, std = moments(x, train) if x.dtype == np.uint8 else ((), ())
     return Samples(
         x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets, tuple(columns),
         wanted.names, wanted.tags,
     )  # fmt: skip
 
 
-def moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel's pixels in [0, 1], of images [n, C, H, W] uint8;
-    a deviation of 0 (all pixels the same) counts as 1.
+def moments(images: Inputs, rows: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel's pixels in [0, 1], of the first ``rows`` (None:
+    all) images [n, C, H, W] uint8; a deviation of 0 (all pixels the same) counts as 1.
     """
-    means, stds = [], []
-    for channel in range(images.shape[1]):
-        counts = np.zeros(256)
-        for image in images:  # a histogram is exact, and needs no copy of all images as numbers
-            counts += np.bincount(image[channel].ravel(), minlength=256)
-        level = np.arange(256) / 255
+    # histograms are exact, and need no copy of all images as numbers
+    histograms = np.zeros((images.shape[1], 256))
+    for image in (image for piece in pieces(images, rows) for image in piece):
+        for counts, channel in zip(histograms, image, strict=True):
+            counts += np.bincount(channel.ravel(), minlength=256)
+    means, stds, level = [], [], np.arange(256) / 255
+    for counts in histograms:
         mean = float(counts @ level / counts.sum())
         std = float(np.sqrt(counts @ (level - mean) ** 2 / counts.sum()))
         means.append(mean)
