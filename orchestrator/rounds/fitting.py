@@ -1,10 +1,10 @@
-"""Whether network, loss, metrics, algorithm and attack fit the data, asked before anything starts.
-"""
+"""Whether network, loss, metrics, algorithm and attack fit the data, asked before all else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from orchestrator.config import Config
@@ -21,7 +21,7 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
     """
     of = config.model.foreign
     draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.outputs)
-    for problem in _problems(config, samples):
+    for problem in (*_of_ids(config, samples, net), *_problems(config, samples)):
         raise ValueError(problem)
     return draws
 
@@ -30,6 +30,17 @@ def _inputs(samples: Samples, rows: int) -> torch.Tensor:
     """The first inputs, of the type and the size that networks meet."""
     x = torch.from_numpy(samples.x[:rows].copy())
     return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:
+    """What networks of ours that begin with an embedding say of other inputs than its ids."""
+    rows = getattr(getattr(net.module, "embedding", None), "num_embeddings", None)
+    if rows is None or config.model.foreign:
+        return
+    if samples.x.dtype != np.int32:
+        yield f"model {config.model.name!r} needs token ids, and the inputs are other numbers"
+    elif (most := int(samples.x.max())) >= rows:
+        yield f"model.vocabulary: the embedding has {rows} rows, and token ids go up to {most}"
 
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:
