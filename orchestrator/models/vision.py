@@ -34,6 +34,11 @@ class TorchVisionModel(Model):
     )
     options: dict[str, JsonValue] = option({}, "keyword arguments of torchvision's function")
 
+    @property
+    def foreign(self) -> str:
+        # dropout and dropped paths, which it has in many ways, are found by trying
+        return f"torchvision's {self.of}"
+
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape(shape, 16, f"torchvision {self.of}")
         self._require_known()

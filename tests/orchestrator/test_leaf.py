@@ -101,7 +101,7 @@ def test_or_those_of_the_training_rows(tmp_path):
     assert found.x.tolist() == [[1, 4, 0], [4, 0, 2], [1, 5, 0]]
     assert found.y.tolist() == [2, 3, 5]
     (root / "train" / "all_data_0_train_9.json").write_text(json.dumps(document(PLAY)))
-    with pytest.raises(UserError, match="u'.*row 1 of x has 3 characters, and other rows have 6"):
+    with pytest.raises(UserError, match=r"u'.*row 1 of x has 3 characters, and other rows have 6"):
         samples(root)
     with pytest.raises(UserError, match="user 'u': row 1 of y is 'ñ', which is none of LEAF's 80"):
         samples(written(tmp_path / "b", [PLAY], [{"u": (["dzaaaa"], ["ñ"])}]))
