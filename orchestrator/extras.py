@@ -20,6 +20,7 @@ EXTRAS = {
     "tensorboardX": "tune",
     "optuna": "optuna",
     "torchmetrics": "metrics",
+    "timm": "timm",
 }
 """Module -> extra of this distribution."""
 

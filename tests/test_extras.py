@@ -28,7 +28,7 @@ def test_every_extra_is_declared_and_all_is_the_card_s():
     # each module is of a distribution that its extra asks for
     by_module = packages_distributions()
     for module, extra in EXTRAS.items():
-        if module in ("ray.rllib", "gymnasium", "tree", "lz4", "tensorboardX", "optuna"):
+        if module in ("ray.rllib", "gymnasium", "tree", "lz4", "tensorboardX", "optuna", "timm"):
             continue  # of ray[rllib] and ray[tune], or not installed everywhere
         (distribution,) = set(by_module[module])
         assert any(one.lower().startswith(distribution.lower()) for one in extras[extra])
@@ -48,6 +48,7 @@ def test_every_extra_is_declared_and_all_is_the_card_s():
             ],
         ),
         ("gymnasium", "rl", ["algorithm=fedaa", "model=linear"]),
+        ("timm", "timm", ["model=timm"]),
         ("torchmetrics", "metrics", ["evaluation.metrics=f1_macro", "model=linear"]),
     ],
 )

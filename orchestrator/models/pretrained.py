@@ -1,4 +1,4 @@
-"""torchvision's networks with the weights that a config names."""
+"""Libraries' networks with the weights that a config names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
+from torch import nn
 
 from orchestrator.errors import UserError
 
@@ -31,16 +33,24 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
             ) from error
     network = build(weights=None, **options)
     if weights != "none":
-        try:
-            network.load_state_dict(
-                # weights_only: nothing in the file is run
-                torch.load(existing(weights, key), map_location="cpu", weights_only=True)
-            )
-        except UserError:
-            raise
-        except Exception as error:  # torch's reader can raise anything on what is no such file
-            raise UserError(f"{key}: {weights} holds no state dict of {name}") from error
+        load_weights(network, weights, key, name)
     return network
+
+
+def load_weights(network: nn.Module, path: str, key: str, name: str) -> None:
+    """Give the network ``name`` the state dict of a file (of torch, or .safetensors); raises
+    UserError, naming the config's ``key``, if it cannot be had.
+    """
+    file = existing(path, key)
+    try:
+        if file.suffix == ".safetensors":
+            state = load_file(file)
+        else:
+            # weights_only: nothing in the file is run
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        network.load_state_dict(state)
+    except Exception as error:  # torch's reader can raise anything on what is no such file
+        raise UserError(f"{key}: {path} holds no state dict of {name}") from error
 
 
 def existing(path: str, key: str) -> Path:

@@ -17,29 +17,37 @@ def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     makes float32 [2, *made] of them, the same each time: in evaluation, and in training when
     torch's generator is seeded alike.
     """
-    judged = _outputs(of, module, x, 0, training=False)
+    judged, _ = _outputs(of, module, x, 0, training=False)
     _require_form(of, judged, x, made)
-    if not _same(judged, _outputs(of, module, x, 1, training=False)):
+    if not _same(judged, _outputs(of, module, x, 1, training=False)[0]):
         raise ValueError(
             f"model: {of}: its outputs for the same inputs differ in evaluation, where nothing may "
             "be drawn; draw only where self.training is true"
         )
-    trained = _outputs(of, module, x, 0, training=True)
-    if not _same(trained, _outputs(of, module, x, 0, training=True)):
+    trained, draws = _outputs(of, module, x, 0, training=True)
+    _require_form(of, trained, x, outputs)
+    if not _same(trained, _outputs(of, module, x, 0, training=True)[0]):
         raise ValueError(
             f"model: {of}: its outputs for the same inputs and the same seed of torch's differ; "
             "draw from torch alone (not numpy, random or the clock)"
         )
-    return not _same(trained, _outputs(of, module, x, 1, training=True))
+    # what is seldom dropped may be the same for both seeds
+    return draws or not _same(trained, _outputs(of, module, x, 1, training=True)[0])
 
 
-def _outputs(of: str, module: nn.Module, x: Tensor, seed: int, training: bool) -> object:
-    """What a copy makes of ``x``, since a pass in training changes statistics."""
+def _outputs(
+    of: str, module: nn.Module, x: Tensor, seed: int, training: bool
+) -> tuple[object, bool]:
+    """What a copy makes of ``x``, since a pass in training changes statistics; and whether it has
+    drawn from torch's generator.
+    """
     try:
         one = copy.deepcopy(module).train(training)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return one(x)
+            before = torch.get_rng_state()
+            made = one(x)
+            return made, not torch.equal(before, torch.get_rng_state())
     except Exception as error:  # whatever code of others may raise
         shape = tuple(x.shape)
         raise ValueError(f"model: {of}: inputs of shape {shape}: {raised(error)}") from error

@@ -9,6 +9,7 @@ from torch import nn
 
 from algorithms.part import nearest, option
 from orchestrator.models.base import Model, image_shape
+from orchestrator.models.layers import group_norm, like, put, replace_last
 from orchestrator.models.pretrained import pretrained
 
 
@@ -33,6 +34,11 @@ class TorchVisionModel(Model):
     )
     options: dict[str, JsonValue] = option({}, "keyword arguments of torchvision's function")
 
+    @property
+    def foreign(self) -> str:
+        # dropout and dropped paths, which it has in many ways, are found by trying
+        return f"torchvision's {self.of}"
+
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         channels, _, _ = image_shape(shape, 16, f"torchvision {self.of}")
         self._require_known()
@@ -46,9 +52,9 @@ class TorchVisionModel(Model):
             _small(net, self.of)
         if channels != 3:
             self._take(net, channels)
-        _replace_last(net, classes, self.of)
+        replace_last(net, classes)
         if self.norm == "group":
-            _group(net, self.groups)
+            group_norm(net, self.groups)
         return net
 
     def _require_known(self) -> None:
@@ -66,47 +72,14 @@ class TorchVisionModel(Model):
                 f"have {channels} channels"
             )
         name, first = next((n, m) for n, m in net.named_modules() if isinstance(m, nn.Conv2d))
-        _put(net, name, _like(first, in_channels=channels))
-
-
-def _like(conv: nn.Conv2d, **changed: Any) -> nn.Conv2d:
-    """A fresh convolution with another's settings but for those that are ``changed``."""
-    channels = ("in_channels", "out_channels", "groups")
-    names = (*channels, "kernel_size", "stride", "padding", "dilation")
-    settings = {name: getattr(conv, name) for name in names} | {"bias": conv.bias is not None}
-    return nn.Conv2d(**{**settings, **changed})
-
-
-def _put(net: nn.Module, name: str, module: nn.Module) -> None:
-    parent, _, child = name.rpartition(".")
-    setattr(net.get_submodule(parent), child, module)
+        put(net, name, like(first, in_channels=channels))
 
 
 def _small(net: Any, name: str) -> None:
     if not (hasattr(net, "conv1") and hasattr(net, "maxpool")):
         raise ValueError(f"model.stem: {name} is no ResNet; leave it at imagenet")
-    net.conv1 = _like(net.conv1, kernel_size=3, stride=1, padding=1)
+    net.conv1 = like(net.conv1, kernel_size=3, stride=1, padding=1)
     net.maxpool = nn.Identity()
-
-
-def _replace_last(net: nn.Module, outputs: int, name: str) -> None:
-    """A fresh last layer (dense, or a 1x1 convolution) with so many outputs."""
-    layers = [(n, m) for n, m in net.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)]
-    # of GoogLeNet and its like the last ones belong to classifiers beside
-    path, last = next(((n, m) for n, m in layers if n == "fc"), layers[-1])
-    if isinstance(last, nn.Conv2d):
-        _put(net, path, _like(last, out_channels=outputs))
-    else:
-        _put(net, path, nn.Linear(last.in_features, outputs, last.bias is not None))
-
-
-def _group(net: nn.Module, most: int) -> None:
-    """Group norm in place of each batch norm, in as many groups as divide its channels."""
-    for name, module in [*net.named_modules()]:
-        if isinstance(module, nn.BatchNorm2d):
-            channels = module.num_features
-            groups = next(g for g in range(min(most, channels), 0, -1) if channels % g == 0)
-            _put(net, name, nn.GroupNorm(groups, channels, module.eps))
 
 
 class LeafCnn(Model):

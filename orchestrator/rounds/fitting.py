@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from algorithms.parts.losses import IGNORED
 from orchestrator.config import Config
 from orchestrator.data.augment import Augmentation
+from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Samples
 from orchestrator.models.net import Net
 from orchestrator.models.tried import tried
@@ -27,7 +29,7 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
             f"{kinds[1]}"
         )
     draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.made)
-    for problem in _problems(config, samples):
+    for problem in (*_of_ids(config, samples, net), *_problems(config, samples)):
         raise ValueError(problem)
     return draws
 
@@ -36,6 +38,17 @@ def _inputs(samples: Samples, rows: int) -> torch.Tensor:
     """The first inputs, of the type and the size that networks meet."""
     x = torch.from_numpy(samples.x[:rows].copy())
     return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:
+    """What networks of ours that begin with an embedding say of other inputs than its ids."""
+    rows = getattr(getattr(net.module, "embedding", None), "num_embeddings", None)
+    if rows is None or config.model.foreign:
+        return
+    if samples.x.dtype != np.int32:
+        yield f"model {config.model.name!r} needs token ids, and the inputs are other numbers"
+    elif (most := max(int(piece.max()) for piece in pieces(samples.x))) >= rows:
+        yield f"model.vocabulary: the embedding has {rows} rows, and token ids go up to {most}"
 
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:

@@ -5,8 +5,11 @@ import torch
 import torchvision
 from torch import nn
 
+from orchestrator.config import load
+from orchestrator.errors import UserError
 from orchestrator.models import Net
 from orchestrator.models.vision import LeafCnn, TorchVisionModel
+from orchestrator.rounds.experiment import Experiment
 
 
 def built(shape=(3, 32, 32), classes=10, **options):
@@ -80,6 +83,20 @@ def test_weights_of_a_file(tmp_path):
     assert ours.fc.out_features == 10
     with pytest.raises(ValueError, match="for colour images"):
         built(shape=(1, 32, 32), weights=str(tmp_path / "r.pt"))
+
+
+def test_what_torchvision_draws_is_found():
+    """Paths that are dropped (StochasticDepth) are no dropout of torch's own."""
+    given = ["data.dataset={name: torchvision, dataset: FakeData, "
+             "options: {size: 40, image_size: [3, 32, 32], num_classes: 2}}",
+             "data.clients=2", "cohort=2", "data.client_test.least=2"]  # fmt: skip
+    options = "{stochastic_depth_prob: 0.01}"
+    model = f"model={{name: torchvision, of: convnext_tiny, options: {options}}}"
+    assert Experiment(load(None, [*given, model])).net.stochastic
+    options = "{init_weights: false}"
+    model = f"model={{name: torchvision, of: googlenet, options: {options}}}"
+    with pytest.raises(UserError, match="torchvision's googlenet makes GoogLeNetOutputs of inputs"):
+        Experiment(load(None, [*given, model]))
 
 
 def test_leaf_s_network_has_its_size():

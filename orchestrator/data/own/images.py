@@ -61,24 +61,25 @@ class ImageFolder(Dataset):
         test = np.arange(len(files)) >= len(halves[0]) if split else None
         if test is None:
             test = drawn(wanted.y if owner is None else owner, self.test)
-        return assembled(self._images(files), wanted, test, owner, root)
+        return assembled(decoded(files, self.side, self.grey), wanted, test, owner, root)
 
     def _listed(self, folder: Path) -> list[Path]:
         """The image files below the folders of classes, in the order of their names."""
         found = sorted(folder.glob("*/*/*" if self.clients else "*/*"))
         return [file for file in found if file.suffix.lower() in ENDINGS]
 
-    def _images(self, files: Sequence[Path]) -> np.ndarray:
-        """Pixels [n, C, H, W] of the files, decoded once for all runs."""
-        sha = hashlib.sha256(f"{self.side} {self.grey}".encode())
-        for file in files:
-            with reading(file):
-                sha.update(hashlib.sha256(file.read_bytes()).digest())
-        shape = (len(files), 1 if self.grey else 3, self.side, self.side)
-        return computed_once(
-            "images", sha.hexdigest()[:32], shape, np.uint8,
-            lambda: pixels([_Opener(file) for file in files], self.side, self.grey),
-        )  # fmt: skip
+
+def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
+    """Pixels [n, C, H, W] of image files as :func:`pixels`, decoded once for all runs."""
+    sha = hashlib.sha256(f"{side} {grey}".encode())
+    for file in files:
+        with reading(file):
+            sha.update(hashlib.sha256(file.read_bytes()).digest())
+    shape = (len(files), 1 if grey else 3, side, side)
+    return computed_once(
+        "images", sha.hexdigest()[:32], shape, np.uint8,
+        lambda: pixels([_Opener(file) for file in files], side, grey),
+    )  # fmt: skip
 
 
 class _Opener:
