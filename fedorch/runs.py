@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
@@ -13,6 +14,7 @@ import pandas as pd
 from torch import Tensor, nn
 
 from algorithms.part import nearest
+from orchestrator import files
 from orchestrator.cli.run_shown import quiet
 from orchestrator.cli.running import Series, run_here, run_on_ray
 from orchestrator.config import Config, build
@@ -42,7 +44,11 @@ class Run:
         return f"<Run {result['name']}: {result['status']}, {result['rounds']} rounds, {self.path}>"
 
     def _repr_html_(self) -> str:
-        return self.summary.to_frame().to_html()
+        """What a notebook shows: the report, or the last round's metrics where it has none."""
+        if not self.report.is_file():
+            return self.summary.to_frame().to_html()
+        page = html.escape(files.read_bytes(self.report).decode())
+        return f'<iframe srcdoc="{page}" width="100%" height="640" style="border: 0"></iframe>'
 
     @property
     def path(self) -> str:

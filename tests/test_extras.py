@@ -91,7 +91,7 @@ def test_a_plain_run_needs_none_of_them(tmp_path):
     settings = [word for one in [*FEW, "model=linear"] for word in ("--set", one)]
 
     def fedorch(*words):
-        command = [sys.executable, "-m", "sweeps.main", *words]
+        command = [sys.executable, "-m", "fedorch", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path,
                               env={**os.environ, "PYTHONPATH": path})  # fmt: skip
 

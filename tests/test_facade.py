@@ -1,5 +1,6 @@
 """``import fedorch``: the same bits as the command, what is in a run's folder, objects of one's own."""
 
+import html
 import json
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def test_a_run_has_the_command_s_bits_and_tables(done):
     assert len(done.clients) == 8
     assert done.config.local.block is not None
     assert done.report.is_file()
-    assert "test_accuracy" in done._repr_html_()
+    shown = html.unescape(done._repr_html_())
+    assert done.report.read_text() in shown
     assert done.path in repr(done)
     again = fedorch.open(done.path)
     pd.testing.assert_frame_equal(again.rounds, done.rounds)
@@ -189,6 +191,13 @@ def test_it_is_imported_at_once_and_says_what_hides_it(tmp_path):
     found = _python(code)
     assert found.returncode == 1
     assert f"{tmp_path}/algorithms/algorithm.py hides it" in found.stderr
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import fedorch.__main__ as f; f.main()"
+    )
+    found = _python(code)
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert f"{tmp_path}/algorithms/__init__.py hides it" in line
 
 
 def _python(code):

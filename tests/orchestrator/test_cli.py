@@ -204,7 +204,7 @@ def test_a_largest_cluster_that_is_none(said):
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_silent():
-    code = "import sys, sweeps.main; sys.argv = ['fedorch', 'list']; sweeps.main.main()"
+    code = "import sys, fedorch.__main__ as f; sys.argv = ['fedorch', 'list']; f.main()"
     process = subprocess.Popen(
         [sys.executable, "-X", "importtime", "-c", code], stderr=subprocess.PIPE, text=True
     )

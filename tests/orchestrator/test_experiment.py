@@ -44,10 +44,10 @@ def test_resumed_is_undisturbed(name, tmp_path):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_server_state_names_everything_that_changes(name):
     """Attributes outside ``server_state`` stay as they were (but for the account of the last
-    aggregate).
+    aggregate, and what ``output`` remembers, which every checkpoint holds).
     """
     experiment = Experiment(small(f"algorithm={name}"))
-    known = {*experiment.algorithm.server_state, "influence", "notes"}
+    known = {*experiment.algorithm.server_state, "influence", "notes", "past"}
     fixed = {k: id(v) for k, v in vars(experiment.algorithm).items() if k not in known}
     experiment.step()
     assert {k: id(v) for k, v in vars(experiment.algorithm).items() if k in fixed} == fixed

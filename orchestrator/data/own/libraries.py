@@ -194,14 +194,14 @@ def _tags_of(
     """Names of the classes, and those of each row's words; raises UserError for what is none."""
     inner = getattr(splits[0].features[label], "feature", None)
     rows = [list(row) for one in splits for row in one[label]] if inner is not None else []
-    kinds = {type(tag) for row in rows for tag in row}
-    if kinds not in ({int}, {str}):
+    each = [tag for row in rows for tag in row]
+    if {type(tag) for tag in each} not in ({int}, {str}):
         raise UserError(
             f"{where}, column {label!r}: the inputs are lists of words, and each needs a list of "
             "as many classes, whole numbers or texts"
         )
     known = list(getattr(inner, "names", None) or ())
-    distinct = sorted({tag for row in rows for tag in row})
+    distinct = sorted(set(each))
     if known and 0 <= distinct[0] <= distinct[-1] < len(known):
         return known, rows
     place = {tag: i for i, tag in enumerate(distinct)}

@@ -1,0 +1,47 @@
+"""Where the ``fedorch`` command begins, before the seconds that its imports take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""Where the packages of this installation lie."""
+
+
+def main() -> None:
+    """Ctrl-C ends the command without a word while it has nothing to tidy up."""
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    for package in ("algorithms", "rl", "orchestrator", "sweeps"):
+        if place := hidden_by(package):
+            sys.exit(_refused(package, place))
+    from sweeps.cli import main as command
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    command()
+
+
+def hidden_by(package: str) -> str:
+    """The file that is imported in place of a package of ours; "" for none. Other distributions
+    have packages of names as general as these.
+    """
+    found = PathFinder.find_spec(package)
+    if found is None or found.origin is None or Path(found.origin).resolve().is_relative_to(ROOT):
+        return ""
+    return found.origin
+
+
+def _refused(package: str, place: str) -> int:
+    print(
+        f"fedorch: {package} is not fedorch's: {place} hides it; take its folder off sys.path "
+        "(PYTHONPATH, or where the command is called)",
+        file=sys.stderr,
+    )
+    return 2
+
+
+if __name__ == "__main__":
+    main()
