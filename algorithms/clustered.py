@@ -36,6 +36,7 @@ class Clustered(Algorithm):
         """FedAvg within clusters that are found on the way."""
 
         name: str = "clustered"
+        records = {"clusters": "clusters that there are"}
         needs_rows = True
         one_broadcast = False
         eps1: float = option(

@@ -56,6 +56,7 @@ class DRDSGD(Algorithm):
         """Gossip over a graph with local steps that weigh high losses exponentially."""
 
         name: str = "drdsgd"
+        records = {"consensus_gap": "mean distance of the clients' models from their mean"}
         needs_rows = True
         keeps_models = True
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)

@@ -61,6 +61,12 @@ AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 class Monitored(RoundEnd):
     """Asks a monitor while clients train."""
 
+    records = {
+        "round_steps": "local steps from one synchronisation to the next",
+        "variance_estimate": "H, the monitor's estimate of the models' variance at the "
+        "synchronisation",
+        "theta": "Θ, the threshold on it",
+    }
     monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
 
     def follows(self, about: RoundState) -> bool:
@@ -137,6 +143,7 @@ class FdaOpt(Monitored):
     """
 
     name: str = "fda_opt"
+    records = {"variance": "the exact variance of the models that were sent"}
     monitor: AnyMonitor = option(AmsSketch(rows=3, columns=500), "how the variance is estimated")
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
@@ -189,6 +196,10 @@ class AsyncFda(Thresholded):
     """
 
     name: str = "fda_async"
+    records = {
+        "virtual_time": "simulated time so far; a step takes about 1",
+        "lock_step_time": "what the round's steps would have taken with everybody waiting",
+    }
     lock_step: ClassVar[bool] = False
     jitter: float = option(0.1, "spread of log s_k over clients", ge=0)
     stragglers: float = option(0.0, "part of the clients that is slow", ge=0, le=1)

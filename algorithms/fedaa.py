@@ -57,6 +57,15 @@ class FedAA(FedAvg):
         """
 
         name: str = "fedaa"
+        records = {
+            "reward": "the agent's reward: held-out accuracy of the model before the round, or its "
+            "change",
+            "heldout_class_*": "held-out accuracy of that class",
+            "state_spread": "largest less smallest distance in the agent's state",
+            "policy_effective": "1/Σp² of the weights p that the agent means",
+            "policy_correlation": "correlation of the weights that were executed with those that "
+            "the agent means",
+        }
         needs_classes = True
         preset: Literal["paper", "authors"] = option(
             "paper", "settings of the text, or of the published code"

@@ -30,6 +30,13 @@ class Minimax(Algorithm):
         )
 
         needs_whole_cohort = True
+        records = {
+            "mixture_loss": "F(w, λ) = Σ λ_i f_i(w) of the round's model",
+            "upper_gap": "max F(w, ·) − F(w, λ): how far the mixture could still go",
+            "dual_max": "largest entry of the mixture λ",
+            "dual_effective": "exp(entropy of λ): how many clients it is spread over",
+            "client/dual": "its entry of the mixture λ",
+        }
 
         def refuses(self, parts: Composition) -> str | None:
             return self.uncertainty.refuses(parts.clients) or steps_by_itself(self.name, parts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -26,6 +26,9 @@ class Part(Section):
     model_config = ConfigDict(validate_default=True)
 
     name: str
+    records: ClassVar[Mapping[str, str]] = {}
+    """What it adds to the record of a round: column -> meaning (``client/COLUMN``: a column of each
+    client; ``NAME_*``: several with numbers behind)."""
 
     @model_validator(mode="after")
     def _name_is_its_own(self) -> Part:

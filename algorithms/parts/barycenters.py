@@ -210,6 +210,10 @@ class BarycentricMean(Aggregator):
     """The mean of the updates, except in some layers: there their Wasserstein barycenter."""
 
     name: str = "barycenter"
+    records = {
+        "barycenter_collapsed": "tensors whose barycenter is exactly zero, so that they stay",
+        "barycenter_to_mean": "length of the barycenters over that of the means in their place",
+    }
     method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(
         Exact(), "which barycenter"
     )

@@ -242,11 +242,16 @@ def list_(
 @app.command()
 def describe(
     name: Annotated[
-        str, typer.Argument(help="a name from `fedorch list`, or a section of the config")
+        str,
+        typer.Argument(
+            help="a name from `fedorch list`, a section or key of the config, or: columns"
+        ),
     ],
     plugin: PluginOption = None,
 ) -> None:
-    """Every option of a part: type, default, meaning and the paper's symbol."""
+    """What a part, a key of the config, or a column of a run's tables is: options, types, defaults,
+    meanings, the paper's symbols.
+    """
     from orchestrator.cli.catalogue import show_part
 
     take_named(plugin or ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -18,6 +20,7 @@ from algorithms.parts.attacks import Attack
 from algorithms.parts.barycenters import Barycenter
 from algorithms.parts.compressors import Compressor
 from algorithms.parts.graphs import Graph
+from algorithms.parts.iterates import Output
 from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric
 from algorithms.parts.monitors import Monitor
@@ -35,6 +38,7 @@ from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
 from orchestrator.plugins import origin
+from orchestrator.results.columns import all_of_them
 from orchestrator.terminal import console, headed
 from orchestrator.tracking import Tracker
 
@@ -50,6 +54,7 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
     "schedules": ("local.schedule", Schedule),
     "samplers": ("sampler", Sampler),
     "round-ends": ("round_end", RoundEnd),
+    "outputs": ("output", Output),
     "aggregators": ("aggregator", Aggregator),
     "barycenters": ("aggregator.method", Barycenter),
     "compressors": ("compression.uplink", Compressor),
@@ -75,12 +80,14 @@ def show_kinds() -> None:
     console.print(table)
 
 
-def show_kind(kind: str) -> None:
-    """One kind, a line each; raises UserError for an unknown kind."""
+def show_kind(kind: str, key: str = "") -> None:
+    """One kind, a line each, chosen by ``key`` (unset: the usual one); raises UserError for an
+    unknown kind.
+    """
     if kind not in KINDS:
         raise UserError(f"there is no kind {kind!r}; {nearest(kind, list(KINDS))}")
-    key, base = KINDS[kind]
-    table = Table(kind, f"chosen by `{key}`")
+    usual, base = KINDS[kind]
+    table = Table(kind, f"chosen by `{key or usual}`")
     for name, cls in variants(base).items():
         own = f" ({origin(cls)})" if origin(cls) else ""
         table.add_row(name, _first_sentence(cls) + own)
@@ -88,8 +95,13 @@ def show_kind(kind: str) -> None:
 
 
 def show_part(name: str) -> None:
-    """Every option of the parts or config section called ``name``; raises UserError for none."""
+    """What ``name`` is: parts of that name, a section or a key of the config (dotted), or
+    ``columns``; raises UserError for what is none of them.
+    """
+    if name == "columns":
+        return _show_columns()
     sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
+    keys = dict(_keys(Config))
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name])
         for key, base in KINDS.values()
@@ -97,11 +109,69 @@ def show_part(name: str) -> None:
     ]
     if name in sections:
         found.append((name, sections[name]))
-    if not found:
-        known = sorted({n for _, base in KINDS.values() for n in variants(base)} | set(sections))
-        raise UserError(f"there is nothing called {name!r}; {nearest(name, known)}")
+    elif name in keys:
+        _show_key(name, keys[name])
+    elif not found:
+        raise UserError(f"there is nothing called {name!r}{_near(name, {*keys, *sections})}")
     for title, cls in found:
         _show_options(title, cls)
+    return None
+
+
+def _near(name: str, keys: set[str]) -> str:
+    """A hint after an unknown name: what is close to it in the section that it is of, or anywhere;
+    at most five.
+    """
+    parts = {n for _, base in KINDS.values() for n in variants(base)}
+    section = name.rpartition(".")[0]
+    within = sorted(key for key in keys if section and key.startswith(f"{section}."))
+    known = within or sorted(keys | parts)
+    # the last word may be right, and what is before it not
+    close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    close += [c for c in get_close_matches(name[:100], known, 5, 0.5) if c not in close]
+    if not close and within:
+        close = within
+    return f"; did you mean {', '.join(close[:5])}?" if close else "; `fedorch list` has all parts"
+
+
+def _keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted key and field of everything that a config can say, sections and options of parts left
+    out.
+    """
+    for key, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
+            yield from _keys(type(field.default), f"{above}{key}.")
+        else:
+            yield above + key, field
+
+
+def _show_key(key: str, field: FieldInfo) -> None:
+    """One key, and the parts that it can name."""
+    table = Table("key", "type", "default", "symbol", "meaning")
+    table.add_row(key, *_described(field, key))
+    console.print(table)
+    family = _family(field.annotation)
+    for kind, (_, base) in KINDS.items():
+        if base is family:
+            show_kind(kind, key)
+
+
+def _family(annotation: Any) -> type[Part] | None:
+    """The family whose members a key takes, be it several of them; None where it takes none."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation
+    found = (_family(inner) for inner in get_args(annotation))
+    return next((one for one in found if one), None)
+
+
+def _show_columns() -> None:
+    """The dictionary of a run's tables."""
+    for name in ("rounds", "clients"):
+        table = Table(f"column of {name}.parquet", "what it says")
+        for where, column, meaning in all_of_them():
+            if where == name:
+                table.add_row(column, meaning)
+        console.print(table)
 
 
 def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
@@ -122,6 +192,8 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
             section = key if title == "config" else f"{title}.{key}"
             table.add_row(key, *_described(field, section))
     console.print(table if table.row_count else "(no options)")
+    if issubclass(cls, Part) and cls.records:
+        console.print(f"records, each round: {', '.join(cls.records)} (`fedorch describe columns`)")
     if issubclass(cls, AlgorithmOptions):
         for text, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
             if values:
@@ -135,7 +207,9 @@ def _described(field: FieldInfo, section: str) -> tuple[str, str, str, str]:
     below = isinstance(field.default, BaseModel) and not isinstance(field.default, Part)
     default = f"see {section}" if below else _default(field)
     symbol = str(extra.get("symbol", ""))
-    return _type(field.annotation), default, symbol, field.description or ""
+    family = _family(field.annotation)
+    meaning = field.description or (_first_sentence(family) if family else "")
+    return _type(field.annotation), default, symbol, meaning
 
 
 def _presets(cls: type[AlgorithmOptions]) -> dict[str, dict[str, Any]]:
@@ -178,4 +252,5 @@ def _default(field: FieldInfo) -> str:
 
 
 def _first_sentence(cls: type[BaseModel]) -> str:
-    return " ".join((cls.__doc__ or "").split()).split(". ")[0].rstrip(".")
+    # the point of "et al." ends none
+    return re.split(r"(?<!et al)\. ", " ".join((cls.__doc__ or "").split()))[0].rstrip(".")

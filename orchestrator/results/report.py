@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.files import said
 from orchestrator.results import plots
+from orchestrator.results.columns import of_round
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, REPORT, RunFolder
 from orchestrator.terminal import further
@@ -119,7 +120,10 @@ def _table(result: Result) -> str:
     }
     facts |= {k: about[k] for k in ("weights_sha256", "git_commit", "actors", "actors_replaced")}
     facts |= {f"version of {k}": v for k, v in result["versions"].items()}
-    rows = "".join(f"<tr><td>{html.escape(k)}<td>{html.escape(_show(v))}" for k, v in facts.items())
+    rows = "".join(
+        f'<tr title="{html.escape(of_round(k))}"><td>{html.escape(k)}<td>{html.escape(_show(v))}'
+        for k, v in facts.items()
+    )
     return f"<table>{rows}</table>"
 
 
