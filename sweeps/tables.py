@@ -5,25 +5,25 @@ HTML or LaTeX.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
-from orchestrator.terminal import console
+from orchestrator.analysis.comparison import standard_error
+from orchestrator.analysis.written import Written
 from sweeps.claims import differences, summaries
 from sweeps.entry import Column, Diverged, Entry, Published, Values
 from sweeps.reproduction import Reproduction
 from sweeps.rules import lines
 
-FRAME = 3
-"""Characters around a cell on the terminal."""
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
+PAIRS = (
+    "Pairs behind the claims (same seeds; one-sided paired t-test, or signed ranks where a run "
+    "missed; Holm's correction within a claim):"
+)
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,9 @@ def _number(
     mean = float(known.mean()) if len(known) else math.nan
     said = _or_nan(published.value)
     return Number(
-        row, column, mean, _standard_error(known), len(measured), len(missed), len(gone),
+        row, column, mean, standard_error(known), len(measured), len(missed), len(gone),
         said, _or_nan(published.spread), mean - said, published.note,
     )  # fmt: skip
-
-
-def _standard_error(known: np.ndarray) -> float:
-    return float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else math.nan
 
 
 def _or_nan(value: float | None) -> float:
@@ -119,22 +115,6 @@ def _measured(line: pd.Series, digits: int) -> str:
 
 
 @dataclass(frozen=True)
-class Written:
-    """What every form of a table says."""
-
-    head: str
-    table: pd.DataFrame
-    """As ``wide`` makes it."""
-    notes: tuple[str, ...]
-    said: tuple[str, ...]
-    """A sentence for each claim, and for each line of a rule."""
-    how: tuple[str, ...]
-    """How the rows were tuned, what they spent."""
-    differences: pd.DataFrame
-    """The pairs of cells behind the claims; may be empty."""
-
-
-@dataclass(frozen=True)
 class About:
     """What is said of a table beside its numbers."""
 
@@ -158,100 +138,8 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         f"{entry.id}: {entry.title}",
         wide(entry, data),
         (f"measured: {_spread(data)} (published)", *other),
-        (*summaries(entry, values), *map(str, lines(entry, values))),
-        tuple(about.how),
+        (*summaries(entry, values), *map(str, lines(entry, values)), *about.how),
         differences(entry, values),
+        PAIRS,
     )
-    return FORMS[form](written)
-
-
-def _terminal(written: Written) -> str:
-    for part in _pieces(written.table, console.width):
-        console.print(_drawn(part, written.head))
-    console.print("; ".join(written.notes))
-    for line in (*written.said, *written.how):
-        console.print(f"  {line}")
-    return ""
-
-
-def _html(written: Written) -> str:
-    listed = "".join(f"<li>{escape(line)}</li>" for line in (*written.said, *written.how))
-    table, notes = written.table.to_html(border=0), escape("; ".join(written.notes))
-    pairs = "" if written.differences.empty else written.differences.to_html(border=0, index=False)
-    return f"<h3>{escape(written.head)}</h3>\n{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n{pairs}\n"
-
-
-def _latex(written: Written) -> str:
-    sentences = " ".join(f"{line}." for line in (*written.said, *written.how))
-    caption = _escaped(f"{written.head}; {'; '.join(written.notes)}. {sentences}")
-    columns = "l" + "r" * written.table.shape[1]
-    return written.table.to_latex(caption=caption, column_format=columns, escape=True)
-
-
-def _markdown(written: Written) -> str:
-    """Markdown lets HTML through: a tag is shown as it is written."""
-    table = written.table
-    text = [
-        f"**{written.head}** — {'; '.join(written.notes)}.",
-        "",
-        _line(["", *table.columns]),
-        _line(["---"] * (table.shape[1] + 1)),
-        *(_line([str(row), *cells]) for row, cells in table.iterrows()),
-    ]
-    said = [f"- {line}" for line in (*written.said, *written.how)]
-    whole = "\n".join([*text, "", *said, "", *_pairs(written.differences)])
-    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", whole)
-
-
-def _pairs(differences: pd.DataFrame) -> list[str]:
-    """The pairs of cells behind the claims, as a table in Markdown."""
-    if differences.empty:
-        return []
-    head = "Pairs behind the claims (same seeds; one-sided paired t-test, or signed ranks where a "
-    return [
-        head + "run missed; Holm's correction within a claim):",
-        "",
-        _line(list(differences.columns)),
-        _line(["---"] * differences.shape[1]),
-        *(_line(list(cells)) for _, cells in differences.iterrows()),
-        "",
-    ]
-
-
-FORMS: dict[Format, Callable[[Written], str]] = {
-    "terminal": _terminal, "html": _html, "latex": _latex, "markdown": _markdown,
-}  # fmt: skip
-
-
-def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
-    """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at
-    least.
-    """
-    first = max(len(str(row)) for row in table.index)
-    pieces: list[list[str]] = [[]]
-    left = width - first - FRAME
-    for name in table.columns:
-        needed = FRAME + max(len(word) for word in (name, *table[name]))
-        if needed > left and pieces[-1]:
-            pieces.append([])
-            left = width - first - FRAME
-        pieces[-1].append(name)
-        left -= needed
-    return [table[names] for names in pieces]
-
-
-def _drawn(part: pd.DataFrame, head: str) -> Table:
-    drawn = Table("", *part.columns, title=head, title_justify="left")
-    for row, cells in part.iterrows():
-        drawn.add_row(str(row), *cells)
-    return drawn
-
-
-def _escaped(text: str) -> str:
-    """``text`` with what LaTeX would read as commands made plain."""
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(plain.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    return written.as_(form)

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from rich.table import Table
 
+from orchestrator.analysis.comparison import Form, show_comparison
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
+from orchestrator.results.run_folder import RunFolder, members
 from orchestrator.results.storage import is_remote
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
@@ -115,13 +117,20 @@ class SweepFile(Target):
         _require_some(home)
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
-        if form != "terminal" or file is not None or self.columns:
-            raise UserError(
-                "a sweep's file has no published table: --format, --file and --column are for a "
-                "paper's"
-            )
+        if self.columns:
+            raise UserError("--column chooses among a paper's columns; a sweep's file has none")
         _require(folder, self.name)
-        show_cells(folder)
+        if form == "terminal" and file is None:
+            show_cells(folder)
+            return
+        runs = [RunFolder.viewed(place) for place in members(str(folder))]
+        chosen: Form = "markdown" if form == "terminal" else form
+        text = show_comparison(runs, None, plan_of(folder).metric, form=chosen)
+        if file is None:
+            console.print(text, soft_wrap=True, end="")
+        else:
+            write_text(file, text)
+            console.print(f"wrote {file}", soft_wrap=True)
 
 
 def _require_some(home: Home) -> None:

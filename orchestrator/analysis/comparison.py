@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
 from orchestrator.analysis.names import (
     by_config,
@@ -18,6 +19,7 @@ from orchestrator.analysis.names import (
     require_same_data,
 )
 from orchestrator.analysis.paired import Paired, compare, holm
+from orchestrator.analysis.written import Written
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.results import plots
@@ -25,7 +27,11 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
-from orchestrator.terminal import HEADLINES, console, further
+from orchestrator.terminal import HEADLINES, further
+
+Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
+MOST = 60
+"""Columns of a table."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Line:
             return self.none
         text = f"{known.mean():.{self.digits}f}"
         if len(known) > 1:
-            text += f" ± {known.std(ddof=1) / math.sqrt(len(known)):.{self.digits}f}"
+            text += f" ± {standard_error(known):.{self.digits}f}"
         return f"{text}, {lost} {self.none}" if lost else text
 
 
@@ -100,9 +106,11 @@ def show_comparison(
     plot: Path | None,
     metric: str | None = None,
     target: Goal | None = None,
-) -> None:
+    form: Form = "terminal",
+) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
+    Returns its text; the terminal's is printed instead, and empty.
 
     With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
     "/" is all columns that begin so (``gradient_norm/``).
@@ -113,15 +121,66 @@ def show_comparison(
     lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
     columns = runs.columns()
-    table = Table("metric", *columns)
-    for line in lines:
-        table.add_row(line.label, *[line.cell(some) for some in columns.values()])
-    console.print(table)
-    for sentence in _tests(columns, runs.seeds, _ends(runs.rounds, metric), metric):
-        console.print(sentence, soft_wrap=True)
+    if len(columns) > MOST:
+        raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
     if plot is not None:
         groups = {name: [runs.rounds[i] for i in some] for name, some in columns.items()}
         _draw(groups, metric, plot)
+    tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
+    if form == "csv":
+        return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
+    if form == "json":
+        told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
+        return json.dumps(_strict(told), indent=2)
+    table = pd.DataFrame(
+        {name: [line.cell(some) for line in lines] for name, some in columns.items()},
+        index=pd.Index([line.label for line in lines], name="metric"),
+    )
+    several = any(len(some) > 1 for some in columns.values())
+    notes = ("mean ± standard error over seeds",) if several else ()
+    return Written("", table, notes, tests).as_(form)
+
+
+def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
+    """One for each number of the table: what it is, whose, mean, standard error and number of runs
+    that have one, and these runs' own.
+    """
+    for line in lines:
+        for name, some in columns.items():
+            given = [value for run in some if (value := line.values[run]) is not None]
+            known = np.array([value for value in given if math.isfinite(value)])
+            if given:
+                yield {
+                    "metric": line.label,
+                    "group": name,
+                    "mean": float(known.mean()) if len(known) else math.nan,
+                    "sem": standard_error(known),
+                    "n": len(known),
+                    "missed": len(given) - len(known),
+                }
+
+
+def _told(runs: Runs, columns: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
+    """Where the numbers are from."""
+    return [
+        {"group": name, "place": runs.folders[run].place, "seed": runs.seeds[run]}
+        for name, some in columns.items()
+        for run in some
+    ]
+
+
+def _strict(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _strict(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def standard_error(values: np.ndarray) -> float:
+    """Of their mean; NaN of fewer than two."""
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def _metrics(results: list[Result]) -> list[Line]:

@@ -15,7 +15,7 @@ import typer
 
 from algorithms.part import nearest
 from algorithms.section import WHOLE
-from orchestrator.cli.arguments import Commands, numbers, path, picture, within
+from orchestrator.cli.arguments import Commands, numbers, path, picture, within, written
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seeds_of
@@ -43,6 +43,17 @@ data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitio
 app.add_typer(data_app, name="data")
 agent_app = typer.Typer(no_args_is_help=True, help="FedAA's reinforcement-learning agents.")
 app.add_typer(agent_app, name="agent")
+
+
+class CompareForm(StrEnum):
+    """How a comparison is written."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    html = "html"
+    csv = "csv"
+    json = "json"
 
 
 class Split(StrEnum):
@@ -330,13 +341,23 @@ def compare(
             help='count rounds and seconds until the metric reached this ("<= 0.1": fell to it)'
         ),
     ] = None,
+    form: Annotated[
+        CompareForm, typer.Option("--format", help="how to write it")
+    ] = CompareForm.terminal,
+    file: Annotated[Path | None, typer.Option(callback=written, help="write to this file")] = None,
 ) -> None:
-    """Print runs side by side and overlay their curves."""
+    """Put runs side by side, means over those that differ in the seed alone, and overlay their
+    curves. A folder of seeds or of a sweep is all runs in it.
+    """
     from orchestrator.analysis.comparison import show_comparison
     from orchestrator.config.goal import target_goal
 
     folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
-    show_comparison(folders, plot, metric, target_goal(target))
+    text = show_comparison(folders, plot, metric, target_goal(target), form.value)
+    if file is not None:
+        write_text(file, text)
+    elif text:
+        console.print(text, soft_wrap=True, end="")
 
 
 @app.command()

@@ -380,12 +380,14 @@ class RunFolder:
 
 
 def members(place: str) -> list[str]:
-    """The runs in a folder that holds some with several seeds (``seed-N``), by seed; of a run's own
-    folder, and of one in storage, itself.
+    """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
+    trials that have ended; of a run's own folder, and of one in storage, itself.
     """
     folder = Path(place)
     if is_remote(place) or (folder / CONFIG).exists():
         return [place]
+    if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
+        return trials
     runs = [one for one in folder.glob("seed-*") if (one / CONFIG).is_file()]
     numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
     return [str(numbers[seed]) for seed in sorted(numbers)] or [place]

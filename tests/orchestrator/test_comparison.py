@@ -6,16 +6,18 @@ import re
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import rc_context
 from scipy import stats
 
-from orchestrator.analysis.comparison import _tests
+from orchestrator.analysis.comparison import _tests, show_comparison
 from orchestrator.analysis.names import by_difference
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
+from orchestrator.terminal import console
 from tests.configs import small
 from tests.orchestrator.test_cli import here
 from tests.running import run_into
@@ -48,6 +50,44 @@ def test_seeds_are_one_column_with_their_spread(runs):
     assert float(said[1]) == pytest.approx(expected.pvalue, abs=1e-4)
     interval = expected.confidence_interval(0.95)
     assert f"[{interval.low:+.4f}, {interval.high:+.4f}] (95 %" in text
+
+
+def test_forms(runs, tmp_path):
+    """Each says the same numbers; JSON is strict, and has where they are from."""
+    first = [r["metrics"]["test_accuracy"] for r in list(runs.values())[:3]]
+    cell = f"{np.mean(first):.4f} ± {stats.sem(first):.4f}"
+    for form in ("markdown", "latex", "html"):
+        code, text = here("compare", *runs, "--format", form)
+        assert code == 0, text
+        assert cell in text
+        assert "two-sided p" in text
+    for form in ("csv", "json"):
+        code, text = here("compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}")
+        assert (code, text.strip()) == (0, "")
+    told = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
+    assert [run["seed"] for run in told["runs"]] == [0, 1, 2] * 2
+    assert {run["place"] for run in told["runs"]} == {str(place) for place in runs}
+    (line, other) = (c for c in told["cells"] if c["metric"] == "test accuracy")
+    assert line["mean"] == pytest.approx(np.mean(first))
+    assert (line["sem"], line["n"]) == (pytest.approx(stats.sem(first)), 3)
+    table = pd.read_csv(tmp_path / "a.csv").set_index(["metric", "group"])
+    assert table.loc["test accuracy", other["group"]]["mean"] == pytest.approx(other["mean"])
+
+
+def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):
+    monkeypatch.setattr(console, "_width", 60)
+    show_comparison([RunFolder(place) for place in runs], None)
+    text = capsys.readouterr().out
+    assert "…" not in text
+    assert text.count("test accuracy") == 2
+
+
+def test_a_folder_of_trials_is_all_of_them(runs, tmp_path):
+    for i, place in enumerate(runs):
+        shutil.copytree(place, tmp_path / "trials" / f"t{i}")
+    code, text = here("compare", tmp_path)
+    assert code == 0, text
+    assert "lr 0.01 (seeds 0, 1, 2)" in text
 
 
 def test_single_runs_are_not_tested(runs):

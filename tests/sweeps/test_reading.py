@@ -183,8 +183,10 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     mine = resolve(str(tmp_path / "mine.yaml"), "reduced")
     mine.show(finished, "terminal", None)
     assert "8 trials ended" in capsys.readouterr().out
-    with pytest.raises(UserError, match="no published table"):
-        mine.show(finished, "latex", None)
+    mine.show(finished, "latex", None)
+    assert r"\begin{tabular}" in capsys.readouterr().out
+    mine.show(finished, "terminal", tmp_path / "t.md")
+    assert "| metric |" in (tmp_path / "t.md").read_text()
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
 

@@ -1,0 +1,134 @@
+"""A table of texts with sentences under it, for a terminal, Markdown, HTML or LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Literal
+
+import pandas as pd
+from rich.table import Table
+
+from orchestrator.terminal import console
+
+FRAME = 3
+"""Characters around a cell on the terminal."""
+Format = Literal["terminal", "markdown", "html", "latex"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What every form of a table says."""
+
+    head: str
+    table: pd.DataFrame
+    """Texts; a row's name stands in front of it."""
+    notes: tuple[str, ...] = ()
+    """What the numbers are."""
+    said: tuple[str, ...] = ()
+    """Sentences."""
+    further: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """A second table of texts, of which the terminal shows nothing; may be empty."""
+    about_further: str = ""
+
+    def as_(self, form: Format) -> str:
+        """The text of a form; the terminal's is printed instead, and empty."""
+        return FORMS[form](self)
+
+
+def _terminal(written: Written) -> str:
+    for part in _pieces(written.table, console.width):
+        console.print(_drawn(part, written.head))
+    if written.notes:
+        console.print("; ".join(written.notes))
+    for line in written.said:
+        console.print(f"  {line}", soft_wrap=True)
+    return ""
+
+
+def _html(written: Written) -> str:
+    listed = "".join(f"<li>{escape(line)}</li>" for line in written.said)
+    table, notes = written.table.to_html(border=0), escape("; ".join(written.notes))
+    further = "" if written.further.empty else written.further.to_html(border=0, index=False)
+    head = f"<h3>{escape(written.head)}</h3>\n" if written.head else ""
+    return f"{head}{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n{further}\n"
+
+
+def _latex(written: Written) -> str:
+    sentences = " ".join(f"{line}." for line in written.said)
+    about = "; ".join(part for part in (written.head, *written.notes) if part)
+    caption = escaped(f"{about}. {sentences}")
+    columns = "l" + "r" * written.table.shape[1]
+    return written.table.to_latex(caption=caption, column_format=columns, escape=True)
+
+
+def _markdown(written: Written) -> str:
+    """Markdown lets HTML through: a tag is shown as it is written."""
+    table, notes = written.table, "; ".join(written.notes)
+    head = f"**{written.head}** — {notes}." if written.head else f"{notes[:1].upper()}{notes[1:]}."
+    text = [
+        head,
+        "",
+        _line([str(table.index.name or ""), *table.columns]),
+        _line(["---"] * (table.shape[1] + 1)),
+        *(_line([str(row), *cells]) for row, cells in table.iterrows()),
+    ]
+    said = [f"- {line}" for line in written.said]
+    whole = "\n".join([*text, "", *said, "", *_further(written)])
+    return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", whole)
+
+
+def _further(written: Written) -> list[str]:
+    further = written.further
+    if further.empty:
+        return []
+    return [
+        written.about_further,
+        "",
+        _line(list(further.columns)),
+        _line(["---"] * further.shape[1]),
+        *(_line(list(cells)) for _, cells in further.iterrows()),
+        "",
+    ]
+
+
+FORMS: dict[Format, Callable[[Written], str]] = {
+    "terminal": _terminal, "html": _html, "latex": _latex, "markdown": _markdown,
+}  # fmt: skip
+
+
+def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
+    """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at
+    least.
+    """
+    first = max(len(str(row)) for row in (table.index.name or "", *table.index))
+    pieces: list[list[str]] = [[]]
+    left = width - first - FRAME
+    for name in table.columns:
+        needed = FRAME + max(len(word) for word in (name, *table[name]))
+        if needed > left and pieces[-1]:
+            pieces.append([])
+            left = width - first - FRAME
+        pieces[-1].append(name)
+        left -= needed
+    return [table[names] for names in pieces]
+
+
+def _drawn(part: pd.DataFrame, head: str) -> Table:
+    named = str(part.index.name or "")
+    drawn = Table(named, *part.columns, title=head or None, title_justify="left")
+    for row, cells in part.iterrows():
+        drawn.add_row(str(row), *cells)
+    return drawn
+
+
+def escaped(text: str) -> str:
+    """``text`` with what LaTeX would read as commands made plain."""
+    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(plain.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
