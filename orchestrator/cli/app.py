@@ -361,6 +361,29 @@ def compare(
 
 
 @app.command()
+def predict(
+    run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            callback=path, help="images or folders of them, tables (.csv, .parquet), .npy, .npz (x)"
+        ),
+    ],
+    file: Annotated[
+        Path | None, typer.Option(callback=written, help="write the table to this CSV file")
+    ] = None,
+) -> None:
+    """What a run's model says of other data: prepared as those that it was trained on."""
+    from orchestrator.cli.predicting import predictions
+
+    text = predictions(run, files).to_csv(index=False)
+    if file is None:
+        console.print(text, soft_wrap=True, end="")
+    else:
+        write_text(file, text)
+
+
+@app.command()
 def energy(
     runs: Annotated[
         list[str],

@@ -78,8 +78,13 @@ def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
     shape = (len(files), 1 if grey else 3, side, side)
     return computed_once(
         "images", sha.hexdigest()[:32], shape, np.uint8,
-        lambda: pixels([_Opener(file) for file in files], side, grey),
+        lambda: pixels_of_files(files, side, grey),
     )  # fmt: skip
+
+
+def pixels_of_files(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
+    """Pixels [n, C, H, W] of image files as :func:`pixels`."""
+    return pixels([_Opener(file) for file in files], side, grey)
 
 
 class _Opener:

@@ -1,0 +1,88 @@
+"""``fedorch predict``: what a run's model says of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from orchestrator.data.own.images import ENDINGS, pixels_of_files
+from orchestrator.data.own.tables import rows_of
+from orchestrator.data.sources import read_npz, reading
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.usage import TrainedModel
+
+ODDS = ("cross_entropy", "focal")
+"""Losses under which a softmax of the outputs says how likely a class is."""
+TABLES = (".csv", ".parquet")
+
+
+def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
+    """A row for each image or row of the files: which it is, and what the model of the run at
+    ``place`` says: a class, and where the loss gives it the class's probability; or numbers.
+
+    Files are image files or folders of such, tables, .npy or .npz (``x``), as the model was trained
+    on. Raises UserError for others.
+    """
+    folder = RunFolder.viewed(place)
+    model, odds = TrainedModel(folder), folder.config().loss.name in ODDS
+    images = [image for file in files for image in _images(file)]
+    found = []
+    if images:
+        found.append(_told(model, [str(image) for image in images], _pixels(model, images), odds))
+    for file in files:
+        if not _images(file):
+            given = _read(file)
+            found.append(_told(model, [f"{file} {i}" for i in range(len(given))], given, odds))
+    return pd.concat(found, ignore_index=True)
+
+
+def _images(file: Path) -> list[Path]:
+    """The image files that a path names; none if it is no folder, and no image."""
+    if file.is_dir():
+        inside = sorted(one for one in file.rglob("*") if one.suffix.lower() in ENDINGS)
+        if not inside:
+            raise UserError(f"{file}: there are no images in it")
+        return inside
+    return [file] if file.suffix.lower() in ENDINGS else []
+
+
+def _pixels(model: TrainedModel, images: Sequence[Path]) -> np.ndarray:
+    shape = model.inputs["shape"]
+    if model.inputs["dtype"] != "uint8" or len(set(shape[1:])) != 1:
+        raise UserError(f"{images[0]}: the model was not trained on images of files")
+    return pixels_of_files(images, shape[1], shape[0] == 1)
+
+
+def _read(file: Path) -> pd.DataFrame | np.ndarray:
+    if file.suffix in TABLES:
+        return rows_of(file)
+    if file.suffix == ".npz":
+        return read_npz(file, "x")[0]
+    if file.suffix == ".npy":
+        with reading(file):
+            return np.load(file, allow_pickle=False)
+    known = ", ".join((*TABLES, ".npy", ".npz", *ENDINGS))
+    raise UserError(f"{file}: its name says nothing of what is in it; known are {known}")
+
+
+def _told(
+    model: TrainedModel, names: list[str], given: pd.DataFrame | np.ndarray, odds: bool
+) -> pd.DataFrame:
+    outputs = model.outputs(given)
+    if len(outputs) != len(names):
+        raise UserError(f"{names[0].rpartition(' ')[0]}: give inputs of shape (n, ...)")
+    table = {"input": names}
+    if model.inputs["task"] == "numbers":
+        numbers = {f"output {i}": column for i, column in enumerate(outputs.T.tolist())}
+        return pd.DataFrame(table | numbers)
+    called = model.inputs.get("classes") or [str(c) for c in range(model.inputs["outputs"])]
+    told = outputs.argmax(-1)
+    if model.inputs["task"] == "tokens":
+        return pd.DataFrame(table | {"classes": [" ".join(called[c] for c in row) for row in told]})
+    frame = pd.DataFrame(table | {"class": [called[c] for c in told]})
+    return frame.assign(probability=torch.softmax(outputs, 1).amax(1).numpy()) if odds else frame

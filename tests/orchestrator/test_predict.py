@@ -1,0 +1,100 @@
+"""`fedorch predict`: files become inputs as in training, and outputs classes with their names."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+import fedorch
+from orchestrator.config import load
+from orchestrator.results.run_folder import RunFolder
+from tests.configs import small
+from tests.orchestrator.test_cli import here
+from tests.running import run_into
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A run on grey images of 28 pixels."""
+    folder = RunFolder(tmp_path_factory.mktemp("runs") / "a")
+    run_into(folder, small("rounds=2"))
+    return folder.path
+
+
+def told(*words):
+    code, text = here("predict", *words)
+    assert code == 0, text
+    return pd.read_csv(io.StringIO(text))
+
+
+def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shape in (("a.png", (28, 28)), ("b.png", (40, 30, 3))):
+        Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(tmp_path / name)
+    table = told(digits, tmp_path)
+    assert table["input"].tolist() == [str(tmp_path / "a.png"), str(tmp_path / "b.png")]
+    with Image.open(tmp_path / "b.png") as image:
+        grey = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.BILINEAR))
+    run = fedorch.open(digits)
+    with Image.open(tmp_path / "a.png") as image:
+        wanted = run.outputs(np.stack([np.asarray(image), grey]))
+    assert table["class"].tolist() == wanted.argmax(1).tolist()
+    odds = torch.softmax(wanted, 1).amax(1).numpy()
+    np.testing.assert_allclose(table["probability"], odds, rtol=1e-5)
+
+
+def test_arrays(digits, tmp_path):
+    x = np.random.default_rng(1).integers(0, 256, (5, 28, 28)).astype(np.uint8)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", x=x, other=x[:1])
+    classes = fedorch.open(digits).predict(x).tolist()
+    table = told(digits, tmp_path / "x.npy", tmp_path / "x.npz")
+    assert table["class"].tolist() == classes * 2
+    code, _ = here("predict", digits, tmp_path / "x.npy", "--file", tmp_path / "t.csv")
+    assert code == 0
+    assert pd.read_csv(tmp_path / "t.csv")["class"].tolist() == classes
+
+
+def test_a_table_s_classes_have_their_names_and_numbers_are_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(50, 9, 60).round(1), "sex": rng.choice(["m", "f"], 60)})
+    frame["ill"] = np.where(frame["age"] > 50, "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for label, task, loss in (("ill", "classes", "cross_entropy"), ("age", "numbers", "mse")):
+        data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": label, "task": task}
+        config = load(None, [f"data.dataset={json.dumps(data)}", "data.clients=3", "cohort=3",
+                             "data.partition=iid", "model=linear", "rounds=1", f"loss={loss}",
+                             "local.steps=2", "local.lr=0.01"])  # fmt: skip
+        folder = RunFolder(tmp_path / label)
+        run_into(folder, config)
+        table = told(folder.path, tmp_path / "t.csv")
+        expected = fedorch.open(folder.path)
+        if task == "numbers":
+            wanted = expected.predict(frame)[:, 0]
+            np.testing.assert_allclose(table["output 0"], wanted, rtol=1e-5)
+        else:
+            wanted = [expected.classes[c] for c in expected.predict(frame)]
+            assert table["class"].tolist() == wanted
+
+
+def test_what_is_no_input(digits, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "note.txt").write_text("?")
+    (tmp_path / "empty").mkdir()
+    np.save(tmp_path / "one.npy", np.zeros((28, 28), np.uint8))
+    np.save(tmp_path / "narrow.npy", np.zeros((3, 27, 28), np.uint8))
+    for name, said in (
+        ("t.csv", "was not trained on a table"),
+        ("note.txt", "its name says nothing"),
+        ("empty", "no images in it"),
+        ("one.npy", "give inputs of shape (n, ...)"),
+        ("narrow.npy", "none of shape"),
+        ("nowhere.png", "nowhere.png"),
+    ):
+        code, text = here("predict", digits, tmp_path / name)
+        assert code == 2, text
+        assert said in text
