@@ -129,7 +129,9 @@ class Algorithm:
 
     def count(self) -> None:
         """A round is over: its iterate joins the others."""
-        self.past = self.setting.parts.output.joined(self.past, self._iterate)
+        output = self.setting.parts.output
+        if output.is_a_mean:
+            self.past = output.joined(self.past, self._iterate)
 
     @property
     def _iterate(self) -> Tensor:
@@ -138,14 +140,14 @@ class Algorithm:
 
     def model(self) -> Tensor:
         """The model [d] that is judged and saved."""
-        return self._output[: len(self.w)]
+        return self._mean[: len(self.w)] if self.past else self.w
 
     def statistics(self) -> Tensor:
         """Its batch-norm statistics [b]."""
-        return self._output[len(self.w) :]
+        return self._mean[len(self.w) :] if self.past else self.buffers
 
     @property
-    def _output(self) -> Tensor:
+    def _mean(self) -> Tensor:
         return self.setting.parts.output.model(self.past, self._iterate)
 
     def take_buffers(self, updates: Updates) -> None:

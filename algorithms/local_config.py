@@ -31,7 +31,7 @@ class LocalConfig(Section):
         Constant(), description="a factor of the learning rate for each round"
     )
     within: Annotated[SerializeAsAny[Schedule], chosen_from(Schedule)] = Field(
-        Constant(), description="another for each step of a client, anew in every round"
+        Constant(), description="a further factor for each step of a client, anew in every round"
     )
     optimizer: Annotated[SerializeAsAny[Optimizer], chosen_from(Optimizer)] = Sgd()
     optimizer_state: Literal["reset", "keep", "average"] = Field(

@@ -48,6 +48,7 @@ class Projected(OwnModel):
         rows = len(work.clients)
         work.extras["reference"] = work.received["reference"].expand(rows, -1).clone()
         work.extras["done"] = torch.zeros(rows, device=work.samples.device)
+        work.extras["rate"] = torch.full_like(work.extras["done"], work.lr)
         return work.state["model"]
 
     def direction(self, gradient: Tensor, work: Work) -> Tensor:
@@ -57,6 +58,7 @@ class Projected(OwnModel):
     def after_step(self, work: Work) -> None:
         # clients do not all step equally often, so each has its own count of steps
         work.extras["done"] += 1
+        work.extras["rate"].fill_(work.lr)
         self._turn(work, work.extras["done"] % self.steps_between == 0)
 
     def upload(self, work: Work) -> Tensors:
@@ -68,7 +70,9 @@ class Projected(OwnModel):
     def _turn(self, work: Work, whose: Tensor) -> None:
         """The step of ω_k for the clients in the mask ``whose`` [C]."""
         # plus, because r is odd: −r(ω − P θ) = r(P θ − ω)
-        work.extras["reference"] += work.lr * self.strength * self._pull(work) * whose.unsqueeze(1)
+        # each client's last rate: they do not all end at once
+        rate = (work.extras["rate"] * whose).unsqueeze(1)
+        work.extras["reference"] += rate * self.strength * self._pull(work)
 
     def _pull(self, work: Work) -> Tensor:
         """r(P θ − ω) [C, d']."""

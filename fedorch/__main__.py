@@ -29,7 +29,8 @@ def hidden_by(package: str) -> str:
     have packages of names as general as these.
     """
     found = PathFinder.find_spec(package)
-    if found is None or found.origin is None or Path(found.origin).resolve().is_relative_to(ROOT):
+    ours = ROOT / package / "__init__.py"
+    if found is None or found.origin is None or Path(found.origin).resolve() == ours:
         return ""
     return found.origin
 

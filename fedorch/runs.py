@@ -101,7 +101,9 @@ class Run:
         return TrainedModel(self.folder).outputs(x)
 
     def predict(self, x: Given) -> np.ndarray:
-        """Classes [n] of inputs [n, ...], or numbers [n, o] where the model was trained on such."""
+        """Classes [n] of inputs [n, ...]; numbers [n, o], or classes of tokens [n, L], where the
+        model was trained on such.
+        """
         return TrainedModel(self.folder).predict(x)
 
     def plot(self, *metrics: str) -> Figure:

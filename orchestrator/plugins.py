@@ -41,6 +41,8 @@ BOARD = b"fedorch_plugins"
 LARGEST = 1_000_000
 """Bytes of a file."""
 NAME = re.compile(r"[A-Za-z_]\w{0,60}")
+TOLD = re.compile(rf'File "({PACKAGE}\.\w+)\.py", line (\d+), in (\S+)')
+"""A line of a file in the text of a traceback."""
 FOLDER = "plugins"
 """Where a run keeps the files that its config names."""
 
@@ -146,15 +148,18 @@ def blamed(plugins: Sequence[Plugin]) -> Iterator[None]:
     """
     try:
         yield
-    except (UserError, MemoryError, OSError):
+    except UserError:
         raise
     except (Exception, SystemExit) as error:
         if not plugins:
             raise
-        cause = getattr(error, "cause", error)  # Ray's own keeps it so
-        at = _line_of(cause, plugins)
+        causes = [*_causes(error)]
+        cause = causes[-1]
+        at = next((line for one in causes if (line := _line_of(one, plugins))), "")
         if at:
             raise UserError(f"plugins: {at}: {raised(cause)}") from error
+        if isinstance(error, MemoryError | OSError):
+            raise
         names = ", ".join(plugin.name for plugin in plugins)
         raise UserError(
             f"with parts of {names}: {raised(cause)}; something that they return cannot be used "
@@ -162,9 +167,22 @@ def blamed(plugins: Sequence[Plugin]) -> Iterator[None]:
         ) from error
 
 
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and what it was made of, from the outside in."""
+    inner: object = error
+    while isinstance(inner, BaseException):
+        yield inner
+        inner = getattr(inner, "cause", None) or inner.__cause__  # the first is Ray's
+
+
 def _line_of(error: BaseException, plugins: Sequence[Plugin]) -> str:
     """The last line of a plugin that an error has come through; "" for none."""
     found = ""
+    # what comes from another process has its lines in its text
+    for module, line, name in TOLD.findall(str(error)):
+        for plugin in plugins:
+            if module == plugin.module:
+                found = f"{plugin.name}, line {line}, in {name}"
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
         for plugin in plugins:
@@ -222,6 +240,9 @@ def own(given: Any) -> tuple[str, str, dict[str, Any]]:
     """File, name in it, and options of what a raw config says as ``FILE.py:NAME``; else ""."""
     options = dict(given) if isinstance(given, Mapping) else {}
     name = options.pop("name", given)
+    # as a run's config has them
+    inner = options.pop("options", {})
+    options |= inner if isinstance(inner, Mapping) else {"options": inner}
     file, colon, called = name.rpartition(":") if isinstance(name, str) else ("", "", "")
     return (file, called, options) if colon and file.endswith(".py") else ("", "", {})
 
@@ -259,7 +280,8 @@ def take(plugins: Iterable[Plugin]) -> list[Plugin]:
     first, or has a part of a name that is another's.
     """
     installed()
-    taken = [_taken(plugin) for plugin in plugins]
+    # one that a config and a command name is one
+    taken = list({(p.name, p.sha256): p for p in map(_taken, plugins)}.values())
     names = [plugin.name for plugin in taken]
     for name in names:
         if names.count(name) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ Past = dict[str, Any]
 
 class Output(Part):
     """What becomes of the models after each round; none of it changes how training goes on."""
+
+    is_a_mean: ClassVar[bool] = True
+    """Or else the last iterate itself."""
 
     @abstractmethod
     def joined(self, past: Past, w: Tensor) -> Past:
@@ -29,6 +32,7 @@ class Last(Output):
     """The last iterate."""
 
     name: str = "last"
+    is_a_mean = False
 
     def joined(self, past: Past, w: Tensor) -> Past:
         return past

@@ -53,9 +53,10 @@ def connected(
             context = ray.init(
                 address=place, log_to_driver=False, logging_level=logging.ERROR, **options
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray's own are of any type: a node that starts too slowly, say
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"--address {address}: cannot connect to a Ray cluster: {first}") from error
+        what = "Ray cannot be started" if address == "local" else "cannot connect to a Ray cluster"
+        raise UserError(f"--address {address}: {what}: {first}"[:600]) from error
     try:
         _tell_exposure()
         yield str(context.dashboard_url or "")

@@ -377,7 +377,7 @@ class Config(Section):
 
     def _output_problem(self) -> str | None:
         """A mean over rounds is of one model."""
-        if not self.algorithm.keeps_models or isinstance(self.output, Last):
+        if not self.algorithm.keeps_models or not self.output.is_a_mean:
             return None
         return f"{self.algorithm.name} has no common model to take a mean of; leave output at last"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -55,7 +56,7 @@ class Features(Dataset):
             FOLDER, self._key(samples), (len(samples.x), None), np.float32,
             lambda: self._compute(samples),
         )  # fmt: skip
-        return Samples(x, samples.y, samples.train, samples.classes, owner=samples.owner)
+        return replace(samples, x=x, mean=(), std=())
 
     def _key(self, samples: Samples) -> str:
         """How the names of the cache's files begin that hold these features."""

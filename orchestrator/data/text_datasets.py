@@ -68,7 +68,7 @@ class Tokens(Dataset):
 
     def _hashed(self, word: str) -> int:
         # not hash(), which differs from process to process; 0 is padding
-        return 1 + zlib.crc32(word.encode()) % (self.vocabulary - 1)
+        return 1 + zlib.crc32(word.encode(errors="surrogatepass")) % (self.vocabulary - 1)
 
     def _words(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Hashed words [n, length], 0 for padding."""

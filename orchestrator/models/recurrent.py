@@ -24,9 +24,9 @@ class NextCharacter(nn.Module):
 
 class CharLstm(Model):
     """LEAF's network for Shakespeare (Caldas et al. 2018): an embedding of 8, two LSTMs of 256, a
-    dense layer. 819,920 parameters for 80 characters and 822,570 for 90 (Reddi et al. 2021, who
-    count 820,522: PyTorch's LSTM has a second bias, 2,048 numbers). FedProx' paper has ``width``
-    100.
+    dense layer. With ``vocabulary`` 80 and 80 characters 819,920 parameters, with 90 and 90 822,570
+    (Reddi et al. 2021, who count 820,522: PyTorch's LSTM has a second bias, 2,048 numbers).
+    FedProx' paper has ``width`` 100.
     """
 
     name: str = "char_lstm"

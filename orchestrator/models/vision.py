@@ -76,7 +76,7 @@ class TorchVisionModel(Model):
 
 
 def _small(net: Any, name: str) -> None:
-    if not (hasattr(net, "conv1") and hasattr(net, "maxpool")):
+    if not (isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool")):
         raise ValueError(f"model.stem: {name} is no ResNet; leave it at imagenet")
     net.conv1 = like(net.conv1, kernel_size=3, stride=1, padding=1)
     net.maxpool = nn.Identity()

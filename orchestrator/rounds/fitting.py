@@ -28,9 +28,28 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
             f"model: the data have a class for {kinds[0]}, and {config.model.name} says one for "
             f"{kinds[1]}"
         )
-    draws = bool(of) and tried(of, net.module, _inputs(samples, 2), samples.made)
-    for problem in (*_of_ids(config, samples, net), *_problems(config, samples)):
+    for problem in _of_ids(config, samples, net):
         raise ValueError(problem)
+    draws = _tried_out(config, samples, net) if of or samples.tags else False
+    if not net.spec.size:
+        raise ValueError(f"model: {of or config.model.name} has no parameters to train")
+    for problem in _problems(config, samples):
+        raise ValueError(problem)
+    return draws
+
+
+def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
+    """Whether the network draws random numbers in training, on two of the data's rows; raises
+    ValueError if it does not do what trainers need of it.
+    """
+    of = config.model.foreign or config.model.name
+    draws = tried(of, net.module, _inputs(samples, 2), samples.made)
+    again = Net.of(config.model, samples.shape, samples.outputs, config.seed)
+    if not torch.equal(net.initial, again.initial):
+        raise ValueError(
+            f"model: {of}: its first weights differ from one time to the next; draw them from "
+            "torch's global generator, which is seeded for it"
+        )
     return draws
 
 
@@ -65,10 +84,12 @@ def _problems(config: Config, samples: Samples) -> Iterator[str]:
             yield f"evaluation.metrics: {refusal}"
     if samples.targets is None:
         return
+    kind = "classes of tokens" if samples.tags else "numbers"
     if config.algorithm.needs_classes:
-        yield f"{config.algorithm.name} goes by accuracy, and the data's targets are no classes"
+        yield f"{config.algorithm.name} goes by accuracy, and the data's targets are {kind}"
     if config.attack.flips_labels:
-        yield f"attack {config.attack.name} flips classes, and the data's targets are none"
+        name = config.attack.name
+        yield f"attack {name} flips classes of rows, and the data's targets are {kind}"
 
 
 def _tried(augmentation: Augmentation, first: torch.Tensor) -> str | None:

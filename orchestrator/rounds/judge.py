@@ -147,7 +147,7 @@ class Judge:
         models = self.algorithm.personal_models()
         rule = self.algorithm.personal_rule() if models is None else GivenModel()
         if rule is not None and self.evaluation.personal:
-            known = {"w": self.algorithm.w, BUFFERS: self.algorithm.buffers}
+            known = {"w": self.algorithm.model(), BUFFERS: self.algorithm.statistics()}
             everyone = np.arange(self.data.clients)
             own = {} if models is None else {"model": models}
             with self.federation.judging(everyone, rule, known, own) as session:

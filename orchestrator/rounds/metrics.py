@@ -105,13 +105,14 @@ def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
 
 
 def evenness(x: np.ndarray) -> Record:
-    """How evenly x ≥ 0 [K] is spread; nothing where all of it is 0, or some is negative.
+    """How evenly x ≥ 0 [K] is spread; nothing where all of it is 0, or some
+    is negative or infinite.
 
     ``jain``: Jain's index (Σ x)²/(K Σ x²), 1/K to 1. ``angle``: degrees between x and (1, …, 1);
     ``kl``: KL divergence, in nats, of x/Σ x from the uniform distribution (both as q-FFL prints
     them: Li et al. 2020, Appendix).
     """
-    if not x.any() or (x < 0).any():
+    if not x.any() or not np.isfinite(x).all() or (x < 0).any():
         return {}
     # the mean and what is left of it do not cancel, as Σ x² − (Σ x)²/K would
     apart = float(np.linalg.norm(x - x.mean()) / (np.sqrt(len(x)) * x.mean()))
@@ -131,7 +132,7 @@ def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> Record:
     mean = {f"{prefix}_loss": float(loss.mean(dtype=np.float64))}
     if np.isnan(hit).any():
         return mean
-    return {f"{prefix}_accuracy": float(hit.mean()), **mean}
+    return {f"{prefix}_accuracy": float(hit.mean(dtype=np.float64)), **mean}
 
 
 def over_cohort(diagnostics: dict[str, np.ndarray], counted: np.ndarray) -> Record:

@@ -13,6 +13,7 @@ from algorithms.draws import torch_seed
 from algorithms.finite import finite_rows
 from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
+from orchestrator.errors import UserError
 from orchestrator.training.batches import Batches, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
@@ -155,11 +156,22 @@ class Lane:
             if self.rule.watches_accuracy:
                 self._begin_epochs(s, len(taken))
             if not local.steady:
-                # who steps now has done as many steps as the first row
-                self.work.lr = rate * local.within.factor(int(self.done[0]) + s + 1)
+                self.work.lr = rate * local.within.factor(self._number_of_step(s, len(taken)))
             with self._randomness(s):
                 self._step(taken)
         self.done += wanted
+
+    def _number_of_step(self, step: int, active: int) -> int:
+        """Of the first ``active`` clients' step under way, in the round; raises UserError where it
+        is not the same of all.
+        """
+        done = self.done[:active]
+        if (done != done[0]).any():
+            raise UserError(
+                "local.within: clients that step together have done different numbers of steps, "
+                "and so have different rates; set local.execution to sequential"
+            )
+        return int(done[0]) + step + 1
 
     def _begin_epochs(self, step: int, active: int) -> None:
         """Tell the rule how well the models do that begin another pass over their data."""
@@ -207,7 +219,9 @@ class Lane:
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
         g = self.rule.direction(g, work)
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
-        local.optimizer.step(state, work.w, g, work.lr, self.decays)
+        # one of a user's own need not know of it
+        masked = {} if self.decays is None else {"decays": self.decays}
+        local.optimizer.step(state, work.w, g, work.lr, **masked)
         self.rule.after_step(work)
         self.loss[:active] += losses
 
@@ -244,7 +258,9 @@ class Lane:
         with torch.random.fork_rng([torch.cuda.current_device()] if on_gpu else []):
             # torch.manual_seed notes for each absent kind of device where it was called, which
             # takes a millisecond
-            torch.cuda.manual_seed(seed) if on_gpu else torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
+            if on_gpu:
+                torch.cuda.manual_seed(seed)
             yield
 
     def standing(self) -> Tensors:

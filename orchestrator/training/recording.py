@@ -47,7 +47,8 @@ class Recorded(Sequential):
         super().__init__(net, loss)
         self.batch_size = batch_size
         self.recording: Recording | None = None
-        self.recordable = not getattr(net.module, "depends_on_values", False)
+        # what a draw on the CPU decides would be decided for ever
+        self.recordable = not (getattr(net.module, "depends_on_values", False) or net.may_draw)
         self.attached: list[Tensor] = []
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:

@@ -6,11 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch.optim import lr_scheduler
 
+from algorithms.local import LocalRule
+from algorithms.parts.optimizers import Optimizer, Sgd
 from algorithms.scaffold import ControlVariate
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.models.images import FedAAResNet, Mlp
+from orchestrator.models.images import FedAAResNet, LeNet5, Mlp
 from orchestrator.training.batches import Batches
+from orchestrator.training.block import Block, engines
+from orchestrator.training.messages import Advance, BlockSpec
 from tests.configs import small
 from tests.orchestrator.test_training import DATA, by_hand, train, world
 from tests.running import finish
@@ -155,3 +159,84 @@ def test_pieces_are_for_one_client_at_a_time():
     assert finish(small("local.micro_batch=4")).config.local.execution == "sequential"
     with pytest.raises(UserError, match=r"local\.micro_batch is for clients that are trained one"):
         finish(small("local.micro_batch=4", "local.execution=vectorized"))
+
+
+UNEQUAL = ["data.partition={name: zipf, alpha: 1.0, sigma: 0.9}", "local.epochs=1", "cohort=6",
+           "data.limit=300", "local.batch_size=8", "local.within={name: step, every: 2, gamma: 0.3}",
+           "local.schedule={name: step, every: 1, gamma: 0.5}"]  # fmt: skip
+
+
+def plain(*settings):
+    return small(*settings, "local.steps=null")
+
+
+@pytest.mark.parametrize("name", ["scaffold", "lp_proj"])
+def test_each_client_has_its_own_rates(name):
+    """Clients that step together, and are done at different steps, as each by itself."""
+    options = ", steps_between: 3" if name == "lp_proj" else ""
+    algorithm = [f"algorithm={{name: {name}{options}}}", *UNEQUAL, "local.block=6"]
+    together = finish(plain(*algorithm, "local.execution=vectorized"))
+    alone = finish(plain(*algorithm, "local.execution=sequential"))
+    for key in ("control", "reference"):
+        if hasattr(alone.algorithm, key):
+            one, other = getattr(together.algorithm, key), getattr(alone.algorithm, key)
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5 * float(other.abs().max()))
+
+
+def test_scallion_is_scaffold_whatever_the_rates():
+    """Nothing compressed and α = β = 1: told in one message instead of two."""
+    equal = [*UNEQUAL[2:], "data.partition=iid", "local.epochs=null"]
+    one, other = (finish(small(f"algorithm={n}", *equal)) for n in ("scallion", "scaffold"))
+    torch.testing.assert_close(one.algorithm.w, other.algorithm.w, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(one.algorithm.control, other.algorithm.control, rtol=1e-3, atol=1e-4)
+
+
+def test_a_round_that_is_led_step_by_step_has_the_same_rates():
+    within = "local.within={name: cosine, over: 6}"
+    led = finish(small(within, "local.steps=5", "round_end={name: fda, theta: 1e9}"))
+    at_once = finish(small(within, "local.steps=5"))
+    assert torch.equal(led.algorithm.w, at_once.algorithm.w)
+
+
+def test_clients_that_are_not_at_the_same_step_cannot_share_a_rate():
+    e = engines(world(MLP, epochs=1, within={"name": "cosine", "over": 40}))
+    net = e[False].net
+    received = {"w": net.initial, "buffers": net.initial_buffers}
+    spec = BlockSpec(np.arange(4), LocalRule(), {}, {}, 1, 0, True)
+    block = Block(
+        world(MLP, epochs=1, within={"name": "cosine", "over": 40}), e[True], spec, received
+    )
+    block.run(Advance(None))
+    with pytest.raises(UserError, match="have done different numbers of steps"):
+        block.run(Advance(1))
+
+
+@pytest.mark.parametrize("model", [LeNet5(), Mlp(hidden=(4,))], ids=lambda m: m.name)
+def test_kernels_are_matrices(model):
+    mask = Sgd(weight_decay=0.1, decayed="matrices").decays(world(model).net().spec)
+    wanted = {
+        n: torch.full(p.shape, float(p.dim() > 1)) for n, p in world(model).net().params.items()
+    }
+    assert torch.equal(mask, world(model).net().spec.flatten(wanted))
+    assert 0 < mask.mean() < 1
+
+
+def test_an_optimiser_of_one_s_own_need_not_know_of_masks():
+    class Plain(Optimizer):
+        name: str = "plain_of_tests"
+
+        def start(self, w):
+            return {}
+
+        def step(self, state, w, g, lr):
+            w.sub_(g, alpha=lr)
+
+    own, _ = train(world(MLP, steps=3, optimizer=Plain()), [0], False)
+    ours, _ = train(world(MLP, steps=3), [0], False)
+    assert torch.equal(own, ours)
+
+
+def test_the_loss_of_a_batch_in_pieces_is_the_whole_batch_s():
+    runs = [finish(small(f"local.micro_batch={rows}")) for rows in (999, 5)]
+    whole, pieces = ([r["train_loss"] for r in run.records] for run in runs)
+    assert pieces == pytest.approx(whole, rel=1e-4)

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+import fedorch
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.experiment import Experiment, digest
 from tests.running import finish, run_into
 
 SMALL = [
@@ -68,3 +69,43 @@ def test_no_mean_of_what_nobody_has_in_common():
         load(None, ["algorithm=local", "output=average"])
     with pytest.raises(UserError, match=r"output\.decay"):
         load(None, ["output={name: ema, decay: 1}"])
+
+
+def test_all_that_tells_of_the_model_tells_of_the_mean(tmp_path):
+    """File, digest, judge, facade: with statistics of batch norm, which differ from the last ones."""
+    settings = ["output=average", "model=fedaa_resnet", "rounds=2", "data.limit=60", "cohort=3",
+                "data.clients=6", "local.steps=1", "local.batch_size=8"]  # fmt: skip
+    folder = RunFolder(tmp_path / "run")
+    experiment, _ = run_into(folder, load(None, settings))
+    algorithm, net = experiment.algorithm, experiment.net
+    assert (algorithm.statistics() - algorithm.buffers).abs().max() > 1e-4
+    tensors = folder.model()
+    assert torch.equal(net.spec.flatten(tensors), algorithm.model())
+    assert torch.equal(net.buffer_spec.flatten(tensors), algorithm.statistics())
+    wanted = digest({"w": algorithm.model(), "buffers": algorithm.statistics()})
+    assert experiment.weights_sha256() == folder.result()["weights_sha256"] == wanted
+    rows = experiment.data.test_rows
+    loss, *_ = experiment.federation.per_sample(algorithm.model(), algorithm.statistics(), rows)
+    assert experiment.records[-1]["test_loss"] == pytest.approx(float(loss.double().mean()))
+    stepped = fedorch.Experiment(load(None, settings))
+    stepped.run()
+    module = stepped.model()
+    assert torch.equal(
+        net.buffer_spec.flatten(dict(module.named_buffers())), algorithm.statistics()
+    )
+
+
+def test_nobody_looks_in_mid_round_where_the_mean_is_of_rounds():
+    """The mean of the local models would be the model without it."""
+    settings = [*SMALL, "model=linear", "evaluation.every_steps=2"]
+    assert Experiment(load(None, settings))._watch() is not None
+    assert Experiment(load(None, [*settings, "output=average"]))._watch() is None
+
+
+def test_a_mean_that_is_nan_has_diverged():
+    """Though the last model may be finite again."""
+    experiment = Experiment(load(None, [*SMALL, "model=linear", "output=average"]))
+    experiment.step()
+    assert not experiment.diverged
+    experiment.algorithm.past["mean"] = experiment.algorithm.past["mean"] * torch.nan
+    assert experiment.diverged

@@ -204,7 +204,7 @@ def test_draws_of_its_own_are_keyed(config, company):
     model = json.dumps({"name": f"{config.parent}/nets.py:Noisy"})
     chosen = load(config, [f"model={model}", "resources.actors=2"])
     assert finish(chosen, company.plane(chosen)).weights_sha256() == once.weights_sha256()
-    for kind, said in (("always", "differ in evaluation"), ("numpy", "draw from torch alone")):
+    for kind, said in (("always", "differ in evaluation"), ("numpy", "differ from pass to pass")):
         with pytest.raises(UserError, match=said):
             Experiment(of(config, "Noisy", kind=kind))
 
@@ -226,3 +226,112 @@ def test_inputs_are_tried_as_they_are(tmp_path):
                          f"data.dataset={{name: npz, path: {tmp_path}/ids.npz}}", "rounds=1",
                          "local.steps=1", "data.partition=iid"])  # fmt: skip
     assert np.isfinite(finish(config).records[-1]["test_loss"])
+
+
+STATEFUL = """import torch
+from torch import nn
+
+
+class Keeps(nn.Module):
+    def __init__(self, classes, kind="plain"):
+        super().__init__()
+        self.kind, self.count = kind, 0
+        self.generator = torch.Generator().manual_seed(0)
+        self.head = nn.Linear(784, classes)
+        if kind == "normed":
+            self.head = nn.Sequential(nn.Linear(784, 5), nn.BatchNorm1d(5, momentum=None), nn.Linear(5, classes))
+        if kind == "weights":
+            self.head = torch.nn.utils.weight_norm(self.head)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training and self.kind == "own":
+            x = x + torch.randn(x.shape, generator=self.generator)
+        if self.training and self.kind == "counts":
+            self.count += 1
+            x = x * self.count
+        if self.training and self.kind == "buffer":
+            self.steps += 1
+            x = x * self.steps
+        return self.head(x)
+"""
+
+
+@pytest.mark.parametrize("kind", ["own", "counts", "buffer", "normed"])
+def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind):
+    """It would differ from actor to actor, and after a resume."""
+    (config.parent / "nets.py").write_text(STATEFUL)
+    with pytest.raises(UserError, match="differ from pass to pass"):
+        Experiment(of(config, "Keeps", kind=kind))
+
+
+def test_a_network_that_cannot_be_copied_is_tried_all_the_same(config):
+    (config.parent / "nets.py").write_text(STATEFUL)
+    tried = Experiment(of(config, "Keeps", kind="weights"))
+    assert not tried.net.may_draw
+    assert tried.net.module.training
+    assert np.isfinite(tried.step()["train_loss"])
+
+
+def test_one_row_is_tried_too(config):
+    (config.parent / "nets.py").write_text(
+        NETS
+        + """
+
+class Squeezed(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.head = nn.Linear(784, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)).squeeze(0)
+"""
+    )
+    with pytest.raises(
+        UserError, match=r"makes torch.float32 of shape \(10,\) of inputs of shape \(1,"
+    ):
+        Experiment(of(config, "Squeezed"))
+
+
+WEIGHTS = """import numpy as np
+import torch
+from torch import nn
+
+
+class Drawn(nn.Module):
+    def __init__(self, classes, kind="numpy"):
+        super().__init__()
+        self.kind, self.head = kind, nn.Linear(784, classes)
+        if kind == "numpy":
+            self.head.weight.data = torch.tensor(np.random.rand(classes, 784), dtype=torch.float32)
+        if kind == "frozen":
+            self.requires_grad_(False)
+
+    def forward(self, x):
+        out = self.head(x.flatten(1))
+        return out - out.mean(0) if self.kind == "mixed" else out
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("numpy", "first weights differ"),
+        ("frozen", "no parameters"),
+        ("mixed", "on the other inputs"),
+    ],
+)
+def test_weights_and_batches(config, kind, said):
+    """By the seed; to be trained; and each input judged by itself."""
+    (config.parent / "nets.py").write_text(WEIGHTS)
+    with pytest.raises(UserError, match=said):
+        Experiment(of(config, "Drawn", kind=kind))
+
+
+def test_options_have_one_more_spelling(config):
+    """The one that a run's config has, and a sweep's axes."""
+    same = [load(config, [f"model={json.dumps({'name': f'{config.parent}/nets.py:Net', **o})}"])
+            for o in ({"width": 5}, {"options": {"width": 5}})]  # fmt: skip
+    assert same[0].model == same[1].model
+    assert load(config, ["model.options.width=7"]).model.options == {"width": 7}

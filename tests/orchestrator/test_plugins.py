@@ -227,7 +227,6 @@ def test_what_is_wrong_with_a_file_is_a_sentence(text, tmp_path):
         (["nowhere_at_all"], "there is no module 'nowhere_at_all'"),
         (["nowhere_at_all.of.it"], "there is no module 'nowhere_at_all.of.it'"),
         (["a-b.py"], "named by letters, digits and _"),
-        (["json", "json"], "two of them are named 'json'"),
         ([{"name": "mine", "sha256": "0" * 64}], "no module 'mine' here"),
         ([3], "plugins"), ("mine.py", "plugins"), ([{"file": "x.py"}], "plugins"),
     ],
@@ -238,6 +237,33 @@ def test_what_is_no_plugin(named, message, tmp_path, monkeypatch):
     with pytest.raises(UserError) as told:
         build({"plugins": named})
     assert message in str(told.value)
+
+
+def test_one_that_is_named_twice_is_one(tmp_path):
+    """By a config and by the command; two files of one name are two."""
+    for folder, text in (("a", "A = 1"), ("b", "B = 2")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(text)
+    first, second = (str(tmp_path / folder / "same.py") for folder in "ab")
+    assert len(build({"plugins": [first, first]}).plugins) == 1
+    with pytest.raises(UserError, match="two of them are named 'same'"):
+        build({"plugins": [first, second]})
+    forget()
+
+
+def test_what_is_raised_elsewhere_has_its_line(tmp_path):
+    """An error of another process comes as a text, inside others."""
+    (tmp_path / "far.py").write_text("A = 1")
+    (plugin,) = build({"plugins": [str(tmp_path / "far.py")]}).plugins
+    told = f'ray::f()\n  File "{plugin.module}.py", line 7, in upload\nValueError: late boom'
+    for raised in (RuntimeError(told), OSError(told)):
+        raised.__cause__ = ValueError("late boom")
+        outer = RuntimeError("training clients 0 failed")
+        outer.__cause__ = raised
+        said = "far, line 7, in upload: ValueError: late boom"
+        with pytest.raises(UserError, match=said), plugins.blamed([plugin]):
+            raise outer
+    forget()
 
 
 def test_an_installed_module(tmp_path, monkeypatch):

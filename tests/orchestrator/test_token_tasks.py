@@ -1,5 +1,6 @@
 """A class for each token: losses, accuracies and metrics by hand, both planes, and what is none."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 import fedorch
 from algorithms.parts.losses import IGNORED, CrossEntropy, MeanSquares
 from orchestrator.config import load
+from orchestrator.data.federated import samples_sha256
 from orchestrator.data.samples import Request
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -178,3 +180,61 @@ def test_what_is_wrong(arrays, tmp_path):
     given = {"name": "huggingface", "path": str(write(tmp_path / "short", rows)), "label": "tags"}
     with pytest.raises(UserError, match="row 1 has 2 words in 'words', and 1 classes in 'tags'"):
         load(None, [f"data.dataset={json.dumps(given)}"]).data.dataset.load(Request(0, 2))
+
+
+def test_a_sum_counts_as_the_samples_do():
+    rng = torch.Generator().manual_seed(1)
+    outputs, targets = torch.randn(3, 4, 2, generator=rng), torch.tensor([[0, 1, -100, -100]] * 3)
+    each = CrossEntropy().per_sample(outputs, targets)
+    torch.testing.assert_close(CrossEntropy().sum(outputs, targets), each.sum())
+
+
+def of_rows(tmp_path, monkeypatch, rows, features=None):
+    import datasets
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    made = datasets.Dataset.from_list(rows, features=features)
+    datasets.DatasetDict(train=made, test=made).save_to_disk(str(tmp_path / "saved"))
+    given = {"name": "huggingface", "path": str(tmp_path / "saved"), "label": "tags", "length": 4}
+    return load(None, [f"data.dataset={json.dumps(given)}"]).data.dataset.load(Request(0, 2))
+
+
+def test_words_without_a_class_and_names_of_classes(tmp_path, monkeypatch):
+    from datasets import ClassLabel, Features, Sequence, Value
+
+    kind = Features({"words": Sequence(Value("string")),
+                     "tags": Sequence(ClassLabel(names=["o", "person", "place"]))})  # fmt: skip
+    rows = [{"words": ["Ann", "went"], "tags": [1, 0]}, {"words": ["ann"], "tags": [1]}]
+    samples = of_rows(tmp_path / "named", monkeypatch, rows, kind)
+    assert samples.names == ("o", "person", "place")
+    assert samples.x[0, 0] == samples.x[1, 0]
+    assert samples.y.tolist() == [0, 1] * 2  # person is commonest of all; the first has another
+    rows = [{"words": ["a", "b"], "tags": [-100, 5]}, {"words": ["c"], "tags": [7]}]
+    samples = of_rows(tmp_path / "bare", monkeypatch, rows)
+    assert samples.names == ("5", "7")
+    assert samples.targets[:2].tolist() == [[-100, 0, -100, -100], [1, -100, -100, -100]]
+    for word, tag in ((["a", None], [1, 2]), (["a"], None), (None, [1])):
+        lost = [{"words": word, "tags": tag}, {"words": ["b"], "tags": [1]}]
+        with pytest.raises(UserError, match="row 1 is empty, or holds nothing"):
+            of_rows(tmp_path / f"{word}{tag}", monkeypatch, lost)
+
+
+def test_no_class_at_all_is_a_sentence(arrays):
+    with np.load(arrays / "a.npz") as found:
+        np.savez(arrays / "d.npz", x=found["x"], y=np.full_like(found["y"], IGNORED))
+    with pytest.raises(UserError, match="no token has a class in y"):
+        Experiment(config(arrays, path=str(arrays / "d.npz")))
+
+
+def test_metrics_are_asked_about_classes_alone(arrays):
+    """And a digest tells how many there are."""
+    (arrays / "m.py").write_text(
+        "def least(outputs, targets):\n"
+        "    assert targets.dim() == 1 and targets.min() >= 0 and len(outputs) == len(targets)\n"
+        "    return float(targets.min())\n"
+    )
+    run = finish(config(arrays, f"evaluation.metrics={arrays}/m.py:least", "rounds=1"))
+    assert run.records[-1]["test_least"] == 0.0
+    samples = Experiment(config(arrays)).data.samples
+    more = dataclasses.replace(samples, tags=4)
+    assert samples_sha256(samples) != samples_sha256(more)

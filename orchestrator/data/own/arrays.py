@@ -158,6 +158,8 @@ def _tags(y: np.ndarray, where: object) -> Wanted:
             "[n, L]"
         )
     most = int(y.max())
+    if most < 0:
+        raise UserError(f"{where}: no token has a class in y (whole numbers from 0 on)")
     if most >= MOST_TAGS:
         raise UserError(f"{where}: a token has the class {most}, and there are {MOST_TAGS} at most")
     return Wanted.tokens(y.astype(np.int64), [str(tag) for tag in range(most + 1)])
@@ -165,6 +167,8 @@ def _tags(y: np.ndarray, where: object) -> Wanted:
 
 def _names(values: np.ndarray, where: str) -> np.ndarray:
     """Names [n], whole numbers or texts; raises UserError for anything else."""
+    if values.dtype == object and all(isinstance(value, str) for value in values.flat):
+        values = values.astype(str)  # as pandas has texts
     if values.ndim != 1 or values.dtype.kind not in "iubU":
         raise UserError(
             f"{where} is {values.dtype} of shape {values.shape}; it must be one whole number or "

@@ -79,7 +79,7 @@ class HuggingFace(Tokens):
 
     def _tagged(self, splits: Sequence[Any], column: str, where: str) -> tuple[np.ndarray, Wanted]:
         """Words, and a class for each."""
-        words = [[str(word) for word in row] for one in splits for row in one[column]]
+        words = _lists(splits, column, where)
         names, tags = _tags_of(splits, self.label, where)
         for row, (some, theirs) in enumerate(zip(words, tags, strict=True)):
             if len(some) != len(theirs):
@@ -188,13 +188,22 @@ def _is_words(kind: Any) -> bool:
     return hasattr(kind, "feature") and _is_text(kind.feature)
 
 
+def _lists(splits: Sequence[Any], column: str, where: str) -> list[list[Any]]:
+    """A column of lists over all splits; raises UserError for a row that lacks one or a part."""
+    rows = [row for one in splits for row in one[column]]
+    for i, row in enumerate(rows):
+        if row is None or any(item is None for item in row):
+            raise UserError(f"{where}, column {column!r}: row {i + 1} is empty, or holds nothing")
+    return [list(row) for row in rows]
+
+
 def _tags_of(
     splits: Sequence[Any], label: str, where: str
 ) -> tuple[Sequence[str], list[list[int]]]:
     """Names of the classes, and those of each row's words; raises UserError for what is none."""
     inner = getattr(splits[0].features[label], "feature", None)
-    rows = [list(row) for one in splits for row in one[label]] if inner is not None else []
-    each = [tag for row in rows for tag in row]
+    rows = _lists(splits, label, where) if inner is not None else []
+    each = [tag for row in rows for tag in row if tag != IGNORED]
     if {type(tag) for tag in each} not in ({int}, {str}):
         raise UserError(
             f"{where}, column {label!r}: the inputs are lists of words, and each needs a list of "
@@ -204,7 +213,7 @@ def _tags_of(
     distinct = sorted(set(each))
     if known and 0 <= distinct[0] <= distinct[-1] < len(known):
         return known, rows
-    place = {tag: i for i, tag in enumerate(distinct)}
+    place = {tag: i for i, tag in enumerate(distinct)} | {IGNORED: IGNORED}
     return [str(tag) for tag in distinct], [[place[tag] for tag in row] for row in rows]
 
 

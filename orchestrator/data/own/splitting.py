@@ -82,6 +82,8 @@ class Wanted:
         """Of a class for each token [n, L] int64 (``IGNORED``: none), with these ``names``. Rows go
         by their commonest class beside the one that is commonest of all, if they have any.
         """
+        if not names:
+            return cls(np.zeros(len(tags), np.int64), 0, tags)
         counts = np.stack([(tags == tag).sum(1) for tag in range(len(names))], 1)
         usual = int(counts.sum(0).argmax())
         others = np.delete(counts, usual, axis=1)
@@ -111,7 +113,8 @@ def assembled(
     Images are scaled by mean and deviation of the training rows' pixels. Raises UserError if there
     are no rows for one of both, or one class only.
     """
-    y, targets, numbers = wanted.y, wanted.targets, wanted.targets is not None
+    y, targets = wanted.y, wanted.targets
+    numbers = targets is not None and not wanted.tags
     if wanted.classes < 2 and not numbers:
         raise UserError(f"{where}: all rows are of one class, and there is nothing to learn")
     if test.all() or not test.any():
