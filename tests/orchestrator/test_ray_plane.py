@@ -48,7 +48,7 @@ def start(request, company):
         ("resources.actors=1", 1),
         ("resources.actors=2", 2),
         pytest.param("resources.actors=5", 5, marks=pytest.mark.long),
-        ("resources.clients_per_actor=2", 3),
+        pytest.param("resources.clients_per_actor=2", 3, marks=pytest.mark.long),
         pytest.param("resources.clients_per_actor=1", 6, marks=pytest.mark.long),
     ],
 )
@@ -324,7 +324,8 @@ def test_received_tensors_are_private_copies(ray_session):
             return float(tensors["w"][0])
 
     ref = ray_session.put({"w": torch.zeros(100_000)})
-    assert ray_session.get([Stepper.remote().step.remote(ref) for _ in range(2)]) == [1.0, 1.0]
+    stepper = Stepper.remote()
+    assert ray_session.get([stepper.step.remote(ref) for _ in range(2)]) == [1.0, 1.0]
     assert ray_session.get(ref)["w"].abs().sum() == 0
 
 
@@ -350,6 +351,7 @@ def hanging(start, tmp_path, once, *settings):
     return config, experiment
 
 
+@pytest.mark.long  # test_dispatch.py has it without the waiting
 def test_a_client_that_hangs_is_redone_elsewhere(start, tmp_path):
     config, experiment = hanging(start, tmp_path, True)
     while not experiment.finished:
