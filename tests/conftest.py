@@ -13,6 +13,8 @@ from tests.sets import COLLECTED, set_of
 torch.set_num_threads(1)
 # any will do for the storage of the tests; Ray's processes take them from here
 os.environ.update(AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
+# Ray has its workers give way to all else (niceness 15), which is the other tests here
+os.environ.update(RAY_worker_niceness="0")
 # the same examples each time: tests/fuzz looks for new ones (or --hypothesis-profile default)
 hypothesis.settings.register_profile("quick", derandomize=True)
 hypothesis.settings.load_profile("quick")

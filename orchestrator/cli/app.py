@@ -15,6 +15,7 @@ import typer
 
 from algorithms.part import nearest
 from algorithms.section import WHOLE
+from orchestrator.cli import completion
 from orchestrator.cli.arguments import Commands, numbers, path, picture, within, written
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import show_result
@@ -68,7 +69,12 @@ ConfigArgument = Annotated[
     typer.Argument(callback=path, help="YAML config; without one, the quick start"),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="override a key: --set local.lr=0.1 (repeatable)")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="override a key: --set local.lr=0.1 (repeatable)",
+        autocompletion=completion.settings,
+    ),
 ]
 PluginOption = Annotated[
     list[str] | None,
@@ -118,9 +124,10 @@ def main() -> None:
     fault of ours one sentence, which says where its traceback is, and exit code 1.
     """
     escaping()
+    completion.prepare()
     try:
         with named_if_missing():
-            app()
+            app(prog_name="fedorch")
     except Exception as error:
         sys.exit(_told(error))
     except SystemExit as ended:
@@ -236,7 +243,10 @@ def _show_series(finished: list[RunFolder], series: Series) -> None:
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="algorithms, datasets, models, partitioners, ...")
+        str,
+        typer.Argument(
+            help="algorithms, datasets, models, partitioners, ...", autocompletion=completion.kinds
+        ),
     ] = "",
     plugin: PluginOption = None,
 ) -> None:
@@ -255,7 +265,8 @@ def describe(
     name: Annotated[
         str,
         typer.Argument(
-            help="a name from `fedorch list`, a section or key of the config, or: columns"
+            help="a name from `fedorch list`, a section or key of the config, or: columns",
+            autocompletion=completion.names,
         ),
     ],
     plugin: PluginOption = None,
@@ -267,6 +278,16 @@ def describe(
 
     take_named(plugin or ())
     show_part(name)
+
+
+@app.command("completion")
+def completion_(
+    shell: Annotated[str, typer.Argument(help="bash, zsh, fish or powershell")],
+) -> None:
+    """Print what makes a shell complete commands, names of parts and keys: eval "$(fedorch
+    completion bash)".
+    """
+    console.print(completion.script(shell), soft_wrap=True)
 
 
 @app.command()

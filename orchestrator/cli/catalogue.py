@@ -101,7 +101,7 @@ def show_part(name: str) -> None:
     if name == "columns":
         return _show_columns()
     sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
-    keys = dict(_keys(Config))
+    fields = dict(_keys(Config))
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name])
         for key, base in KINDS.values()
@@ -109,23 +109,41 @@ def show_part(name: str) -> None:
     ]
     if name in sections:
         found.append((name, sections[name]))
-    elif name in keys:
-        _show_key(name, keys[name])
+    elif name in fields:
+        _show_key(name, fields[name])
     elif not found:
-        raise UserError(f"there is nothing called {name!r}{_near(name, {*keys, *sections})}")
+        raise UserError(f"there is nothing called {name!r}{_near(name, {*fields, *sections})}")
     for title, cls in found:
         _show_options(title, cls)
     return None
 
 
-def _near(name: str, keys: set[str]) -> str:
+def keys() -> list[str]:
+    """Dotted keys of a config."""
+    return [key for key, _ in _keys(Config)]
+
+
+def everything() -> list[str]:
+    """All that :func:`show_part` knows."""
+    parts = {name for _, base in KINDS.values() for name in variants(base)}
+    return sorted(parts | {key for key, _ in _sections(Config)} | {*keys(), "config", "columns"})
+
+
+def parts_at(key: str) -> list[str]:
+    """Names of the parts that a key takes; none where it takes no part."""
+    field = dict(_keys(Config)).get(key)
+    family = _family(field.annotation) if field else None
+    return list(variants(family)) if family else []
+
+
+def _near(name: str, known_keys: set[str]) -> str:
     """A hint after an unknown name: what is close to it in the section that it is of, or anywhere;
     at most five.
     """
     parts = {n for _, base in KINDS.values() for n in variants(base)}
     section = name.rpartition(".")[0]
-    within = sorted(key for key in keys if section and key.startswith(f"{section}."))
-    known = within or sorted(keys | parts)
+    within = sorted(key for key in known_keys if section and key.startswith(f"{section}."))
+    known = within or sorted(known_keys | parts)
     # the last word may be right, and what is before it not
     close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     close += [c for c in get_close_matches(name[:100], known, 5, 0.5) if c not in close]
