@@ -273,6 +273,37 @@ def kept(raw: dict[str, Any], path: Path) -> dict[str, Any]:
     return {**raw, FOLDER: [{**one, "kept": True} for one in given]}
 
 
+def exchanged(raw: dict[str, Any], named: Sequence[str]) -> dict[str, Any]:
+    """The raw config of a run's folder with other plugins in the place of those of the same names;
+    raises UserError for one that the run does not have.
+    """
+    if not named:
+        return raw
+    known = {one["name"]: one for one in raw[FOLDER]}
+    for one in named:
+        plugin = Plugin.model_validate(one)
+        if plugin.name not in known:
+            there = ", ".join(known) or "none"
+            raise UserError(
+                f"--plugin {one}: the run has no plugin {plugin.name!r}; it has {there}"
+            )
+        known[plugin.name] = {"name": plugin.name, "file": plugin.file}
+    return {**unpinned(raw), FOLDER: list(known.values())}
+
+
+def unpinned(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw config whose references say nothing of what is in the plugins' files."""
+    digests = {f"{p['name']}_{p['sha256'][:16]}": p["name"] for p in raw.get(FOLDER, [])}
+
+    def found(value: Any) -> Any:
+        if not isinstance(value, Mapping) or not isinstance(value.get("of"), str):
+            return value
+        name, colon, called = value["of"].partition(":")
+        return {**value, "of": f"{digests.get(name, name)}{colon}{called}"}
+
+    return with_own(raw, found)
+
+
 def take(plugins: Iterable[Plugin]) -> list[Plugin]:
     """Import them, once a process, and say what was in them.
 

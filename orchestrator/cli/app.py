@@ -209,13 +209,13 @@ def _folder(
     resume: str | None,
 ) -> tuple[RunFolder, Config]:
     if resume is not None:
-        if config or settings or out or plugins:
+        if config or settings or out:
             raise UserError(
-                "--resume continues a run with its own config; give no config, --set, --plugin or "
-                "--out beside it"
+                "--resume continues a run with its own config; give no config, --set or --out "
+                "beside it"
             )
         folder = RunFolder.existing(resume)
-        return folder, folder.config()
+        return folder, folder.config(plugins)
     chosen = load(config, settings, plugins)
     return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 

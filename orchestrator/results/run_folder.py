@@ -21,7 +21,7 @@ from orchestrator.config import Config, build
 from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
 from orchestrator.plugins import FOLDER as PLUGINS
-from orchestrator.plugins import kept, source
+from orchestrator.plugins import exchanged, kept, source
 from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.storage import Mirror, is_remote
@@ -173,10 +173,12 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def config(self) -> Config:
-        """The config that the run was started with; raises UserError if it is not whole."""
+    def config(self, plugins: Sequence[str] = ()) -> Config:
+        """The config that the run was started with, but for other ``plugins`` in the place of those
+        of the same names; raises UserError if it is not whole.
+        """
         path = self.path / CONFIG
-        raw = kept(read_whole(path), path)
+        raw = exchanged(kept(read_whole(path), path), plugins)
         missing = set(Config.model_fields) - set(raw)
         if missing:  # a run writes all of them, and defaults would make it another run
             lost = ", ".join(sorted(missing))
@@ -184,6 +186,11 @@ class RunFolder:
                 f"{path} is damaged, or of another version of fedorch: it has lost {lost}"
             )
         return build(raw)
+
+    def plugins(self) -> dict[str, str]:
+        """Name -> SHA-256 of the plugins that config.yaml names, none of which is imported."""
+        path = self.path / CONFIG
+        return {one["name"]: one["sha256"] for one in kept(read_whole(path), path)[PLUGINS]}
 
     @property
     def begun(self) -> bool:

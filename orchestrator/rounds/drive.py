@@ -74,6 +74,7 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
         folder.open(experiment.config)
         folder.publish()
     notes = _resume(experiment, folder) if resuming else []
+    _exchange(experiment, folder)
     sizes = experiment.data.train.sizes
     return Prepared(
         config=experiment.config,
@@ -82,6 +83,24 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
         actors=experiment.federation.plane.actors,
         done=experiment.t,
         notes=notes,
+    )
+
+
+def _exchange(experiment: Experiment, folder: RunFolder) -> None:
+    """Keep the plugins with which the run goes on, where these are others, and note it: the results
+    say so, too.
+    """
+    now = {plugin.name: plugin.sha256 for plugin in experiment.config.plugins}
+    before = folder.plugins()
+    others = [name for name, sha256 in now.items() if before.get(name) != sha256]
+    if not others:
+        return
+    folder.open(experiment.config)
+    folder.publish()
+    experiment.notes.extend(
+        f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
+        f"{before.get(name, '')[:12]}, and now has {now[name][:12]}"
+        for name in others
     )
 
 

@@ -35,7 +35,7 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
-from orchestrator.plugins import blamed
+from orchestrator.plugins import blamed, unpinned
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_fit
@@ -397,12 +397,11 @@ class Experiment:
             "energy",
             "track",
         }
-        return digest(
-            {
-                **self.config.model_dump(mode="json", exclude=free),
-                "threads": self.config.resources.threads,
-            }
-        )
+        raw = self.config.model_dump(mode="json", exclude=free)
+        # what is in plugins is theirs to say, and who goes on with others has named them
+        plugins = [plugin.name for plugin in self.config.plugins]
+        threads = self.config.resources.threads
+        return digest({**unpinned(raw), "plugins": plugins, "threads": threads})
 
     def require_origin(self, known: Mapping[str, Any], place: str) -> None:
         """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun

@@ -142,6 +142,44 @@ def test_a_changed_plugin_ends_the_run(config, tmp_path):
         run_into(folder, resuming=True)
 
 
+def test_a_run_goes_on_with_a_plugin_that_is_named(config, tmp_path):
+    """Another one of the same name, from the next round on; the results say so."""
+    (config.parent / "parts" / "nets.py").write_text(NETS)
+    settings = [f"model={config.parent}/parts/nets.py:Own"]
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config, settings), stop_at=2)
+    before = folder.plugins()
+    newer = tmp_path / "mine.py"
+    newer.write_text(MINE.replace("0.5 * super()", "0.25 * super()"))
+    forget()
+    code, text = here("run", "--resume", folder.path, "--plugin", newer, "--in-process")
+    assert code == 0, text
+    after = folder.plugins()
+    assert after["mine"] != before["mine"]
+    assert after["nets"] == before["nets"]
+    assert folder.result()["plugins"] == after
+    (note,) = folder.result()["notes"]
+    assert "plugin mine is another one from round 3 on" in note
+    assert "0.25" in (folder.path / "plugins" / "mine.py").read_text()
+    forget()
+    code, text = here("run", "--resume", folder.path, "--plugin", config.parent / "nothing.py")
+    assert code == 2
+    assert "the run has no plugin 'nothing'; it has mine, nets" in text
+
+
+NETS = """from torch import nn
+
+
+class Own(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.head = nn.Linear(784, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+"""
+
+
 def test_another_version_takes_the_place_of_the_first(config):
     """In one process, as in a notebook: the parts are those of the file as it is now."""
     first = load(config)
