@@ -7,7 +7,6 @@ import keyword
 import sys
 import time
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +14,8 @@ import typer
 
 from algorithms.part import nearest
 from algorithms.section import WHOLE
-from orchestrator.cli import completion
-from orchestrator.cli.arguments import Commands, numbers, path, picture, within, written
+from orchestrator.cli import completion, finished
+from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
 from orchestrator.cli.run_shown import show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seeds_of
@@ -30,7 +29,7 @@ from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text
 from orchestrator.plugins import NAME, take_named
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder, members
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console, escaping, told
 
@@ -41,27 +40,10 @@ app = typer.Typer(
     help="Federated-learning experiments on Ray.",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Look at datasets and partitions.")
+app.add_typer(finished.commands)
 app.add_typer(data_app, name="data")
 agent_app = typer.Typer(no_args_is_help=True, help="FedAA's reinforcement-learning agents.")
 app.add_typer(agent_app, name="agent")
-
-
-class CompareForm(StrEnum):
-    """How a comparison is written."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    latex = "latex"
-    html = "html"
-    csv = "csv"
-    json = "json"
-
-
-class Split(StrEnum):
-    """Which rows of a dataset."""
-
-    train = "train"
-    test = "test"
 
 
 ConfigArgument = Annotated[
@@ -92,12 +74,6 @@ CpusOption = Annotated[
 GpusOption = Annotated[
     float | None,
     typer.Option(callback=within(0, 10_000), help="(logical) GPUs of a local cluster"),
-]
-RunsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        callback=path, help="folders (or s3://...) of finished runs, or of their seed-N"
-    ),
 ]
 
 
@@ -340,169 +316,6 @@ def data_show(
     from orchestrator.cli.holdings import show_data
 
     show_data(load(config, settings or [], plugin or ()), plot)
-
-
-@app.command()
-def compare(
-    runs: RunsArgument,
-    plot: Annotated[
-        Path | None,
-        typer.Option(callback=picture, help="write the overlaid curves to this PNG"),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="column of rounds.parquet, all that begin with it if it ends in / (default: "
-            "test_accuracy, or the first headline that there is)"
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help='count rounds and seconds until the metric reached this ("<= 0.1": fell to it)'
-        ),
-    ] = None,
-    form: Annotated[
-        CompareForm, typer.Option("--format", help="how to write it")
-    ] = CompareForm.terminal,
-    file: Annotated[Path | None, typer.Option(callback=written, help="write to this file")] = None,
-) -> None:
-    """Put runs side by side, means over those that differ in the seed alone, and overlay their
-    curves. A folder of seeds or of a sweep is all runs in it.
-    """
-    from orchestrator.analysis.comparison import show_comparison
-    from orchestrator.config.goal import target_goal
-
-    folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
-    text = show_comparison(folders, plot, metric, target_goal(target), form.value)
-    if file is not None:
-        write_text(file, text)
-    elif text:
-        console.print(text, soft_wrap=True, end="")
-
-
-@app.command()
-def predict(
-    run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            callback=path, help="images or folders of them, tables (.csv, .parquet), .npy, .npz (x)"
-        ),
-    ],
-    file: Annotated[
-        Path | None, typer.Option(callback=written, help="write the table to this CSV file")
-    ] = None,
-) -> None:
-    """What a run's model says of other data: prepared as those that it was trained on."""
-    from orchestrator.cli.predicting import predictions
-
-    text = predictions(run, files).to_csv(index=False)
-    if file is None:
-        console.print(text, soft_wrap=True, end="")
-    else:
-        write_text(file, text)
-
-
-@app.command()
-def energy(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            callback=path,
-            help="folders (or s3://...) of finished runs that differ in local.steps, or in their "
-            "seeds",
-        ),
-    ],
-    target: Annotated[
-        float, typer.Option(callback=within(0, 1), help="worst client accuracy to be reached")
-    ] = 0.8,
-    snr: Annotated[str, typer.Option(help="signal-to-noise ratios in dB")] = "0,5,10,15,20",
-    bandwidth: Annotated[str, typer.Option(help="bandwidths in Hz")] = "1e5,2e5,5e5,1e6,2e6",
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            callback=picture, help="write the map to this PNG, and its data beside it as CSV"
-        ),
-    ] = None,
-) -> None:
-    """The number of local steps that reaches a target at the lowest energy, by channel (DRDM,
-    Figure 4).
-    """
-    from orchestrator.analysis.energy import Channels, show_best_steps
-
-    channels = Channels(target, numbers(snr, "--snr"), numbers(bandwidth, "--bandwidth"))
-    show_best_steps([RunFolder.viewed(r) for r in runs], channels, plot)
-
-
-@app.command()
-def wallclock(
-    runs: RunsArgument,
-    step_ms: Annotated[
-        float,
-        typer.Option(
-            callback=within(0, 1e9), help="milliseconds of a local step on the hardware in mind"
-        ),
-    ],
-    link: Annotated[
-        str, typer.Option(help="shared (one channel) or hypercube (interconnect)")
-    ] = "shared",
-    gbps: Annotated[
-        float, typer.Option(callback=within(1e-9, 1e9), help="bandwidth in Gbit/s")
-    ] = 0.5,
-    metric: Annotated[
-        str, typer.Option(help="metric that is to reach the target")
-    ] = "test_accuracy",
-    target: Annotated[
-        str | None,
-        typer.Option(help='count up to the round that reached this value ("<= 0.1": fell to it)'),
-    ] = None,
-) -> None:
-    """Estimate the time that runs would take over a given link (FDA thesis, section 3.4.3)."""
-    from orchestrator.analysis.wallclock import show_wallclock
-    from orchestrator.config.goal import target_goal
-
-    show_wallclock(
-        [RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, target_goal(target)
-    )
-
-
-@app.command()
-def landscape(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            callback=path,
-            help="folders (or s3://...) of finished runs of the same model; those that differ in "
-            "their seeds are one",
-        ),
-    ],
-    dims: Annotated[int, typer.Option(callback=within(1, 2), help="1: curves, 2: contours")] = 1,
-    points: Annotated[int, typer.Option(callback=within(2, 1000), help="points a direction")] = 21,
-    radius: Annotated[
-        float,
-        typer.Option(
-            callback=within(1e-9, 1e9), help="how far to go, in lengths of the model's filters"
-        ),
-    ] = 1.0,
-    on: Annotated[Split, typer.Option(help="rows that the loss is taken over")] = Split.train,
-    rows: Annotated[
-        int, typer.Option(callback=within(1, WHOLE), help="at most so many of them")
-    ] = 2000,
-    rho: Annotated[
-        float, typer.Option(callback=within(1e-9, 1e9), help="radius of the SAM-style sharpness")
-    ] = 0.05,
-    seed: Annotated[int, typer.Option(callback=within(0, WHOLE), help="of the directions")] = 0,
-    plot: Annotated[
-        Path,
-        typer.Option(callback=picture, help="PNG to write; its data goes beside it as CSV"),
-    ] = Path("landscape.png"),
-) -> None:
-    """Loss landscape and sharpness of runs' final models (FedDUAL, Figures 1 and 6)."""
-    from orchestrator.analysis.landscape import Look, show_landscape
-
-    look = Look(dims, points, radius, on.value, rows, rho, seed)
-    show_landscape([RunFolder.viewed(r) for r in runs], plot, look)
 
 
 @agent_app.command("pretrain")

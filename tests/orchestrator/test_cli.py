@@ -217,7 +217,7 @@ def test_ctrl_c_while_the_command_is_loaded_is_silent():
 
 
 def test_a_fault_of_our_own_is_one_sentence_and_kept(monkeypatch, capsys, tmp_path):
-    def fault():
+    def fault(prog_name):
         raise KeyError("[/red] nobody has thought of this")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
