@@ -169,7 +169,7 @@ def test_what_was_left_behind_holds_up_no_exit(monkeypatch):
 
 
 def test_the_command_is_one_that_leaves(monkeypatch):
-    def refused():
+    def refused(prog_name):
         raise UserError("no")
 
     left = []

@@ -24,6 +24,7 @@ from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.messages import Role, role
 from tests.configs import small
 from tests.running import finish
+from tests.sets import quick
 
 FORGED = (Role.model, Role.control)
 """What malicious clients forge of an upload."""
@@ -293,7 +294,7 @@ AGENTS = ["{name: ddpg, hidden: [16, 16]}", "{name: ddpg, preset: authors, hidde
           "random", "greedy"]  # fmt: skip
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", quick(AGENTS, AGENTS[2], "random"))
 def test_fedaa_resumes_bitwise(agent, tmp_path):
     """Through the checkpoint on disk, with each agent; also from a checkpoint between two PPO
     updates.

@@ -73,8 +73,9 @@ def test_no_mean_of_what_nobody_has_in_common():
 
 def test_all_that_tells_of_the_model_tells_of_the_mean(tmp_path):
     """File, digest, judge, facade: with statistics of batch norm, which differ from the last ones."""
-    settings = ["output=average", "model=fedaa_resnet", "rounds=2", "data.limit=60", "cohort=3",
-                "data.clients=6", "local.steps=1", "local.batch_size=8"]  # fmt: skip
+    settings = ["output=average", "model=fedaa_resnet", "rounds=2", "data.limit=24", "cohort=2",
+                "data.clients=2", "local.steps=1", "local.batch_size=4", "evaluation.every=2",
+                "evaluation.clients=false"]  # fmt: skip
     folder = RunFolder(tmp_path / "run")
     experiment, _ = run_into(folder, load(None, settings))
     algorithm, net = experiment.algorithm, experiment.net
