@@ -93,9 +93,14 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
+def json_text(value: object) -> str:
+    """A document of JSON, which knows no NaN and no infinity: they become null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False, default=str)
+
+
 def write_json(path: Path, value: object) -> None:
-    """Write a document of JSON, which knows no NaN and no infinity: they become null."""
-    write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False, default=str))
+    """Write :func:`json_text`."""
+    write_text(path, json_text(value))
 
 
 def write_sealed(path: Path, value: object) -> None:

@@ -9,6 +9,7 @@ PyTorch's unless said otherwise.
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -18,6 +19,15 @@ from algorithms.flat import ParamSpec
 from algorithms.part import Part, option
 
 State = dict[str, Tensor]
+
+
+@lru_cache(maxsize=4)  # asked for by every lane of every round
+def _matrices(spec: ParamSpec) -> Tensor:
+    """1 for entries [d] of tensors with two dimensions or more, 0 for others; never written to."""
+    mask = torch.zeros(spec.size)
+    for segment in spec.segments:
+        mask[segment.start : segment.stop] = float(len(segment.shape) > 1)
+    return mask
 
 
 class Optimizer(Part):
@@ -32,10 +42,7 @@ class Optimizer(Part):
         """Which entries [d] of a model decay (1, or 0); None where all or none do."""
         if not self.weight_decay or self.decayed == "all":
             return None
-        mask = torch.zeros(spec.size)
-        for segment in spec.segments:
-            mask[segment.start : segment.stop] = float(len(segment.shape) > 1)
-        return mask
+        return _matrices(spec)
 
     @abstractmethod
     def start(self, w: Tensor) -> State:

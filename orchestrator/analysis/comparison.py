@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.analysis.written import Written
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
+from orchestrator.files import json_text
 from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
@@ -131,7 +131,7 @@ def show_comparison(
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
         told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
-        return json.dumps(_strict(told), indent=2)
+        return json_text(told)
     table = pd.DataFrame(
         {name: [line.cell(some) for line in lines] for name, some in columns.items()},
         index=pd.Index([line.label for line in lines], name="metric"),
@@ -167,15 +167,6 @@ def _told(runs: Runs, columns: Mapping[str, Sequence[int]]) -> list[dict[str, An
         for name, some in columns.items()
         for run in some
     ]
-
-
-def _strict(value: Any) -> Any:
-    """JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: _strict(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def standard_error(values: np.ndarray) -> float:

@@ -79,6 +79,11 @@ def compare(
 
     folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
     text = show_comparison(folders, plot, metric, target_goal(target), form.value)
+    _give(text, file)
+
+
+def _give(text: str, file: Path | None) -> None:
+    """Write a text to a file, or print it."""
     if file is not None:
         write_text(file, text)
     elif text:
@@ -101,11 +106,7 @@ def predict(
     """What a run's model says of other data: prepared as those that it was trained on."""
     from orchestrator.cli.predicting import predictions
 
-    text = predictions(run, files).to_csv(index=False)
-    if file is None:
-        console.print(text, soft_wrap=True, end="")
-    else:
-        write_text(file, text)
+    _give(predictions(run, files).to_csv(index=False), file)
 
 
 @commands.command()

@@ -30,12 +30,13 @@ def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
     """
     folder = RunFolder.viewed(place)
     model, odds = TrainedModel(folder), folder.config().loss.name in ODDS
-    images = [image for file in files for image in _images(file)]
+    pictures = {file: _images(file) for file in files}
+    images = [image for some in pictures.values() for image in some]
     found = []
     if images:
         found.append(_told(model, [str(image) for image in images], _pixels(model, images), odds))
     for file in files:
-        if not _images(file):
+        if not pictures[file]:
             given = _read(file)
             found.append(_told(model, [f"{file} {i}" for i in range(len(given))], given, odds))
     return pd.concat(found, ignore_index=True)

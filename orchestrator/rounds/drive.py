@@ -74,7 +74,8 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
         folder.open(experiment.config)
         folder.publish()
     notes = _resume(experiment, folder) if resuming else []
-    _exchange(experiment, folder)
+    if resuming and experiment.config.plugins:
+        _exchange(experiment, folder)
     sizes = experiment.data.train.sizes
     return Prepared(
         config=experiment.config,
