@@ -106,7 +106,7 @@ class Nodes:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=500,
             **options,
         )
 
@@ -124,7 +124,7 @@ class Nodes:
         head = f"import ray; ray.init('{self.head}', logging_level='ERROR', log_to_driver=False, namespace='fedorch')\n"
         command = inside(self.space, sys.executable, "-c", head + code)
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=120
+            command, env=self.environment, capture_output=True, text=True, timeout=400
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -170,7 +170,7 @@ class Nodes:
 
     def _do(self, *command) -> None:
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=120
+            command, env=self.environment, capture_output=True, text=True, timeout=400
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -289,9 +289,9 @@ def _read(pid: int, what: str) -> str:
         return ""
 
 
-def until(condition, seconds: float, process: subprocess.Popen | None = None):
-    """Wait for a condition and return its value; fails when time is up, or when ``process`` ends
-    before.
+def until(condition, process: subprocess.Popen | None = None, seconds: float = 300):
+    """Wait for a condition and return its value; fails when time is up (long enough for a machine
+    that has much else to do), or when ``process`` ends before, with what that has printed.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -301,7 +301,11 @@ def until(condition, seconds: float, process: subprocess.Popen | None = None):
         if process is not None and process.poll() is not None:
             pytest.fail(f"ended before: {process.stdout.read()}")
         time.sleep(0.1)
-    pytest.fail("it took too long")
+    said = ""
+    if process is not None:
+        process.kill()
+        said = process.stdout.read()
+    pytest.fail(f"{seconds} s were not enough, at a load of {os.getloadavg()}; {said}")
 
 
 def result(folder: Path) -> dict:

@@ -78,12 +78,10 @@ def test_a_sweep_scales_an_empty_cluster(nodes, tmp_path):
     process = nodes.background(
         "sweep", tmp_path / "sweep.yaml", "--address", HEAD, "--out", tmp_path / "out"
     )
-    most = until(lambda: len(nodes.raylets()) == 3 and 3, 120, process)
-    until(
-        lambda: "scaled " in nodes.fedorch("top", "--once", "--address", HEAD).stdout, 150, process
-    )
-    text, _ = process.communicate(timeout=200)
+    most = until(lambda: len(nodes.raylets()) == 3 and 3, process)
+    until(lambda: "scaled " in nodes.fedorch("top", "--once", "--address", HEAD).stdout, process)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert most == 3
     assert len(list(tmp_path.glob("out/trials/*/result.json"))) == 4, text
-    until(lambda: len(nodes.raylets()) == 1, 120)
+    until(lambda: len(nodes.raylets()) == 1)

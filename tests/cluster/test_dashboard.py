@@ -25,7 +25,7 @@ def test_the_page_of_actors(tmp_path):
         nodes.start()
         nodes.add(cpus=2, gpus=1)
         process = nodes.background("run", *sets(RUN), "--out", out, "--address", HEAD)
-        until(lambda: list(out.glob("checkpoints/round-*")), 120, process)
+        until(lambda: list(out.glob("checkpoints/round-*")), process)
         page = drawn(nodes, f"{DASHBOARD}/#/actors", tmp_path / "profile")
     finally:
         nodes.close()
@@ -44,6 +44,6 @@ def drawn(nodes, url, profile):
         nodes.space, BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
         "--virtual-time-budget=15000", "--dump-dom", url,
     )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     return done.stdout

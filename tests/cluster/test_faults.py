@@ -47,10 +47,10 @@ def rounds_done(out):
 def test_a_node_is_lost_in_mid_run(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))
-    until(lambda: rounds_done(out) >= 4, 120, process)
+    until(lambda: rounds_done(out) >= 4, process)
     nodes.kill(nodes.worker)
     nodes.worker = nodes.add(cpus=2)
-    text, _ = process.communicate(timeout=200)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert result(out)["weights_sha256"] == undisturbed
     assert result(out)["actors_replaced"] >= 1
@@ -61,10 +61,10 @@ def test_a_node_is_lost_in_mid_run(nodes, undisturbed, tmp_path):
 def test_the_server_dies(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))
-    until(lambda: rounds_done(out) >= 6, 120, process)
+    until(lambda: rounds_done(out) >= 6, process)
     (pid,) = nodes.named("ray::Server")
     end(pid)
-    text, _ = process.communicate(timeout=200)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert "started again from the newest checkpoint" in text
     assert result(out)["weights_sha256"] == undisturbed
@@ -77,16 +77,16 @@ def test_the_server_dies_together_with_a_node(nodes, tmp_path):
     """
     many, out = [*RUN, "rounds=300"], tmp_path / "run"
     process = nodes.background(*words(out, run=many))
-    until(lambda: rounds_done(out) >= 6, 120, process)
+    until(lambda: rounds_done(out) >= 6, process)
     (pid,) = nodes.named("ray::Server")
     nodes.kill(nodes.worker)
     end(pid)
     before = rounds_done(out)
-    until(lambda: rounds_done(out) > before, 120, process)
+    until(lambda: rounds_done(out) > before, process)
     nodes.worker = nodes.add(cpus=2)
     clients = ("ray::ClientActor", "ray::fedorch quickstart clients")
-    until(lambda: len(nodes.named(clients)) == 3, 60, process)
-    text, _ = process.communicate(timeout=200)
+    until(lambda: len(nodes.named(clients)) == 3, process)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert "started again from the newest checkpoint" in text
     assert result(out)["weights_sha256"] == finish(load(None, many)).weights_sha256()
@@ -96,7 +96,7 @@ def test_the_server_dies_together_with_a_node(nodes, tmp_path):
 def test_the_driver_dies_and_only_one_may_go_on(nodes, undisturbed, tmp_path):
     out = tmp_path / "run"
     process = nodes.background(*words(out))
-    until(lambda: rounds_done(out) >= 4, 120, process)
+    until(lambda: rounds_done(out) >= 4, process)
     with pytest.raises(UserError, match="in use: process"):
         RunFolder(out).claim()
     process.kill()
@@ -126,28 +126,27 @@ def test_a_node_is_cut_off(cabled, tmp_path):
     """No connection is closed, nothing answers: only the health checks can tell."""
     few, out = [*RUN, "rounds=25"], tmp_path / "run"
     process = cabled.background(*words(out, cabled.head, few))
-    until(lambda: rounds_done(out) >= 4, 120, process)
+    until(lambda: rounds_done(out) >= 4, process)
     cabled.cut()
-    text, _ = process.communicate(timeout=400)
+    text, _ = process.communicate(timeout=600)
     assert process.returncode == 0, text
     assert result(out)["weights_sha256"] == finish(load(None, few)).weights_sha256()
     assert "another takes its place" in text
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_servers_node_is_cut_off(cabled, tmp_path):
     """Another server goes on with as many actors as have room, once the first one's end has freed
     the folder.
     """
     many, out = [*RUN, "rounds=150"], tmp_path / "run"
     cabled.fedorch_far(*words(out, cabled.head, many), "--detach")
-    until(lambda: rounds_done(out) >= 4, 120)
+    until(lambda: rounds_done(out) >= 4)
     (server,) = cabled.named("ray::Server")
     assert server in pids(cabled.far)
     cabled.cut()
     assert not (out / "result.json").exists()
-    until((out / "result.json").exists, 500)
+    until((out / "result.json").exists, seconds=500)
     assert result(out)["weights_sha256"] == finish(load(None, many)).weights_sha256()
     assert result(out)["actors"] == 2
 
@@ -160,7 +159,7 @@ def test_the_whole_cluster_is_lost(undisturbed, tmp_path):
         first.start()
         first.add(cpus=3)
         process = first.background(*words(out))
-        until(lambda: rounds_done(out) >= 4, 120, process)
+        until(lambda: rounds_done(out) >= 4, process)
     finally:
         first.close()
     process.wait()

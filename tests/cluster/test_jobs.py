@@ -90,7 +90,7 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     ]
     done = nodes.fedorch("submit", "--id", "watched", "run", *sets([*LONG, *gpus]), "--out", out)
     assert done.returncode == 0, done.stderr
-    until(lambda: list(out.glob("checkpoints/round-*")), 120)
+    until(lambda: list(out.glob("checkpoints/round-*")))
 
     text = nodes.fedorch("top", "--once", "--address", HEAD).stdout
     row = next(line for line in text.splitlines() if "watched" in line)
@@ -106,9 +106,8 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     )
     assert "fedorch watched server on the head" in actors
     assert "fedorch watched clients #2" in actors
-    until(
-        lambda: nodes.named("ray::fedorch watched clients #"), 30
-    )  # at work: the title names round and clients
+    # at work: the title names round and clients
+    until(lambda: nodes.named("ray::fedorch watched clients #"))
 
     def scraped():
         lines = [
@@ -140,7 +139,7 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     json.loads(next((tmp_path / "grafana").iterdir()).read_text())
 
     assert "stopped" in nodes.fedorch("stop", "watched").stdout
-    until(lambda: "watched" not in nodes.fedorch("top", "--once", "--address", HEAD).stdout, 60)
+    until(lambda: "watched" not in nodes.fedorch("top", "--once", "--address", HEAD).stdout)
     assert list(out.glob("checkpoints/round-*"))
 
 

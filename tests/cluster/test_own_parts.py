@@ -168,7 +168,7 @@ def test_killed_and_gone_on_with(nodes, place, tmp_path):
     out = tmp_path / "run"
     words = ("run", place / "table.yaml", "--out", out, "--address", HEAD)
     process = nodes.background(*words)
-    until(lambda: len(list(out.glob("checkpoints/round-*"))) >= 2, 120, process)
+    until(lambda: len(list(out.glob("checkpoints/round-*"))) >= 2, process)
     process.kill()
     process.wait()
     assert not (out / "result.json").exists()
