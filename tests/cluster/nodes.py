@@ -249,12 +249,14 @@ def cable(ends: dict[str, str]) -> None:
 
 
 def clean() -> dict[str, str]:
-    """This process's environment with this interpreter's commands, and without what was set for
-    Ray.
+    """This process's environment with this interpreter's commands, and without what else was
+    set for Ray.
     """
     return {
         **{k: v for k, v in os.environ.items() if not k.startswith("RAY_")},
         "RAY_USAGE_STATS_ENABLED": "0",
+        # as in tests/conftest.py: workers are not to give way to the tests beside them
+        "RAY_worker_niceness": "0",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
 
