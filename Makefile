@@ -10,7 +10,7 @@ SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 .PHONY: run test test-long test-all test-slow fuzz lint format bench audit clean
 
 run: $(READY)
-	$(BIN)/fedorch run
+	$(BIN)/fedorch quickstart
 
 test: $(READY)
 	$(BIN)/pytest $(SIDE_BY_SIDE)

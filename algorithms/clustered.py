@@ -24,6 +24,7 @@ from torch import Tensor
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
 from algorithms.contract import Clients, Cohort
+from algorithms.figure import Figure
 from algorithms.local import LocalRule
 from algorithms.part import option
 from algorithms.setting import Composition
@@ -37,6 +38,15 @@ class Clustered(Algorithm):
 
         name: str = "clustered"
         records = {"clusters": "clusters that there are"}
+        figures = (
+            Figure(
+                "clusters",
+                "Clusters of clients",
+                "one at first; a stationary one whose clients pull apart is divided",
+                "clusters",
+                {"clusters": "clusters"},
+            ),
+        )
         needs_rows = True
         one_broadcast = False
         eps1: float = option(

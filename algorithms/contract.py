@@ -94,6 +94,19 @@ class Influence:
         full[rows] = weights / total if total > 0 else 1 / len(rows)
         return cls(clients, full)
 
+    def shares(self, clients: int) -> np.ndarray:
+        """Part of the aggregate's weight [clients] that each had, by magnitude: nothing makes
+        weights positive, or their sum 1. NaN of those that sent nothing; a client that was drawn
+        twice has both.
+        """
+        total = np.abs(self.weights).sum()
+        found = np.full(clients, np.nan)
+        here = self.clients < clients  # the server itself may have trained beside them
+        ids, weights = self.clients[here], np.abs(self.weights[here])
+        found[ids] = 0.0
+        np.add.at(found, ids, weights / total if total > 0 else weights)
+        return found
+
     def combine(self, rows: Tensor) -> Tensor:
         """Σ_k p_k rows_k [d]; a row of weight 0 does not count, whatever it holds."""
         # 0 · ∞ would be NaN

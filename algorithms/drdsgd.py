@@ -29,6 +29,7 @@ from algorithms.algorithm import (
     uniform,
 )
 from algorithms.contract import Clients, Influence
+from algorithms.figure import Figure
 from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
@@ -57,6 +58,15 @@ class DRDSGD(Algorithm):
 
         name: str = "drdsgd"
         records = {"consensus_gap": "mean distance of the clients' models from their mean"}
+        figures = (
+            Figure(
+                "consensus",
+                "How far the clients' models are apart",
+                "mean distance of the models from their mean, which gossip brings down",
+                "L2 distance",
+                {"consensus_gap": "mean distance from the mean"},
+            ),
+        )
         needs_rows = True
         keeps_models = True
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)

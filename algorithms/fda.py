@@ -24,6 +24,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
 from algorithms.contract import Training
 from algorithms.draws import generator
+from algorithms.figure import Figure
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
 from algorithms.parts.aggregators import weighted_sum
@@ -67,6 +68,25 @@ class Monitored(RoundEnd):
         "synchronisation",
         "theta": "Θ, the threshold on it",
     }
+    figures: ClassVar[tuple[Figure, ...]] = (
+        Figure(
+            "variance",
+            "The models' variance against Θ",
+            "the estimate H at each synchronisation (a tick on the axis), and the threshold Θ "
+            "that it is to exceed",
+            "variance",
+            {"variance_estimate": "H, estimated", "theta": "Θ", "variance": "exact"},
+            over="steps",
+            ticks=True,
+        ),
+        Figure(
+            "intervals",
+            "Local steps between synchronisations",
+            "how long the clients trained by themselves before the variance was too large",
+            "local steps",
+            {"round_steps": "steps"},
+        ),
+    )
     monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
 
     def follows(self, about: RoundState) -> bool:
@@ -200,6 +220,17 @@ class AsyncFda(Thresholded):
         "virtual_time": "simulated time so far; a step takes about 1",
         "lock_step_time": "what the round's steps would have taken with everybody waiting",
     }
+    figures = (
+        *Thresholded.figures,
+        Figure(
+            "clocks",
+            "What waiting for nobody saves",
+            "simulated time (a step takes about 1), and the same with everybody waiting for the "
+            "slowest in each step",
+            "simulated time",
+            {"virtual_time": "without waiting", "lock_step_time": "in lock step"},
+        ),
+    )
     lock_step: ClassVar[bool] = False
     jitter: float = option(0.1, "spread of log s_k over clients", ge=0)
     stragglers: float = option(0.0, "part of the clients that is slow", ge=0, le=1)

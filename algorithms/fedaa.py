@@ -30,6 +30,7 @@ from torch import Tensor
 from algorithms.contract import Clients, Cohort, Influence, Updates
 from algorithms.draws import generator
 from algorithms.fedavg import FedAvg
+from algorithms.figure import Figure
 from algorithms.part import Pattern, chosen_from, option
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.selection import Selected, columns, layers, nearest
@@ -66,6 +67,37 @@ class FedAA(FedAvg):
             "policy_correlation": "correlation of the weights that were executed with those that "
             "the agent means",
         }
+        figures = (
+            Figure(
+                "reward",
+                "The agent's reward",
+                "held-out accuracy of the model before the round, or its change",
+                "reward",
+                {"reward": "reward"},
+            ),
+            Figure(
+                "policy",
+                "How many clients the agent counts on",
+                "1/Σp² of the weights that its policy means, and of those that were executed, with "
+                "exploration",
+                "clients",
+                {"policy_effective": "as the policy means", "effective_clients": "as executed"},
+            ),
+            Figure(
+                "executed",
+                "What the policy says against what is executed",
+                "correlation of both over the selected clients: 1 without exploration",
+                "correlation",
+                {"policy_correlation": "correlation"},
+            ),
+            Figure(
+                "classes",
+                "Held-out accuracy by class",
+                "recorded with algorithm.per_class",
+                "accuracy",
+                {"heldout_class_*": "class"},
+            ),
+        )
         needs_classes = True
         preset: Literal["paper", "authors"] = option(
             "paper", "settings of the text, or of the published code"

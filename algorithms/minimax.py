@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import SerializeAsAny
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
+from algorithms.figure import Figure
 from algorithms.part import chosen_from, option
 from algorithms.parts.simplex import spread
 from algorithms.parts.uncertainty import Simplex, Uncertainty, largest
@@ -37,6 +38,29 @@ class Minimax(Algorithm):
             "dual_effective": "exp(entropy of λ): how many clients it is spread over",
             "client/dual": "its entry of the mixture λ",
         }
+        figures = (
+            Figure(
+                "lambda",
+                "Whom the mixture λ counts",
+                "λ_i of each client: the larger, the more the objective counts its loss",
+                "λ",
+                client="dual",
+            ),
+            Figure(
+                "spread",
+                "How many clients λ is spread over",
+                "exp(entropy of λ): all of them while it is uniform, 1 where one client is all",
+                "clients",
+                {"dual_effective": "exp(entropy of λ)"},
+            ),
+            Figure(
+                "mixture",
+                "What is minimised, and how far λ could still go",
+                "F(w, λ) = Σ λ_i f_i(w), and what another λ could add to it",
+                "loss",
+                {"mixture_loss": "F(w, λ)", "upper_gap": "max F(w, ·) − F(w, λ)"},
+            ),
+        )
 
         def refuses(self, parts: Composition) -> str | None:
             return self.uncertainty.refuses(parts.clients) or steps_by_itself(self.name, parts)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from algorithms.figure import Figure
 from algorithms.section import Section
 
 P = TypeVar("P", bound="Part")
@@ -29,6 +30,8 @@ class Part(Section):
     records: ClassVar[Mapping[str, str]] = {}
     """What it adds to the record of a round: column -> meaning (``client/COLUMN``: a column of each
     client; ``NAME_*``: several with numbers behind)."""
+    figures: ClassVar[tuple[Figure, ...]] = ()
+    """What a report draws of that."""
 
     @model_validator(mode="after")
     def _name_is_its_own(self) -> Part:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.contract import Updates
+from algorithms.contract import Clients, Updates
 from algorithms.fedavg import FedAvg
+from algorithms.figure import Figure
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.parts.aggregators import Mean
@@ -63,6 +64,16 @@ class Scaffold(FedAvg):
         """
 
         name: str = "scaffold"
+        records = {"control_norm": "‖c‖, L2 norm of the server's control variate"}
+        figures = (
+            Figure(
+                "control",
+                "The server's control variate",
+                "‖c‖: c is the mean of the clients' c_i, which are gradients",
+                "L2 norm",
+                {"control_norm": "‖c‖"},
+            ),
+        )
 
         def refuses(self, parts: Composition) -> str | None:
             local = parts.local.optimizer
@@ -101,6 +112,10 @@ class Scaffold(FedAvg):
 
     def broadcast(self) -> Tensors:
         return {**super().broadcast(), "control": self.control}
+
+    def round(self, t: int, clients: Clients) -> dict[str, float]:
+        report = super().round(t, clients)
+        return report | {"control_norm": float(self.control.norm())}
 
     def apply(self, updates: Updates) -> None:
         super().apply(updates)

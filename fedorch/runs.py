@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from algorithms.part import nearest
 from orchestrator import files
 from orchestrator.cli.run_shown import quiet
-from orchestrator.cli.running import Series, run_here, run_on_ray
+from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.config.reading import placed, raw_of
@@ -108,8 +108,8 @@ class Run:
 
     def plot(self, *metrics: str) -> Figure:
         """Metrics over rounds (default: accuracies, or else losses)."""
+        from orchestrator.pages.figures import ACCURACY, LOSS
         from orchestrator.results.plots import curves
-        from orchestrator.results.report import ACCURACY, LOSS
 
         rounds = self.rounds
         unknown = [name for name in metrics if name not in rounds]
@@ -239,7 +239,7 @@ def run(
             for seed in seeds
         }
         place = RunFolder.dated(chosen.name).place if out is None else str(out)
-        return Runs([Run(f.place) for f in Series(configs, place).run(one)])
+        return Runs([Run(f.place) for f in Series(seed_folders(configs), place).run(one)])
 
 
 def _ray(address: str | None) -> Any:

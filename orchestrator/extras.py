@@ -21,6 +21,8 @@ EXTRAS = {
     "optuna": "optuna",
     "torchmetrics": "metrics",
     "timm": "timm",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
 }
 """Module -> extra of this distribution."""
 

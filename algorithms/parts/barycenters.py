@@ -19,6 +19,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
+from algorithms.figure import Figure
 from algorithms.flat import ParamSpec, Segment
 from algorithms.part import Layers, Part, chosen_from, option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows, weighted_sum
@@ -214,6 +215,23 @@ class BarycentricMean(Aggregator):
         "barycenter_collapsed": "tensors whose barycenter is exactly zero, so that they stay",
         "barycenter_to_mean": "length of the barycenters over that of the means in their place",
     }
+    figures = (
+        Figure(
+            "barycenter",
+            "What the barycenter leaves of the mean",
+            "length of the barycenters over that of the means in their place: 0 where all of them "
+            "are zero",
+            "ratio of lengths",
+            {"barycenter_to_mean": "‖barycenter‖ / ‖mean‖"},
+        ),
+        Figure(
+            "collapsed",
+            "Tensors whose barycenter is zero",
+            "they stay as they were in that round",
+            "tensors",
+            {"barycenter_collapsed": "tensors"},
+        ),
+    )
     method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(
         Exact(), "which barycenter"
     )

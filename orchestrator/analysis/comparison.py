@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from orchestrator.analysis.comparison_page import comparison_of
 from orchestrator.analysis.names import (
     by_config,
     group_names,
@@ -21,13 +22,13 @@ from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.analysis.written import Written
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
-from orchestrator.files import json_text
+from orchestrator.files import json_text, write_text
 from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
-from orchestrator.terminal import HEADLINES, further
+from orchestrator.terminal import HEADLINES, errors, further
 
 Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
 MOST = 60
@@ -107,13 +108,15 @@ def show_comparison(
     metric: str | None = None,
     target: Goal | None = None,
     form: Form = "terminal",
+    report: Path | None = None,
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
     Returns its text; the terminal's is printed instead, and empty.
 
-    With ``target`` also the rounds and seconds until the metric reached it. A metric that ends in
-    "/" is all columns that begin so (``gradient_norm/``).
+    ``report``: all of that also as a page there. With ``target`` also the rounds and seconds until
+    the metric reached it. A metric that ends in "/" is all columns that begin so
+    (``gradient_norm/``).
     """
     runs = Runs.read(folders)
     metric = metric or runs.usual()
@@ -123,22 +126,32 @@ def show_comparison(
     columns = runs.columns()
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
+    groups = {name: [runs.rounds[i] for i in some] for name, some in columns.items()}
     if plot is not None:
-        groups = {name: [runs.rounds[i] for i in some] for name, some in columns.items()}
         _draw(groups, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
+    written = _written(lines, columns, tests)
+    if report is not None:
+        write_text(report, comparison_of("Runs compared", written, groups, metric))
+        errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
         told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
         return json_text(told)
+    return written.as_(form)
+
+
+def _written(
+    lines: Sequence[Line], columns: Mapping[str, Sequence[int]], tests: tuple[str, ...]
+) -> Written:
+    """The table: a row for each line, a column for each group of runs."""
     table = pd.DataFrame(
         {name: [line.cell(some) for line in lines] for name, some in columns.items()},
         index=pd.Index([line.label for line in lines], name="metric"),
     )
     several = any(len(some) > 1 for some in columns.values())
-    notes = ("mean ± standard error over seeds",) if several else ()
-    return Written("", table, notes, tests).as_(form)
+    return Written("", table, ("mean ± standard error over seeds",) if several else (), tests)
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import keyword
+import shlex
 import sys
 import time
 from contextlib import nullcontext
@@ -17,8 +18,8 @@ from algorithms.section import WHOLE
 from orchestrator.cli import completion, finished
 from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
-from orchestrator.cli.run_shown import show_result
-from orchestrator.cli.running import Series, run_here, run_on_ray, seeds_of
+from orchestrator.cli.run_shown import interrupted, show_result
+from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders, seeds_of
 from orchestrator.cli.templates import TEMPLATES
 from orchestrator.cli.templates import written as written_part
 from orchestrator.cluster.connection import connected
@@ -173,8 +174,32 @@ def run(
                 result = run_on_ray(chosen, folder, resume is not None, detach)
     finally:
         folder.forget_empty()  # of a run that could not begin
-    if result is not None:
-        show_result(result, folder.place)
+    _show_end(result, folder, chosen)
+
+
+def _show_end(result: Result | None, folder: RunFolder, config: Config) -> None:
+    """The final table, and how to go on with a run that was stopped; nothing of a detached one."""
+    if result is None:
+        return
+    show_result(result, folder.place, config)
+    if result["status"] == "stopped":
+        interrupted(f"fedorch run --resume {shlex.quote(folder.place)}")
+
+
+@app.command()
+def quickstart(
+    out: Annotated[
+        str | None,
+        typer.Option(callback=path, help="folder for the runs (default: runs/quickstart-TIME)"),
+    ] = None,
+    in_process: Annotated[
+        bool, typer.Option(help="run everything in this process, without Ray")
+    ] = False,
+) -> None:
+    """Train two methods from the same start on embedded images, and compare what clients get."""
+    from orchestrator.cli.quickstart import show_quickstart
+
+    show_quickstart(out, in_process)
 
 
 def _folder(
@@ -200,9 +225,8 @@ def _series(
     config: Path | None, settings: list[str], plugins: list[str], out: str | None, seeds: list[int]
 ) -> Series:
     configs = {seed: load(config, [*settings, f"seed={seed}"], plugins) for seed in seeds}
-    if out is not None:
-        return Series(configs, out)
-    return Series(configs, RunFolder.dated(configs[seeds[0]].name).place)
+    place = out or RunFolder.dated(configs[seeds[0]].name).place
+    return Series(seed_folders(configs), place)
 
 
 def _show_series(finished: list[RunFolder], series: Series) -> None:
@@ -212,8 +236,9 @@ def _show_series(finished: list[RunFolder], series: Series) -> None:
     if finished:
         show_comparison([RunFolder.viewed(folder.place) for folder in finished], None)
     stopped = len(series.configs) - len(finished)
-    rest = f"; {stopped} are left: give the same command with --out" if stopped else ""
-    console.print(f"{len(finished)} seeds finished{rest}: {series.place}", soft_wrap=True)
+    console.print(f"{len(finished)} seeds finished: {series.place}", soft_wrap=True)
+    if stopped:
+        interrupted(f"the same command with --out {shlex.quote(series.place)}, for {stopped} seeds")
 
 
 @app.command("list")

@@ -12,8 +12,10 @@ import typer
 
 from algorithms.section import WHOLE
 from orchestrator.cli.arguments import numbers, path, picture, within, written
+from orchestrator.errors import UserError
 from orchestrator.files import write_text
-from orchestrator.results.run_folder import RunFolder, members
+from orchestrator.results.run_folder import REPORT, RunFolder, members
+from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 
 commands = typer.Typer()
@@ -28,6 +30,13 @@ class CompareForm(StrEnum):
     latex = "latex"
     html = "html"
     csv = "csv"
+    json = "json"
+
+
+class Listing(StrEnum):
+    """How numbers are written."""
+
+    terminal = "terminal"
     json = "json"
 
 
@@ -70,6 +79,10 @@ def compare(
         CompareForm, typer.Option("--format", help="how to write it")
     ] = CompareForm.terminal,
     file: Annotated[Path | None, typer.Option(callback=written, help="write to this file")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(callback=written, help="also write a page (.html) with all curves"),
+    ] = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
     curves. A folder of seeds or of a sweep is all runs in it.
@@ -78,7 +91,7 @@ def compare(
     from orchestrator.config.goal import target_goal
 
     folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
-    text = show_comparison(folders, plot, metric, target_goal(target), form.value)
+    text = show_comparison(folders, plot, metric, target_goal(target), form.value, report)
     _give(text, file)
 
 
@@ -88,6 +101,59 @@ def _give(text: str, file: Path | None) -> None:
         write_text(file, text)
     elif text:
         console.print(text, soft_wrap=True, end="")
+
+
+@commands.command()
+def report(
+    run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=written, help="file to write (default: report.html in the folder)"),
+    ] = None,
+) -> None:
+    """Write the page about a run: anew, or for a trial of a sweep, which has none."""
+    from orchestrator.pages.report import report_of
+
+    folder = RunFolder.viewed(run)
+    page = report_of(folder, folder.config())
+    if out is not None:
+        write_text(out, page)
+    elif is_remote(run):
+        raise UserError("report: what lies in storage stays as it is; name a file with --out")
+    else:
+        folder.write_report(page)
+    console.print(f"wrote {out or folder.path / REPORT}", soft_wrap=True)
+
+
+@commands.command()
+def plot(
+    runs: RunsArgument,
+    figure: Annotated[
+        str,
+        typer.Option(help="which; without --out all that there are are listed, with meanings"),
+    ] = "accuracy",
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=written, help="picture to write: .pdf, .svg or .png"),
+    ] = None,
+    over: Annotated[
+        str, typer.Option(help="round, mb, seconds or steps (default: as in the report)")
+    ] = "",
+    width: Annotated[
+        float, typer.Option(callback=within(0.5, 40), help="inches of the plane: 3 fits a column")
+    ] = 3.0,
+    height: Annotated[float, typer.Option(callback=within(0.5, 40), help="its inches")] = 1.9,
+) -> None:
+    """Draw a figure of a run's report, or a column of several runs, in the size of a paper. Runs
+    that differ in the seed alone are one curve, their mean, in a band of one standard error.
+    """
+    from orchestrator.cli.plotting import draw, show_figures
+
+    folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
+    if out is None:
+        show_figures(folders)
+    else:
+        draw(folders, figure, over, out, (width, height))
 
 
 @commands.command()
@@ -107,6 +173,48 @@ def predict(
     from orchestrator.cli.predicting import predictions
 
     _give(predictions(run, files).to_csv(index=False), file)
+
+
+@commands.command()
+def evaluate(
+    run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="other data: --set data.dataset.path=new.csv, or evaluation.metrics=..."
+        ),
+    ] = None,
+    form: Annotated[
+        Listing, typer.Option("--format", help="how to write it: terminal or json")
+    ] = Listing.terminal,
+) -> None:
+    """Judge a run's final model once more, on its own data or on others, whose inputs are made as
+    in training.
+    """
+    from orchestrator.cli.evaluating import show_evaluation
+
+    show_evaluation(RunFolder.viewed(run), settings or [], form is Listing.json)
+
+
+@commands.command()
+def export(
+    run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            callback=written,
+            help="file to write: .onnx, .pt2 (torch.export), .torchscript, .pt (state dict) or "
+            ".safetensors; or a new folder, as Hugging Face's hub has them",
+        ),
+    ],
+    license_: Annotated[
+        str, typer.Option("--license", help="of the model, for its card (an SPDX name)")
+    ] = "unknown",
+) -> None:
+    """Write a run's final model for others, with what its inputs need, and a model card."""
+    from orchestrator.cli.exporting import write_model
+
+    write_model(RunFolder.viewed(run), out, license_)
 
 
 @commands.command()

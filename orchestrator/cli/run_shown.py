@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
+import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
+from orchestrator.config import Config
+from orchestrator.pages.sentence import conditions
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT
 from orchestrator.results.storage import join
 from orchestrator.rounds.drive import Prepared
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import HEADLINES, bar, console, further, headed, told
+
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C (or SIGTERM) has ended: what a shell has for it."""
 
 
 class RoundProgress:
@@ -57,14 +64,14 @@ def headline(record: Record) -> str:
     """The few numbers of a round that one looks at first."""
     names = {
         "test_accuracy": "test",
-        "client_accuracy_worst": "worst",
+        "client_accuracy_worst": "worst client",
         "personal_accuracy_mean": "personal",
     }
     shown = [f"{label} {record[key]:.3f}" for key, label in names.items() if key in record]
     if "test_loss" in record and "test_accuracy" not in record:
         shown.append(f"test loss {record['test_loss']:.4g}")
     shown += [f"{_words(n)} {record[f'test_{n}']:.3f}" for n in further(record)[:3]]
-    loss = [f"loss {record['train_loss']:.3f}"] if "train_loss" in record else []
+    loss = [f"training loss {record['train_loss']:.3f}"] if "train_loss" in record else []
     return "  ".join(shown + loss)
 
 
@@ -80,13 +87,21 @@ def show_plan(about: Prepared) -> None:
         f": {c.algorithm.name} on {c.data.dataset.name}, {c.model.name} "
         f"({about.parameters:,} parameters), {c.data.clients} clients "
         f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, "
-        f"aggregator {c.aggregator.name}, {c.rounds} rounds, seed {c.seed}"
+        f"{c.rounds} rounds, seed {c.seed}"
     )
-    console.print(headed(c.name, "bold", what))
+    console.print(headed(c.name, "bold", what + "".join(f", {said}" for said in conditions(c))))
     console.print(
         f"{about.actors} client actor(s), {c.local.execution} training in blocks of {c.local.block}"
     )
+    if about.done:
+        console.print(f"continuing after round {about.done}")
     show_notes(about.notes)
+
+
+def interrupted(how: str) -> NoReturn:
+    """Say how to go on with what was stopped, and leave with the exit code of an interrupt."""
+    console.print(f"stopped; to go on: {how}", soft_wrap=True)
+    raise typer.Exit(INTERRUPTED)
 
 
 def show_notes(notes: Iterable[str]) -> None:
@@ -95,13 +110,16 @@ def show_notes(notes: Iterable[str]) -> None:
         told("note", note)
 
 
-def show_result(result: Result, place: str) -> None:
+def show_result(result: Result, place: str, config: Config) -> None:
     """Print the final table."""
     title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
     title += ", diverged" if result.get("diverged") else ""
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
+    table.add_row("algorithm", config.algorithm.name)
+    for said in conditions(config):
+        table.add_row(*said.split(" ", 1))
     labels = HEADLINES | {f"test_{n}": f"test {_words(n)}" for n in further(result["metrics"])}
     for key, label in labels.items():
         if key in result["metrics"]:

@@ -101,23 +101,23 @@ def _follow(server: Any, rounds: int, done: int) -> None:
 
 @dataclass(frozen=True)
 class Series:
-    """The same experiment with several seeds, each in a folder ``seed-N`` of ``place``."""
+    """Several experiments one after the other, each in a folder of ``place``."""
 
-    configs: Mapping[int, Config]
-    """Of each seed."""
+    configs: Mapping[str, Config]
+    """Folder -> what runs into it."""
     place: str
 
-    def folder(self, seed: int) -> RunFolder:
-        """The folder of a seed's run: empty, or that of the same run, begun before.
+    def folder(self, name: str) -> RunFolder:
+        """The folder of a run: empty, or that of the same run, begun before.
 
         Raises UserError if another run is there.
         """
-        folder = RunFolder.at(join(self.place, f"seed-{seed}"))
+        folder = RunFolder.at(join(self.place, name))
         if not folder.holds(CONFIG):
             folder.require_empty()
             return folder
         there = RunFolder.existing(folder.place).config()
-        if not _says(self.configs[seed], there):
+        if not _says(self.configs[name], there):
             raise UserError(
                 f"{folder.place}: the run there is of another config; choose another --out"
             )
@@ -127,15 +127,15 @@ class Series:
         """Run them one after the other by ``one``, as far as they are not finished, until one is
         stopped; returns the folders of those that are.
         """
-        folders = {seed: self.folder(seed) for seed in self.configs}
+        folders = {name: self.folder(name) for name in self.configs}
         finished = []
-        for seed, folder in folders.items():
+        for name, folder in folders.items():
             begun = folder.holds(CONFIG)
             if begun and RunFolder.existing(folder.place).finished:
-                told("note", f"seed {seed} is finished already")
+                told("note", f"{name} is finished already")
             else:
                 try:
-                    result = one(self.configs[seed], folder, begun)
+                    result = one(self.configs[name], folder, begun)
                 finally:
                     folder.forget_empty()
                 if result is None or result["status"] == "stopped":
@@ -149,6 +149,11 @@ def _says(asked: Config, there: Config) -> bool:
     left = {key for key in SETTLED if getattr(asked.local, key) in (None, "auto")}
     settled = {key: getattr(there.local, key) for key in left}
     return asked.model_copy(update={"local": asked.local.model_copy(update=settled)}) == there
+
+
+def seed_folders(configs: Mapping[int, Config]) -> dict[str, Config]:
+    """Seed -> config as a series has them; :func:`members` finds such folders again."""
+    return {f"seed-{seed}": config for seed, config in configs.items()}
 
 
 def seeds_of(text: str) -> list[int]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import Field, SerializeAsAny, model_validator
 
 from algorithms.draws import generator
@@ -204,6 +205,12 @@ class FederatedData:
         client = np.repeat(np.arange(self.clients), self.train.sizes)
         np.add.at(table, (client, self.samples.y[self.train.rows]), 1)
         return table
+
+    def held_rows(self) -> pd.DataFrame:
+        """The same as a table: client, label, rows; without what nobody has."""
+        table = self.histogram()
+        client, label = table.nonzero()
+        return pd.DataFrame({"client": client, "label": label, "rows": table[client, label]})
 
 
 def samples_sha256(samples: Samples) -> str:

@@ -85,10 +85,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class Request:
-    """What a dataset may depend on: the run's seed and number of clients (for generated data)."""
+    """What a dataset may depend on: the run's seed and number of clients (for generated data), and
+    what a trained model has made of a table's columns.
+    """
 
     seed: int
     clients: int
+    columns: tuple[Column, ...] = ()
+    """How columns become inputs; empty: as the training rows say."""
 
 
 class Dataset(Part):

@@ -44,7 +44,8 @@ OF_A_CLIENT = {
     "bytes_up": "bytes that it has sent so far",
     "bytes_down": "bytes that it was sent so far",
     "joules": "energy that it has spent so far (section energy)",
-    "weight": "its weight in the last aggregate",
+    "weight": "part of the round's aggregate that its update was, by magnitude; none of those that "
+    "sent nothing",
 }
 WHOSE = {
     "test": "the judged model on the test set",

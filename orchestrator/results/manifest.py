@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.errors import UserError
@@ -21,8 +21,16 @@ def seal(folder: Path, names: Iterable[str]) -> None:
 
     Raises UserError if the disk refuses.
     """
-    lines = "".join(f"{_digest(folder / name)}  {name}\n" for name in sorted(names))
-    write_text(folder / NAME, f"{lines}# {_of(lines.encode())}\n")
+    _write(folder, {name: _digest(folder / name) for name in names})
+
+
+def renew(folder: Path, name: str) -> None:
+    """Know a file as it is now; all others are known as they were.
+
+    Raises UserError if the manifest is damaged, or the disk refuses.
+    """
+    known = _read(folder) | {name: _digest(folder / name)}
+    _write(folder, known)
 
 
 def verify(folder: Path, name: str) -> Path:
@@ -53,6 +61,11 @@ def _read(folder: Path) -> dict[str, str]:
         raise UserError(f"{folder / NAME} is damaged: its own checksum does not hold")
     pairs = (line.split("  ", 1) for line in lines.decode().splitlines())
     return {name: sha for sha, name in pairs}
+
+
+def _write(folder: Path, known: Mapping[str, str]) -> None:
+    lines = "".join(f"{sha}  {name}\n" for name, sha in sorted(known.items()))
+    write_text(folder / NAME, f"{lines}# {_of(lines.encode())}\n")
 
 
 def _digest(path: Path) -> str:

@@ -31,11 +31,13 @@ CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
 INPUTS = "inputs.json"
 """What must be known to use the model."""
 ROUNDS, CLIENTS, REPORT = "rounds.parquet", "clients.parquet", "report.html"
+HOLDINGS = "holdings.parquet"
+"""Who holds how many training rows of which label."""
 TRIAL = "trial.json"
 """What a sweep says of a trial, in the trial's folder."""
 SAID = (CONFIG, RESULT, TRIAL)
 """What the manifest of a run that failed holds."""
-SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, REPORT)
+SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, HOLDINGS, REPORT)
 """What that of any other run holds, too."""
 
 
@@ -314,6 +316,12 @@ class RunFolder:
         """Write the model's tensors."""
         files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
+    def write_report(self, text: str) -> None:
+        """Write the run's page, and seal it if the others are."""
+        self.write_text(REPORT, text)
+        if (self.path / manifest.NAME).exists():
+            manifest.renew(self.path, REPORT)
+
     def seal(self, names: Sequence[str] = SEALED) -> None:
         """Say which of a run's files are here, and what is in them, when all are complete."""
         self.require_mine()
@@ -364,6 +372,14 @@ class RunFolder:
     def clients(self) -> pd.DataFrame:
         """clients.parquet; raises UserError if it cannot be read."""
         return self._table(CLIENTS)
+
+    def holdings(self) -> pd.DataFrame:
+        """holdings.parquet: client, label, rows (where there are any); empty if a run of before has
+        none. Raises UserError if it cannot be read.
+        """
+        if not (self.path / HOLDINGS).exists():
+            return pd.DataFrame({"client": [], "label": [], "rows": []}, dtype=int)
+        return self._table(HOLDINGS)
 
     def model(self) -> dict[str, Tensor]:
         """The tensors of the final model; raises UserError if they cannot be read."""

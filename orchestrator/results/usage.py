@@ -58,12 +58,17 @@ def inputs_of(data: FederatedData) -> Inputs:
     }  # fmt: skip
 
 
+def inputs_left(folder: RunFolder) -> Inputs:
+    """What a run has left of that; raises UserError if it cannot be read."""
+    return files.read_json(manifest.verify(folder.path, INPUTS), Inputs)
+
+
 class TrainedModel:
     """The final model of a run."""
 
     def __init__(self, folder: RunFolder) -> None:
         """Raises UserError if the run has left no model, or it cannot be built here."""
-        self.inputs = files.read_json(manifest.verify(folder.path, INPUTS), Inputs)
+        self.inputs = inputs_left(folder)
         config, tensors = folder.config(), folder.model()
         self.module = _built(config, self.inputs)
         try:

@@ -13,11 +13,18 @@ import pandas as pd
 from orchestrator.config import Config
 from orchestrator.credentials import discreet
 from orchestrator.errors import Diverged, UserError
+from orchestrator.pages.report import report_of
 from orchestrator.results import checkpoint
 from orchestrator.results.provenance import git_commit, versions
-from orchestrator.results.report import write_report
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CLIENTS, INPUTS, RESULT, ROUNDS, RunFolder
+from orchestrator.results.run_folder import (
+    CLIENTS,
+    HOLDINGS,
+    INPUTS,
+    RESULT,
+    ROUNDS,
+    RunFolder,
+)
 from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
@@ -269,12 +276,12 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)
         folder.write_table(CLIENTS, client_table(experiment))
+        folder.write_table(HOLDINGS, experiment.data.held_rows())
     folder.write_json(RESULT, result)
     folder.seal()
     if report and experiment.records:
         # from the files, which others will read, and not from memory
-        write_report(folder, experiment.data.histogram())
-        folder.seal()
+        folder.write_report(report_of(folder, experiment.config))
     return result
 
 

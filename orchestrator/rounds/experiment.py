@@ -44,6 +44,9 @@ from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_co
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.world import World
 
+NOBODY = np.empty(0)
+"""No client's share."""
+
 
 class Experiment:
     """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
@@ -94,6 +97,8 @@ class Experiment:
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []
+        self.shares = NOBODY
+        """Part of the last aggregate that each client's update was [N]; [0] where none is known."""
         self.seen: tuple[Record, ClientTable] | None = None
         """What the clock has last seen in the middle of the round under way."""
 
@@ -193,6 +198,8 @@ class Experiment:
         watch, self.seen = self._watch(), None
         federation.begin_round(t, maybe or last or self.clock.due(t, 0, 0), watch)
         reported = self._aggregate(t)
+        who = self.algorithm.influence
+        self.shares = NOBODY if who is None else who.shares(self.data.clients)
         self._know_that_they_worked(t)
         seconds = self._seconds(time.perf_counter() - begun)
         record: Record = {
@@ -382,6 +389,7 @@ class Experiment:
             "records": self.records,
             "client_rows": self.client_rows,
             "alarm": self.alarm.state(),
+            "shares": self.shares,
         }
 
     def science(self) -> str:
@@ -423,6 +431,7 @@ class Experiment:
         self.federation.restore(state)
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.alarm.restore(state["alarm"])
+        self.shares = np.asarray(state["shares"])
         self.t = t
 
     def weights_sha256(self) -> str:
@@ -456,8 +465,9 @@ class Experiment:
         late = len(set(self.federation.log.dropped)) - dropped
         record |= {"unjudged": float(late)} if late else {}
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
+        weight = {"weight": self.shares} if len(self.shares) else {}
         self.client_rows.append(
-            {"round": np.full(self.data.clients, t), "client": everyone, **table}
+            {"round": np.full(self.data.clients, t), "client": everyone, **weight, **table}
             | {"bytes_down": ledger.down.copy(), "bytes_up": ledger.up.copy()}
             | {"steps": ledger.steps.copy()}
         )

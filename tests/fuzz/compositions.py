@@ -192,12 +192,12 @@ def _driven(experiment: Experiment, folder: RunFolder, resuming: bool) -> Experi
 
 def drawn(pictures: bool) -> Any:
     """With the report, or with a page that takes no second."""
-    written = driving.write_report if pictures else _blank
-    return mock.patch.object(driving, "write_report", written)
+    written = driving.report_of if pictures else _blank
+    return mock.patch.object(driving, "report_of", written)
 
 
-def _blank(folder: RunFolder, histogram: np.ndarray) -> None:
-    folder.write_text("report.html", "<html></html>")
+def _blank(folder: RunFolder, config: Config) -> str:
+    return "<html></html>"
 
 
 def strict(path: Path) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from algorithms.fedavg import FedAvg
 from orchestrator.cli.catalogue import KINDS, _keys
 from orchestrator.config import Config
 from orchestrator.results.columns import all_of_them, of_client, of_round
-from orchestrator.results.run_folder import REPORT, RunFolder
 from orchestrator.rounds.drive import client_table
 from tests.configs import small
 from tests.orchestrator.test_cli import here
-from tests.running import finish, run_into
+from tests.running import finish
 
 EACH = {
     "drdm": ["algorithm=drdm"],
@@ -63,13 +62,6 @@ def test_names_that_are_put_together():
     assert of_round("test_loss") == "mean loss, of the judged model on the test set"
     assert of_round("personal_accuracy_mean").startswith("part of the rows that is right: mean")
     assert "layer 3" in of_round("gradient_norm/3")
-
-
-def test_the_report_says_it_where_the_mouse_rests(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    run_into(folder, small("rounds=1"))
-    page = (folder.path / REPORT).read_text()
-    assert '<tr title="mean loss, of the judged model on the test set"><td>test_loss<td>' in page
 
 
 def test_every_key_is_described():

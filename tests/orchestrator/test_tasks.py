@@ -8,7 +8,7 @@ import torch
 from orchestrator.cli.run_shown import headline
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.results.report import ACCURACY
+from orchestrator.pages.figures import ACCURACY
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import more_is_better
 

@@ -12,6 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import curves
 from sweeps import tables
+from tests.configs import small
 from tests.sweeps.plans import REDUCED
 
 HOSTILE = "[/red] [bold]b[/] :smile: \x1b[31mred\x07 \udcff"
@@ -62,7 +63,7 @@ def test_a_run_in_a_folder_with_marks(printed):
         "name": HOSTILE, "status": "finished", "rounds": 1, "metrics": {}, "bytes_up": 1,
         "bytes_down": 1, "seconds": 1.0, "weights_sha256": "0" * 64,
     }  # fmt: skip
-    show_result(result, HOSTILE)
+    show_result(result, HOSTILE, small())
     assert f"results: {SHOWN}" in printed.getvalue()
 
 

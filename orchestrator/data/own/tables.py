@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +13,14 @@ import numpy as np
 from pydantic import Field
 
 from algorithms.part import nearest, option
-from orchestrator.data.columns import Column, encoded, of_numbers, of_texts, plain
+from orchestrator.data.columns import (
+    Column,
+    encoded,
+    inputs_of_rows,
+    of_numbers,
+    of_texts,
+    plain,
+)
 from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
@@ -88,7 +96,7 @@ class Table(Dataset):
             test = drawn(wanted.y if owner is None else owner, self.test)
         elif marks is not None:
             test = _marked(marks, f"{path}, column {self.test!r}")
-        inputs, columns = self._inputs(frame, ~test, path)
+        inputs, columns = self._inputs(frame, ~test, path, request.columns)
         return assembled(inputs, wanted, test, owner, path, columns)
 
     @property
@@ -166,11 +174,13 @@ class Table(Dataset):
         return wanted
 
     def _inputs(
-        self, frame: pd.DataFrame, train: np.ndarray, path: Path
+        self, frame: pd.DataFrame, train: np.ndarray, path: Path, known: Sequence[Column]
     ) -> tuple[np.ndarray, list[Column]]:
         """Inputs [n, p] float32 of the rows, of which ``train`` (mask [n]) are trained on; and the
-        columns that they are made of.
+        columns that they are made of, which may be ``known``.
         """
+        if known:
+            return inputs_of_rows(known, frame), list(known)
         names = self._features(frame, path)
         blocks: list[np.ndarray] = []
         columns: list[Column] = []

@@ -1,0 +1,189 @@
+"""``fedorch export``: a run's final model as others take it, with a card that says what it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from orchestrator.errors import UserError
+from orchestrator.extras import named_if_missing
+from orchestrator.files import write_text, write_whole
+from orchestrator.pages.sentence import told
+from orchestrator.results.columns import of_round
+from orchestrator.results.run_folder import CONFIG, INPUTS, RunFolder
+from orchestrator.results.usage import TrainedModel
+from orchestrator.terminal import console
+
+EXAMPLES = 2
+"""Inputs that a network is traced with."""
+
+
+class Prepared(nn.Module):
+    """A network with what its inputs need in front: pixels (uint8) are scaled as in training."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, model: TrainedModel) -> None:
+        super().__init__()
+        self.module = model.module
+        shape = (-1, *[1] * (len(model.inputs["shape"]) - 1))
+        self.pixels = model.inputs["dtype"] == "uint8"
+        self.register_buffer("shift", torch.tensor(model.inputs["shift"]).view(shape))
+        self.register_buffer("scale", torch.tensor(model.inputs["scale"]).view(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [n, o] of inputs [n, ...]."""
+        return self.module((x.float() - self.shift) * self.scale if self.pixels else x)
+
+
+def write_model(folder: RunFolder, out: Path, license_: str) -> None:
+    """Write the model as ``out``, by its ending, and a card beside it (in a folder: README.md).
+
+    Raises UserError for another ending, what is there already, or a network that the form cannot
+    hold.
+    """
+    model = TrainedModel(folder)
+    writers: dict[str, Callable[[Path], object]] = {
+        ".onnx": lambda path: _onnx(model, path),
+        ".pt2": lambda path: path.write_bytes(_exported(model)),
+        ".torchscript": lambda path: path.write_bytes(_traced(model)),
+        ".pt": lambda path: torch.save(model.module.state_dict(), path),
+        ".safetensors": lambda path: save_file(_tensors(model), path),
+        "": lambda path: _folder(folder, model, path),
+    }
+    if out.suffix not in writers:
+        known = ", ".join(filter(None, writers))
+        raise UserError(f"export {out}: its name ends in none of {known}; or name a new folder")
+    if out.exists():
+        raise UserError(f"export {out}: it is there already")
+    card = out / "README.md" if not out.suffix else out.with_name(f"{out.name}.md")
+    if card.exists():
+        raise UserError(f"export {out}: its card {card} is there already")
+    with named_if_missing():
+        if out.suffix:
+            write_whole(out, writers[out.suffix])
+        else:
+            writers[""](out)
+    write_text(card, model_card(folder, model, license_, out))
+    console.print(f"wrote {out} and {card}", soft_wrap=True)
+
+
+def _tensors(model: TrainedModel) -> dict[str, Tensor]:
+    return {name: t.contiguous() for name, t in model.module.state_dict().items()}
+
+
+def _examples(model: TrainedModel) -> Tensor:
+    """Inputs that the network takes."""
+    shape, kind = (EXAMPLES, *model.inputs["shape"]), model.inputs["dtype"]
+    if kind == "float32":
+        return torch.linspace(-1, 1, EXAMPLES * _size(shape[1:])).view(shape)
+    return (
+        torch.arange(EXAMPLES * _size(shape[1:])).view(shape).remainder(2).to(getattr(torch, kind))
+    )
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(torch.Size(shape).numel())
+
+
+@torch.no_grad()
+def _traced(model: TrainedModel) -> bytes:
+    with _as_sentence(model):
+        written = io.BytesIO()
+        torch.jit.save(torch.jit.trace(Prepared(model).eval(), _examples(model)), written)
+        return written.getvalue()
+
+
+def _exported(model: TrainedModel) -> bytes:
+    rows = torch.export.Dim("rows")
+    with _as_sentence(model):
+        program = torch.export.export(
+            Prepared(model).eval(), (_examples(model),), dynamic_shapes=({0: rows},)
+        )
+        written = io.BytesIO()
+        torch.export.save(program, written)
+        return written.getvalue()
+
+
+def _onnx(model: TrainedModel, path: Path) -> None:
+    rows = torch.export.Dim("rows")
+    with _as_sentence(model):
+        program = torch.onnx.export(
+            Prepared(model).eval(), (_examples(model),), dynamo=True, verbose=False,
+            input_names=["x"], output_names=["outputs"], dynamic_shapes=({0: rows},),
+        )  # fmt: skip
+    assert program is not None
+    program.save(path)
+
+
+@contextmanager
+def _as_sentence(model: TrainedModel) -> Iterator[None]:
+    """What torch says of a network that it cannot take apart, in one sentence."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except ImportError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200]
+        name = type(model.module).__name__
+        raise UserError(f"export: torch cannot take {name} apart: {why}") from error
+
+
+def _folder(folder: RunFolder, model: TrainedModel, path: Path) -> None:
+    """Weights, config, and what makes inputs, by the names that the hub knows."""
+    path.mkdir()
+    write_whole(path / "model.safetensors", lambda file: save_file(_tensors(model), file))
+    config = folder.config()
+    about = {
+        "library_name": "fedorch", "model": config.model.model_dump(mode="json"),
+        "inputs": model.inputs,
+    }  # fmt: skip
+    write_text(path / "config.json", json.dumps(about, indent=2) + "\n")
+    for name in (CONFIG, INPUTS):
+        write_text(path / name, (folder.path / name).read_text(encoding="utf-8"))
+
+
+def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path) -> str:
+    """What the model is, in the form that Hugging Face's hub reads: data, algorithm, metrics,
+    licence, digest, and how to use it.
+    """
+    config, result = folder.config(), folder.result()
+    parameters = sum(tensor.numel() for tensor in folder.model().values())
+    what, ending = told(config, result, parameters)
+    metrics = {k: v for k, v in result["metrics"].items() if k.startswith(("test", "client"))}
+    rows = "".join(f"| {k} | {v:.4f} | {of_round(k)} |\n" for k, v in metrics.items())
+    inputs = model.inputs
+    given = (
+        f"pixels, uint8 {inputs['shape']}" if inputs["dtype"] == "uint8"
+        else f"{inputs['dtype']} {inputs['shape']}"
+    )  # fmt: skip
+    classes = inputs.get("classes", [])
+    named = f" Classes, in the order of the outputs: {', '.join(classes)}." if classes else ""
+    return (
+        "---\n"
+        f"license: {json.dumps(license_)}\nlibrary_name: fedorch\n"
+        f"tags: [federated-learning, {config.algorithm.name}]\n"
+        f"datasets: [{config.data.dataset.name}]\n---\n\n"
+        f"# {config.name}\n\n{what} {ending}\n\n"
+        f"Inputs: {given}, {_preparation(out)}; {inputs['outputs']} outputs.{named}\n\n"
+        f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
+        f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
+        f"fedorch {result['versions'].get('fedorch', '')}.\n"
+    )
+
+
+def _preparation(out: Path) -> str:
+    if out.suffix in (".onnx", ".pt2", ".torchscript"):
+        return "prepared inside the model"
+    return "to be prepared as inputs.json of the run says (pixels: (x − shift) · scale)"

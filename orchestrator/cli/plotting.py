@@ -1,0 +1,72 @@
+"""``fedorch plot``: a figure in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.table import Table
+
+from algorithms.part import nearest
+from orchestrator.analysis.comparison import Runs
+from orchestrator.analysis.names import require_reported
+from orchestrator.errors import UserError
+from orchestrator.pages.bands import band, points
+from orchestrator.pages.figures import Drawing
+from orchestrator.pages.library import write_chart
+from orchestrator.pages.report import figures_of
+from orchestrator.pages.table import AXES
+from orchestrator.results.columns import of_round
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.terminal import console
+
+
+def show_figures(folders: list[RunFolder]) -> None:
+    """List what ``--figure`` may name: a run's figures, or columns that several report."""
+    table = Table("figure", "what one sees", title="give one with --figure, and --out FILE")
+    for name, meaning in _known(folders):
+        table.add_row(name, meaning)
+    console.print(table)
+
+
+def _known(folders: list[RunFolder]) -> Iterator[tuple[str, str]]:
+    if len(folders) == 1:
+        for drawing in figures_of(folders[0]):
+            yield drawing.name, f"{drawing.title}: {drawing.about}"
+        return
+    for column in dict.fromkeys(str(c) for folder in folders for c in folder.rounds()):
+        if column != "round":
+            yield column, of_round(column)
+
+
+def draw(
+    folders: list[RunFolder], figure: str, over: str, out: Path, inches: tuple[float, float]
+) -> None:
+    """Write the ``figure`` of one run, or the column of that name of several (``accuracy``: of the
+    test set), as a picture. Raises UserError if they do not have it, or it cannot be written.
+    """
+    if over and over not in AXES:
+        raise UserError(f"--over {over!r}: {nearest(over, [*AXES])}")
+    if len(folders) == 1:
+        figures = figures_of(folders[0])
+        drawing = figures.named(figure)
+        data = {"rounds": figures.table.rows(), **drawing.data}
+        known = figures.table.columns
+    else:
+        drawing = _of_groups(folders, figure)
+        data = dict(drawing.data)
+        known = [*data["points"][0]]
+    axis = over or drawing.over or "round"
+    if drawing.over is not None and axis not in known:
+        raise UserError(f"--over {axis}: the runs do not report it")
+    write_chart({**drawing.spec(axis, still=True), "datasets": data}, out, inches)
+    console.print(f"wrote {out}", soft_wrap=True)
+
+
+def _of_groups(folders: list[RunFolder], column: str) -> Drawing:
+    """Of each group of runs that differ in the seed alone the mean, in a band."""
+    runs = Runs.read(folders)
+    column = runs.usual() if column == "accuracy" else column
+    require_reported(column, folders, runs.rounds, every=True)
+    groups = {name: [runs.rounds[i] for i in some] for name, some in runs.columns().items()}
+    return band(column, list(groups), points(groups, column))

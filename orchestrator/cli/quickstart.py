@@ -1,0 +1,70 @@
+"""``fedorch quickstart``: what this is for, in half a minute: two methods from the same start."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.table import Table
+
+from orchestrator.cli.run_shown import interrupted
+from orchestrator.cli.running import Series, run_here, run_on_ray
+from orchestrator.cluster.connection import connected
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.storage import is_remote
+from orchestrator.terminal import console
+
+ALIKE = ["rounds=30", "local.steps=8"]
+METHODS = {
+    "fedavg": "the mean of the clients' models",
+    "drdm": "whom the model serves badly counts more",
+}
+"""Algorithm -> what it is, in a few words."""
+SHOWN = {
+    "client_accuracy_mean": "clients, average",
+    "client_accuracy_worst10": "clients, worst tenth",
+    "client_accuracy_worst": "clients, worst",
+}
+PAGE = "comparison.html"
+
+
+def show_quickstart(out: str | None, in_process: bool) -> None:
+    """Run both, print one table, and leave a page that compares them; raises UserError for a place
+    in storage.
+    """
+    if out is not None and is_remote(out):
+        raise UserError(f"--out {out}: the quick start runs into a folder on this machine")
+    configs = {name: load(None, [*ALIKE, f"algorithm={name}", f"name={name}"]) for name in METHODS}
+    series = Series(configs, out or RunFolder.dated("quickstart").place)
+    if not in_process:
+        console.print("starting Ray on this machine: some ten seconds before the first round")
+    with nullcontext() if in_process else connected("local"):
+        finished = series.run(run_here if in_process else run_on_ray)
+    if len(finished) < len(configs):
+        interrupted(f"fedorch quickstart --out {shlex.quote(series.place)}")
+    _compare(series, finished)
+
+
+def _compare(series: Series, finished: list[RunFolder]) -> None:
+    from orchestrator.analysis.comparison import show_comparison
+
+    results = [RunFolder.viewed(folder.place).result() for folder in finished]
+    table = Table("accuracy on their own test rows", *METHODS, title="30 clients, 10 in a round")
+    for key, label in SHOWN.items():
+        table.add_row(label, *(f"{result['metrics'][key]:.3f}" for result in results))
+    sent = [(result["bytes_up"] + result["bytes_down"]) / 1e6 for result in results]
+    table.add_row("MB transmitted", *(f"{mb:.0f}" for mb in sent))
+    console.print(table)
+    for name, meaning in METHODS.items():
+        console.print(f"  {name}: {meaning} (fedorch describe {name})")
+    place = Path(series.place) / PAGE
+    show_comparison(finished, None, "client_accuracy_worst10", form="json", report=place)
+    console.print(
+        "One seed is luck, too; next:\n"
+        f"  fedorch run --set algorithm=drdm --set {' --set '.join(ALIKE)} --seeds 0-4\n"
+        "  fedorch run examples/own_data/clinics.yaml      # data of your own, from a CSV file",
+        soft_wrap=True,
+    )

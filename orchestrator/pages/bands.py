@@ -1,0 +1,55 @@
+"""Groups of runs that differ in the seed alone, as curves: their mean, with a band around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from orchestrator.pages import charts
+from orchestrator.pages.figures import Drawing
+from orchestrator.pages.library import Spec
+from orchestrator.pages.table import AXES, Rows, numbers, over_axes, thinned
+from orchestrator.terminal import HEADLINES
+
+
+def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
+    """A row for each group and round that all of its runs report the column in: line (its name),
+    AXES, value (the mean), low and high (one standard error to either side).
+    """
+    rows: Rows = []
+    for name, runs in groups.items():
+        known = [over_axes(run)[[*_axes(runs), column]].dropna() for run in runs if column in run]
+        if not known:
+            continue
+        shared = set.intersection(*({*one["round"]} for one in known))
+        alike = [one[one["round"].isin(shared)].set_index("round") for one in known]
+        values = pd.concat([one[column] for one in alike], axis=1)
+        error = values.sem(axis=1).fillna(0.0)
+        mean = values.mean(axis=1)
+        axes = pd.concat([one.drop(columns=column) for one in alike]).groupby("round").mean()
+        curve = axes.assign(value=mean, low=mean - error, high=mean + error).reset_index()
+        table = thinned(curve)
+        columns = {str(c): numbers(table[c]) for c in table}
+        rows += [
+            {"line": name, **dict(zip(columns, row, strict=True))}
+            for row in zip(*columns.values(), strict=True)
+        ]
+    return rows
+
+
+def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
+    """Those that all of the runs have."""
+    return [axis for axis in AXES if axis != "steps" or all("steps_total" in r for r in runs)]
+
+
+def band(column: str, names: Sequence[str], rows: Rows) -> Drawing:
+    """The figure of a column, of groups of these names."""
+    words = HEADLINES.get(column, column.replace("_", " "))
+    several = any(row["low"] != row["high"] for row in rows)
+    about = "mean over seeds, and one standard error to either side" if several else "of each run"
+
+    def make(over: str, still: bool) -> Spec:
+        return charts.bands(names, words, over, still)
+
+    return Drawing(column, words, about, make, "round", {"points": rows})

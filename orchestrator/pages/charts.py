@@ -1,0 +1,194 @@
+"""Charts as Vega-Lite describes them; their data are given to them by name.
+
+What is there for a mouse is left out of pictures (``still``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.pages.library import Spec
+from orchestrator.pages.table import AXES
+
+ROUNDS = "rounds"
+"""The name of the table of rounds, which all of a page's curves share."""
+DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
+"""Of lines in a picture, which may be printed in black and white."""
+
+
+def curves(
+    lines: Mapping[str, str], y: str, over: str, ticks: bool = False, logarithmic: bool = False,
+    still: bool = False,
+) -> Spec:  # fmt: skip
+    """Columns of the table of rounds -> what their lines are called, ``over`` an axis."""
+    names = list(lines)
+    labels = [*lines.values()]
+    called = ", ".join(f"{_quoted(n)}: {_quoted(label)}" for n, label in lines.items())
+    folded: list[Spec] = [
+        {"fold": names, "as": ["column", "value"]},
+        {"filter": "isValid(datum.value)"},
+        {"calculate": f"({{{called}}})[datum.column]", "as": "line"},
+    ]
+    drawn = _lines(labels, y, over, logarithmic, still)
+    layers = [{"transform": folded, **layer} for layer in drawn]
+    if ticks:
+        layers.insert(0, _ticks(over))
+    return {"data": {"name": ROUNDS}, "layer": layers}
+
+
+def bands(groups: Sequence[str], y: str, over: str, still: bool = False) -> Spec:
+    """Means of groups of runs with a band around each: rows group, AXES, value, low, high."""
+    drawn = _lines(groups, y, over, False, still)
+    band: Spec = {
+        "mark": {"type": "area", "opacity": 0.18, "tooltip": None},
+        "encoding": {
+            "x": _x(over),
+            "y": {"field": "low", "type": "quantitative", "title": y, "scale": {"zero": False}},
+            "y2": {"field": "high"},
+            "color": _named(groups),
+        },
+    }
+    return {"data": {"name": "points"}, "layer": [band, *drawn]}
+
+
+def _lines(names: Sequence[str], y: str, over: str, logarithmic: bool, still: bool) -> list[Spec]:
+    """Lines of rows with ``line``, ``value`` and AXES, and what answers a mouse."""
+    scale: Spec = {"type": "log"} if logarithmic else {"zero": False}
+    colour = _named(names)
+    encoding: Spec = {
+        "x": _x(over),
+        "y": {"field": "value", "type": "quantitative", "title": y, "scale": scale},
+        "color": colour,
+    }
+    line: Spec = {"mark": {"type": "line", "interpolate": "linear"}, "encoding": encoding}
+    if still:
+        if 1 < len(names) <= len(DASHES):
+            dash = {"domain": list(names), "range": DASHES[: len(names)]}
+            line["encoding"] = {**encoding, "strokeDash": {**colour, "scale": dash}}
+        return [line]
+    line["params"] = [
+        {"name": "zoom", "bind": "scales", "select": {
+            "type": "interval", "zoom": "wheel![event.ctrlKey || event.shiftKey]",
+        }},
+        {"name": "chosen", "bind": "legend", "select": {"type": "point", "fields": ["line"]}},
+    ]  # fmt: skip
+    line["encoding"] = {
+        **encoding,
+        "opacity": {"condition": {"param": "chosen", "value": 1}, "value": 0.12},
+    }
+    near: Spec = {
+        "mark": {"type": "point", "filled": True, "size": 55},
+        "params": [{"name": "near", "select": {
+            "type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout",
+        }}],
+        "encoding": {
+            **encoding,
+            "opacity": {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0},
+            "tooltip": [
+                {"field": "line", "title": "curve"},
+                {"field": "value", "title": y, "format": ".4~g"},
+                {"field": over, "type": "quantitative", "title": AXES[over], "format": ",.6~g"},
+            ],
+        },
+    }  # fmt: skip
+    return [line, near]
+
+
+def _named(lines: Sequence[str]) -> Spec:
+    """A colour for each line; one alone needs no name."""
+    legend = {"symbolOpacity": 1, "symbolType": "stroke", "symbolStrokeWidth": 2}
+    return {
+        "field": "line",
+        "type": "nominal",
+        "scale": {"domain": list(lines)},
+        "legend": legend if len(lines) > 1 else None,
+    }
+
+
+def _x(over: str) -> Spec:
+    """behaviour.js puts another axis in its place."""
+    whole = {"tickMinStep": 1} if over in ("round", "steps") else {}
+    return {
+        "field": over,
+        "type": "quantitative",
+        "title": AXES[over],
+        "scale": {"zero": False, "nice": False},
+        "axis": {"labelFlush": False, "labelSeparation": 8, **whole},
+    }
+
+
+def _ticks(over: str) -> Spec:
+    """A tick at the foot for each row."""
+    return {
+        "mark": {"type": "rule", "opacity": 0.35, "strokeWidth": 1, "tooltip": None},
+        "encoding": {
+            "x": _x(over),
+            "y": {"value": {"expr": "height"}},
+            "y2": {"value": {"expr": "height - 7"}},
+        },
+    }  # fmt: skip
+
+
+def over_clients(cell: str, still: bool = False) -> Spec:
+    """A number of each client in evaluated rounds, as a map: rows client, round, value."""
+    return _map(
+        ("round", "round, as far as evaluated"), ("client", "client"), cell, "clients-map", still
+    )
+
+
+def holdings(label: str, still: bool = False) -> Spec:
+    """Training rows of each client and label, as a map: rows client, label, value."""
+    return _map(("client", "client"), ("label", label), "training rows", "holdings", still)
+
+
+def _map(x: tuple[str, str], y: tuple[str, str], cell: str, data: str, still: bool) -> Spec:
+    encoding: Spec = {
+        "x": {"field": x[0], "type": "ordinal", "title": x[1], "axis": _sparse(still)},
+        "y": {"field": y[0], "type": "ordinal", "title": y[1], "axis": {"labelOverlap": True}},
+        "color": {
+            "field": "value", "type": "quantitative", "title": cell,
+            "scale": {"scheme": "viridis"},
+            "legend": {"orient": "right", "titleOrient": "right", "gradientThickness": 10},
+        },
+        "tooltip": [
+            {"field": x[0], "title": x[0]},
+            {"field": y[0], "title": y[0]},
+            {"field": "value", "title": cell, "format": ",.4~g"},
+        ],
+    }  # fmt: skip
+    return {"data": {"name": data}, "mark": {"type": "rect"}, "encoding": encoding}
+
+
+def _sparse(still: bool) -> dict[str, Any]:
+    return {"labelOverlap": True, "labelAngle": 0, "labelFlush": still, "labelSeparation": 6}
+
+
+def distribution(kinds: Sequence[str], x: str, still: bool = False) -> Spec:
+    """How many clients have which value: rows kind, value."""
+    spec: Spec = {
+        "data": {"name": "clients"},
+        "mark": {"type": "bar", "opacity": 0.75, "binSpacing": 1},
+        "encoding": {
+            "x": {"field": "value", "type": "quantitative", "title": x, "bin": {"maxbins": 20}},
+            "y": {
+                "aggregate": "count", "type": "quantitative", "title": "clients", "stack": None,
+            },
+            "color": {
+                "field": "kind", "type": "nominal", "sort": list(kinds),
+                **({"legend": None} if len(kinds) == 1 else {}),
+            },
+            "tooltip": [
+                {"field": "value", "bin": {"maxbins": 20}, "title": x},
+                {"aggregate": "count", "title": "clients"},
+                {"field": "kind", "title": "model"},
+            ],
+        },
+    }  # fmt: skip
+    return spec
+
+
+def _quoted(text: str) -> str:
+    """As a string in Vega's expressions."""
+    plain = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ")
+    return f"'{plain}'"

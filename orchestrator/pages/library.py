@@ -1,0 +1,98 @@
+"""Vega-Lite, which draws the charts: in a browser by its script, in files by vl-convert."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.files import cache, write_text, write_whole
+
+Spec = dict[str, Any]
+"""A chart as Vega-Lite describes it."""
+VERSION = "6.4"
+"""Of Vega-Lite."""
+NOTICE = (
+    "Charts are drawn by Vega, Vega-Lite and Vega-Embed, (c) University of Washington Interactive "
+    "Data Lab, under the BSD 3-Clause licence: vega.github.io"
+)
+COLOURS = ["#3b6fd4", "#d9730d", "#2a9d6f", "#b5418f", "#8a6d1c", "#5b8aa6", "#c0392b", "#6d5bd0"]
+"""Of lines; told apart on white and on dark, also by most who confuse red and green."""
+PAPER: Mapping[str, Any] = {
+    "background": "white",
+    "font": "Helvetica, Arial, DejaVu Sans, sans-serif",
+    "range": {"category": COLOURS},
+    "axis": {
+        "gridColor": "#e3e3e3",
+        "gridWidth": 0.5,
+        "domainWidth": 0.6,
+        "tickWidth": 0.6,
+        "labelFontSize": 8,
+        "titleFontSize": 9,
+        "titleFontWeight": 400,
+    },
+    "legend": {
+        "orient": "top",
+        "labelFontSize": 8,
+        "titleFontSize": 8,
+        "titleFontWeight": 400,
+        "title": None,
+        "columns": 3,
+        "labelLimit": 200,
+    },
+    "view": {"stroke": None},
+    "line": {"strokeWidth": 1.4},
+}
+"""Looks of a chart in a file; behaviour.js has those of a page."""
+POINTS = 72
+"""To an inch: what lengths in a chart are."""
+
+
+@functools.cache
+def script() -> str:
+    """The library for a page, 0.9 MB. It takes more than a second to put together, so it is kept in
+    the user's cache.
+    """
+    import vl_convert
+
+    name = f"vega-{VERSION}-{version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError, UserError, UnicodeError):
+        known = (cache() / name).read_text(encoding="utf-8")
+        if known.endswith(_END):
+            return known
+    # in a page, this ends a script wherever it stands
+    made: str = vl_convert.javascript_bundle(_NAMED, vl_version=VERSION).replace(
+        "</script", r"<\/script"
+    )
+    made += _END
+    with contextlib.suppress(OSError, UserError):
+        (cache()).mkdir(parents=True, exist_ok=True)
+        write_text(cache() / name, made)
+    return made
+
+
+_END = "\n// whole\n"
+_NAMED = "window.vegaEmbed = vegaEmbed;"
+
+
+def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
+    """Write a chart as a picture (by its ending: .svg, .pdf or .png), so wide and high without its
+    axes' titles; raises UserError if that cannot be written.
+    """
+    import vl_convert
+
+    width, height = (POINTS * length for length in inches)
+    sized = {**spec, "width": width, "height": height, "config": dict(PAPER)}
+    writers: dict[str, Callable[[], bytes]] = {
+        ".svg": lambda: vl_convert.vegalite_to_svg(sized, VERSION).encode(),
+        ".pdf": lambda: vl_convert.vegalite_to_pdf(sized, VERSION),
+        ".png": lambda: vl_convert.vegalite_to_png(sized, VERSION, scale=4),
+    }
+    if path.suffix.lower() not in writers:
+        raise UserError(f"--out {path}: its name must end in {', '.join(writers)}")
+    drawn = writers[path.suffix.lower()]()
+    write_whole(path, lambda partial: partial.write_bytes(drawn))

@@ -1,0 +1,141 @@
+"""report.html: what was run, how it ended, what it did, whom it serves, what it cost."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from orchestrator.config import Config
+from orchestrator.files import said
+from orchestrator.pages import page
+from orchestrator.pages.figures import Figures
+from orchestrator.pages.sentence import told
+from orchestrator.results.columns import of_client, of_round
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.usage import inputs_left
+from orchestrator.terminal import HEADLINES
+
+FIRST = 10
+"""Clients that the table shows at first: the worst."""
+MOST_CLIENTS = 5000
+"""Rows of the table of clients."""
+TILES = (
+    "test_accuracy", "client_accuracy_worst", "personal_accuracy_mean", "personal_accuracy_worst",
+    "test_loss", "heldout_accuracy",
+)  # fmt: skip
+
+
+def report_of(folder: RunFolder, config: Config) -> str:
+    """The page, from the run's files; raises UserError if they cannot be read."""
+    result, clients = folder.result(), folder.clients()
+    parameters = sum(tensor.numel() for tensor in folder.model().values())
+    figures = figures_of(folder)
+    with said(f"cannot read {folder.path / CONFIG}"):
+        text = (folder.path / CONFIG).read_text(encoding="utf-8")
+    sections = figures.sections
+    known = [axis for axis in ("round", "mb", "seconds", "steps") if axis in figures.table.columns]
+    body = (
+        f"<h1>{html.escape(result['name'])}</h1>\n"
+        + "".join(
+            f'<p class="lead">{html.escape(s)}</p>\n' for s in told(config, result, parameters)
+        )
+        + "".join(f'<p class="said">note: {html.escape(n)}</p>\n' for n in result.get("notes", []))
+        + page.tiles(_tiles(result))
+        + page.axis_choice(known)
+        + page.HINT
+        + page.section("How good it is", page.figures(sections["good"]))
+        + page.section(f"What {config.algorithm.name} did", page.figures(sections["did"]))
+        + page.section("The clients", page.figures(sections["clients"]) + _clients(clients))
+        + page.section("Who holds what", page.figures(sections["data"]) if sections["data"] else "")
+        + page.section("What it cost", page.figures(sections["cost"]))
+        + page.section(
+            "In full",
+            page.folded("all numbers of the last round", page.facts(_numbers(result)))
+            + page.folded("where it came from", page.facts(_origin(result)))
+            + page.folded("its config", f'<pre tabindex="0">{html.escape(text)}</pre>\n'),
+        )
+    )
+    title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    charts = [page.chart(drawing) for drawing in figures]
+    tables = {"rounds": figures.table.values()}
+    return page.page(title, body, charts, tables)
+
+
+def figures_of(folder: RunFolder) -> Figures:
+    """All figures of the run; raises UserError if its files cannot be read."""
+    held, labels = folder.holdings(), inputs_left(folder).get("classes", [])
+    holdings = None
+    if len(held):
+        holdings = np.zeros((1 + held["client"].max(), max(1 + held["label"].max(), len(labels))))
+        holdings[held["client"], held["label"]] = held["rows"]
+    return Figures.of(folder.rounds(), folder.clients(), holdings, labels)
+
+
+def _tiles(result: Result) -> Iterator[tuple[str, str]]:
+    metrics = result["metrics"]
+    for key in [key for key in TILES if key in metrics][:3]:
+        yield HEADLINES[key], f"{metrics[key]:.4f}"
+    yield "rounds", f"{result['rounds']:,}"
+    yield "MB up / down", f"{result['bytes_up'] / 1e6:,.1f} / {result['bytes_down'] / 1e6:,.1f}"
+    yield "seconds", f"{result['seconds']:,.1f}"
+
+
+def _numbers(result: Result) -> Iterator[tuple[str, str, str]]:
+    for name, value in result["metrics"].items():
+        yield name, _shown(value), of_round(name)
+
+
+def _origin(result: Result) -> Iterator[tuple[str, str, str]]:
+    about: Mapping[str, object] = result
+    for key, meaning in ORIGIN.items():
+        if about.get(key) is not None:
+            yield key, str(about[key]), meaning
+    for name, version in result["versions"].items():
+        yield f"version of {name}", version, ""
+    for name, digest in result.get("plugins", {}).items():
+        yield f"plugin {name}", digest, "SHA-256 of a part of one's own"
+
+
+ORIGIN = {
+    "seed": "every random draw is a function of it",
+    "weights_sha256": "digest of the model: the same on every machine, with any number of actors",
+    "state_sha256": "digest of the whole server's state and every client's",
+    "data_sha256": "digest of the data, and of who holds which rows",
+    "git_commit": "of the code that ran",
+    "actors": "client actors at the end",
+    "actors_replaced": "client actors that died and were replaced",
+}
+
+
+def _clients(clients: pd.DataFrame) -> str:
+    """Every client after the last evaluated round, the worst first."""
+    if clients.empty:
+        return ""
+    last = clients[clients["round"] == clients["round"].max()].drop(columns="round")
+    by = next((c for c in ("accuracy", "personal_accuracy") if c in last), None)
+    last = last.sort_values(by, kind="stable") if by else last
+    columns = [(str(c), of_client(str(c))) for c in last]
+    rows = [
+        [_shown(value) if np.isfinite(value) else "" for value in row]
+        for row in last.head(MOST_CLIENTS).itertuples(index=False)
+    ]
+    kept = (
+        f" The {MOST_CLIENTS:,} worst of {len(last):,} are here; clients.parquet has all."
+        if len(last) > MOST_CLIENTS
+        else ""
+    )
+    order = "the worst first; " if by else ""
+    head = (
+        f"<p>After the last round that was evaluated, {order}a column's name sorts by it.{kept}</p>"
+    )
+    return head + page.sortable("clients", columns, rows, FIRST)
+
+
+def _shown(value: float) -> str:
+    number = float(value)
+    whole = np.isfinite(number) and number == int(number)
+    return f"{number:,.0f}" if whole else f"{number:,.4g}"

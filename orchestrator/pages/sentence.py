@@ -1,0 +1,74 @@
+"""What was run, and how it ended, in a sentence; what sets a run apart, in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from algorithms.parts.attacks import NoAttack
+from algorithms.parts.compressors import NoCompression
+from orchestrator.config import Config
+from orchestrator.config.schema import Config as Schema
+from orchestrator.results.result import Result
+
+
+def conditions(config: Config) -> list[str]:
+    """What sets the run apart from plain training, a few words each: attack, aggregator,
+    compression, round end, judged model; none where all is as usual.
+    """
+    return [*_conditions(config)]
+
+
+def _conditions(config: Config) -> Iterator[str]:
+    fields = Schema.model_fields
+    if not isinstance(config.attack, NoAttack):
+        many = len(config.attack.malicious(config.seed, config.data.clients))
+        yield f"attack {config.attack.name} by {many} of {config.data.clients} clients"
+    if config.aggregator.name != fields["aggregator"].default.name:
+        yield f"aggregator {config.aggregator.name}"
+    for way in ("uplink", "downlink"):
+        compressor = getattr(config.compression, way)
+        if not isinstance(compressor, NoCompression):
+            yield f"{way} compressed by {compressor.name}"
+    for key, words in (("round_end", "round end"), ("output", "judged model")):
+        chosen = getattr(config, key)
+        if chosen.name != fields[key].default.name:
+            yield f"{words} {chosen.name}"
+
+
+def told(config: Config, result: Result, parameters: int) -> list[str]:
+    """Two sentences about a run: what it was, and how it ended."""
+    data, partition = config.data, config.data.partition
+    options = partition.model_dump(mode="json", exclude={"name"}, exclude_defaults=False)
+    first = next(((k, v) for k, v in options.items() if isinstance(v, int | float)), None)
+    said = f"{partition.name}, {first[0]} {first[1]:g}" if first else partition.name
+    under = f", with {'; '.join(conditions(config))}" if conditions(config) else ""
+    what = (
+        f"{config.algorithm.name} trained {config.model.name} ({parameters:,} parameters) on "
+        f"{data.dataset.name}, which {data.clients} clients hold ({said}), "
+        f"{config.cohort_size} of them in a round{under}."
+    )
+    return [what, _ending(result)]
+
+
+ENDED = (
+    ("test_accuracy", "a test accuracy of {:.4f}"),
+    ("test_loss", "a test loss of {:.4g}"),
+    ("client_accuracy_worst", "{:.4f} on the worst client's own rows"),
+    ("personal_accuracy_mean", "{:.4f} of the personal models, on average"),
+    ("personal_accuracy_worst", "{:.4f} of the worst client's"),
+)
+
+
+def _ending(result: Result) -> str:
+    rounds = result["rounds"]
+    how = "diverged" if result.get("diverged") else result["status"]
+    metrics = result["metrics"]
+    known = [words.format(metrics[key]) for key, words in ENDED if key in metrics]
+    if "test_accuracy" in metrics:  # which says what one wants to know of it
+        known = [words for words in known if "test loss" not in words]
+    found = f", with {' and '.join(known[:2])}" if known else ""
+    sent = (result["bytes_up"] + result["bytes_down"]) / 1e6
+    return (
+        f"It {how} after {rounds} round{'s' if rounds != 1 else ''}{found}, {sent:,.1f} MB "
+        f"transmitted and {result['seconds']:,.1f} s."
+    )

@@ -1,0 +1,157 @@
+"""A trained model given away: in every form it says what the run's model says, and judged anew it
+has the numbers that the run had."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import fedorch
+from orchestrator.results.run_folder import RunFolder
+from tests.configs import small
+from tests.orchestrator.test_cli import here
+from tests.running import run_into
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A run on pixels."""
+    place = tmp_path_factory.mktemp("images") / "run"
+    run_into(RunFolder(place), small("rounds=2", "model=lenet5"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A run on a CSV file, and another file of other means and orders of columns."""
+    place = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(3)
+
+    def rows(n, shift):
+        x, town = rng.normal(shift, 2.0, n), rng.choice(["bonn", "oslo"], n)
+        y = np.where(x + (town == "oslo") > shift, "high", "low")
+        return pd.DataFrame({"x": x, "town": town, "y": y, "who": np.arange(n) % 4})
+
+    rows(400, 10.0).to_csv(place / "old.csv", index=False)
+    new = rows(300, 12.0)
+    new[["who", "y", "town", "x"]].to_csv(place / "new.csv", index=False)
+    (place / "c.yaml").write_text(
+        f"data: {{dataset: {{name: csv, path: {place}/old.csv, label: y, client: who}}, "
+        "clients: 4, partition: natural}\nmodel: linear\nrounds: 3\nlocal: {lr: 0.5}\n"
+    )
+    code, text = here("run", place / "c.yaml", "--in-process", "--out", place / "run")
+    assert code == 0, text
+    return place
+
+
+def pixels():
+    return torch.arange(3 * 784).view(3, 1, 28, 28).remainder(251).to(torch.uint8)
+
+
+def test_every_form_says_what_the_run_s_model_says(images, tmp_path):
+    expected = fedorch.open(images).outputs(pixels())
+    for ending in ("onnx", "pt2", "torchscript", "pt", "safetensors"):
+        code, text = here("export", images, tmp_path / f"m.{ending}")
+        assert code == 0, text
+        assert (tmp_path / f"m.{ending}.md").exists()
+    assert here("export", images, tmp_path / "hub", "--license", "mit")[0] == 0
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (made,) = session.run(None, {"x": pixels().numpy()})
+    torch.testing.assert_close(torch.from_numpy(made), expected, rtol=1e-4, atol=1e-5)
+    traced = torch.jit.load(str(tmp_path / "m.torchscript"))(pixels())
+    torch.testing.assert_close(traced, expected)
+    exported = torch.export.load(tmp_path / "m.pt2").module()(pixels())
+    torch.testing.assert_close(exported, expected)
+    weights = load_file(images / "model.safetensors")
+    state = torch.load(tmp_path / "m.pt", weights_only=True)
+    for other in (
+        state,
+        load_file(tmp_path / "m.safetensors"),
+        load_file(tmp_path / "hub/model.safetensors"),
+    ):
+        assert all(torch.equal(other[name], tensor) for name, tensor in weights.items())
+
+
+def test_the_card_says_what_the_model_is(images, tmp_path):
+    assert here("export", images, tmp_path / "hub", "--license", "mit")[0] == 0
+    card = (tmp_path / "hub" / "README.md").read_text()
+    result = json.loads((images / "result.json").read_text())
+    assert card.startswith('---\nlicense: "mit"\n')
+    assert result["weights_sha256"] in card
+    assert f"| test_accuracy | {result['metrics']['test_accuracy']:.4f} |" in card
+    assert json.loads((tmp_path / "hub" / "config.json").read_text())["inputs"]["dtype"] == "uint8"
+
+
+def test_wrong_places_are_refused(images, tmp_path):
+    for out, why in (
+        (tmp_path / "m.h5", "ends in none of .onnx"),
+        (images, "is a folder"),
+    ):
+        code, text = here("export", images, out)
+        assert code == 2, text
+        assert why in text
+    (tmp_path / "m.pt.md").write_text("mine")
+    code, text = here("export", images, tmp_path / "m.pt")
+    assert code == 2
+    assert "its card" in text
+    assert not (tmp_path / "m.pt").exists()
+
+
+def judged(*words):
+    code, text = here("evaluate", *words, "--format", "json")
+    assert code == 0, text
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("which", ["images", "table"])
+def test_judged_on_its_own_data_a_model_has_the_numbers_of_its_run(which, request):
+    place = request.getfixturevalue(which)
+    place = place if which == "images" else place / "run"
+    result = json.loads((place / "result.json").read_text())["metrics"]
+    for name, value in judged(place).items():
+        assert result[name] == value
+
+
+def test_other_rows_are_standardised_as_in_training(table):
+    """Against predictions row by row, which know nothing of datasets and federations."""
+    found = judged(
+        table / "run",
+        "--set",
+        f"data.dataset.path={table}/new.csv",
+        "--set",
+        "data.dataset.test=0.5",
+    )
+    frame = pd.read_csv(table / "new.csv")
+    run = fedorch.open(table / "run")
+    right = np.array(run.classes)[run.predict(frame)] == frame["y"].to_numpy()
+    code, text = here(
+        "data", "show", table / "run" / "config.yaml", "--set", f"data.dataset.path={table}/new.csv"
+    )
+    assert code == 0, text
+    # all rows are about as good as the half that is tested on; with its own means they are not
+    assert abs(found["test_accuracy"] - right.mean()) < 0.06
+    moved = frame.assign(x=frame["x"] - 2.0)
+    spoilt = (np.array(run.classes)[run.predict(moved)] == frame["y"].to_numpy()).mean()
+    assert abs(found["test_accuracy"] - spoilt) > 0.1
+
+
+def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
+    code, text = here("evaluate", images, "--set", "rounds=3")
+    assert code == 2
+    assert "is judged by seed, plugins, data" in text
+    code, text = here(
+        "evaluate", images, "--set", "data.dataset=synthetic", "--set", "data.partition=natural"
+    )
+    assert code == 2
+    assert "the model was trained on classes of uint8 inputs (1, 28, 28)" in text
+    frame = pd.read_csv(table / "new.csv").replace({"y": {"high": "higher"}})
+    frame.to_csv(tmp_path / "strange.csv", index=False)
+    code, text = here(
+        "evaluate", table / "run", "--set", f"data.dataset.path={tmp_path}/strange.csv"
+    )
+    assert code == 2
+    assert "knows no class 'higher'; it knows high, low" in text

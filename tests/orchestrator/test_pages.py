@@ -1,0 +1,331 @@
+"""Reports, comparisons and their figures: what stands in them is what the run recorded, every chart
+is one that Vega-Lite can compile, and nothing from outside is read as markup."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from algorithms.contract import Influence
+from algorithms.figure import Figure
+from algorithms.part import Part, members
+from algorithms.parts.round_ends import Fixed
+from orchestrator.cli import quickstart
+from orchestrator.errors import UserError
+from orchestrator.pages import library
+from orchestrator.pages.bands import points
+from orchestrator.pages.figures import Figures
+from orchestrator.pages.report import figures_of, report_of
+from orchestrator.pages.table import MOST_ROUNDS, Table, over_axes, thinned
+from orchestrator.results.run_folder import RunFolder
+from tests.configs import small
+from tests.orchestrator.test_cli import here
+from tests.running import run_into
+
+KINDS = {
+    "attacked": ["attack=sign_flip", "aggregator=krum", "cohort=6"],
+    "fda": ["round_end=fda", "local.steps=3"],
+    "drdm": ["algorithm=drdm", "local.steps=3"],
+    "scaffold": ["algorithm=scaffold"],
+    "fedaa": ["algorithm=fedaa", "algorithm.agent=uniform", "data.heldout.per_class=2"],
+    "gossip": ["algorithm=drdsgd"],
+    "clusters": ["algorithm=clustered"],
+    "barycenter": ["aggregator=barycenter", "aggregator.layers=1"],
+}
+OWN = {
+    "attacked": {"attackers", "weights"},
+    "fda": {"variance", "intervals"},
+    "drdm": {"lambda", "spread", "mixture"},
+    "scaffold": {"control"},
+    "fedaa": {"reward", "weights"},
+    "gossip": {"consensus"},
+    "clusters": {"clusters"},
+    "barycenter": {"barycenter", "collapsed"},
+}
+VOID = {"meta", "input", "br", "link"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    place = tmp_path_factory.mktemp("kinds")
+    for name, settings in KINDS.items():
+        run_into(RunFolder(place / name), small("rounds=3", f"name={name}", *settings))
+    return place
+
+
+class Balanced(HTMLParser):
+    """Counts what is open, and keeps ids and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.said = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def parts_of(page):
+    """The parsed page, and what its script is given."""
+    parsed = Balanced()
+    parsed.feed(page)
+    assert parsed.open == []
+    assert len(parsed.ids) == len(set(parsed.ids))
+    given = re.search(r'<script type="application/json" id="page">(.*?)</script>', page, re.S)
+    return parsed, json.loads(given[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_is_one_that_the_library_compiles(runs, kind):
+    folder = RunFolder.viewed(str(runs / kind))
+    figures = figures_of(folder)
+    names = {drawing.name for drawing in figures}
+    assert OWN[kind] <= names
+    others = set().union(*(own for other, own in OWN.items() if other != kind)) - OWN[kind]
+    assert not names & (others - {"weights", "attackers"})
+    for drawing in figures:
+        for over in ("round", "mb", "seconds", "steps") if drawing.over else ("round",):
+            for still in (False, True):
+                data = {"rounds": figures.table.rows(), **drawing.data}
+                spec = {**drawing.spec(over, still), "datasets": data, "width": 200}
+                vl_convert.vegalite_to_vega(spec, library.VERSION)
+
+
+def test_the_page_is_whole_and_needs_nothing_from_elsewhere(runs):
+    page = (runs / "drdm" / "report.html").read_text()
+    assert len(page) < 1_500_000
+    parsed, given = parts_of(page)
+    assert not re.search(r'(src|href)\s*=\s*"https?:', page.split("<script>")[0])
+    charts = {chart["id"] for chart in given["charts"]}
+    assert {f"chart-{name}" for name in charts} <= set(parsed.ids)
+    recorded = pd.read_parquet(runs / "drdm" / "rounds.parquet")
+    table = given["tables"]["rounds"]
+    assert table["round"] == [1, 2, 3]
+    sent = (recorded["bytes_up"] + recorded["bytes_down"]).cumsum() / 1e6
+    np.testing.assert_allclose(table["mb"], sent, rtol=1e-5)
+    accuracy = next(chart for chart in given["charts"] if chart["id"] == "accuracy")
+    (name,) = {*re.findall(r"'(c\d+)': 'test set'", json.dumps(accuracy["spec"]))}
+    np.testing.assert_allclose(table[name], recorded["test_accuracy"], rtol=1e-5)
+    said = " ".join(parsed.said)
+    assert f"a test accuracy of {recorded['test_accuracy'].iloc[-1]:.4f}" in said
+    assert "mean loss, of the judged model on the test set" in said
+
+
+def test_nothing_from_outside_is_markup(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    name = "</script><script>alert(1)</script><b>'&"
+    run_into(folder, small("rounds=1").model_copy(update={"name": name}))
+    parsed, _ = parts_of((folder.path / "report.html").read_text())
+    assert name in "".join(parsed.said)
+
+
+def test_the_clients_are_the_last_round_s_and_the_worst_come_first(runs):
+    parsed, _ = parts_of((runs / "attacked" / "report.html").read_text())
+    last = pd.read_parquet(runs / "attacked" / "clients.parquet").query("round == 3")
+    worst = last.sort_values("accuracy", kind="stable").iloc[0]
+    said = [text for text in parsed.said if text.strip()]
+    first = said[said.index("joules") + 1 :]
+    assert first[0] == f"{worst['client']:.0f}"
+
+
+@pytest.mark.parametrize("kind", ["attacked", "scaffold", "fda"])
+def test_weights_are_shares_of_the_aggregate(runs, kind):
+    clients = pd.read_parquet(runs / kind / "clients.parquet")
+    sums = clients.groupby("round")["weight"].sum()
+    np.testing.assert_allclose(sums, 1.0)
+    sent = clients.groupby("round")["weight"].count()
+    cohort = pd.read_parquet(runs / kind / "rounds.parquet")["cohort"]
+    assert sent.tolist() == cohort.tolist()
+
+
+def test_a_client_that_was_drawn_twice_has_both_shares():
+    who = Influence(np.array([4, 1, 4, 7]), np.array([0.25, -0.25, 0.25, 0.25]))
+    shares = who.shares(5)  # 7 is the server, which has the rest
+    np.testing.assert_allclose(shares[[1, 4]], [0.25, 0.5])
+    assert np.isnan(shares[[0, 2, 3]]).all()
+
+
+def test_many_rounds_keep_what_was_reported_last():
+    rounds = pd.DataFrame({
+        "round": range(1, 2401), "test_accuracy": np.nan, "bytes_up": 1e6, "bytes_down": 0.0,
+        "seconds": 0.5,
+    })  # fmt: skip
+    measured = rounds["round"] % 100 == 0
+    rounds.loc[measured, "test_accuracy"] = rounds["round"] / 2400
+    short = thinned(over_axes(rounds))
+    assert len(short) <= MOST_ROUNDS
+    assert short["round"].iloc[-1] == 2400
+    assert short["mb"].iloc[-1] == 2400
+    assert short["seconds"].iloc[-1] == 1200
+    assert short["test_accuracy"].dropna().tolist() == [k / 24 for k in range(1, 25)]
+
+
+def test_a_thousand_clients_share_cells_that_hold_their_mean():
+    rng = np.random.default_rng(0)
+    clients = pd.DataFrame({
+        "round": np.repeat([5, 10], 1000), "client": np.tile(np.arange(1000), 2),
+        "weight": rng.random(2000),
+    })  # fmt: skip
+    rounds = pd.DataFrame({
+        "round": [5, 10], "bytes_up": 1.0, "bytes_down": 1.0, "seconds": 1.0,
+    })  # fmt: skip
+    held = rng.integers(0, 9, (1000, 300))
+    figures = Figures.of(rounds, clients, held)
+    cells = figures.named("weights").data["clients-map"]
+    assert len(cells) == 2 * 100
+    last = [c["value"] for c in cells if c["round"] == 10]
+    expected = clients["weight"].to_numpy()[1000:].reshape(100, 10).mean(1)
+    np.testing.assert_allclose(last, expected, rtol=1e-5)
+    assert cells[0]["client"] == "0–9"
+    squares = figures.named("holdings").data["holdings"]
+    assert len(squares) == 100 * 100
+    np.testing.assert_allclose(squares[1]["value"], held[:10, 3:6].sum() / 10, rtol=1e-5)
+
+
+def test_a_band_is_mean_and_standard_error_over_the_rounds_of_all():
+    def one(values, seconds):
+        many = len(values)
+        return pd.DataFrame({
+            "round": range(1, many + 1), "loss": values, "bytes_up": 1e6, "bytes_down": 1e6,
+            "seconds": seconds, "steps_total": range(many),
+        })  # fmt: skip
+
+    rows = points({"a": [one([1.0, 3.0, 9.0], 1.0), one([2.0, 5.0], 3.0)]}, "loss")
+    assert [row["round"] for row in rows] == [1, 2]
+    assert rows[1]["value"] == 4.0
+    assert rows[1]["low"] == 3.0  # the error of (3, 5) is 1
+    assert rows[1]["high"] == 5.0
+    assert rows[1]["seconds"] == 4.0
+    assert rows[1]["mb"] == 4.0
+    assert {row["line"] for row in rows} == {"a"}
+
+
+def test_a_column_with_dots_is_no_path():
+    table = Table.of(
+        pd.DataFrame({"round": [1], "gradient_norm/a.b[0]": [2.5]}), ["gradient_norm/a.b[0]"]
+    )
+    assert table.rows() == [{"round": 1.0, "c1": 2.5}]
+
+
+def test_a_part_of_one_s_own_has_its_figures():
+    class Slow(Fixed):
+        name: str = "slow"
+        figures = (Figure("slowness", "How slow", "seconds lost", "s", {"lost": "lost"}),)
+
+    assert Slow in members(Part)
+    rounds = pd.DataFrame({
+        "round": [1, 2], "lost": [3.0, 4.0], "bytes_up": 1.0, "bytes_down": 1.0, "seconds": 1.0,
+    })  # fmt: skip
+    figures = Figures.of(rounds, pd.DataFrame())
+    assert figures.named("slowness").title == "How slow"
+    with pytest.raises(UserError, match="has no 'slownes'; did you mean 'slowness'"):
+        figures.named("slownes")
+
+
+def test_figures_become_pictures_in_the_size_of_a_paper(runs, tmp_path):
+    code, text = here("plot", runs / "fda", "--figure", "variance", "--out", tmp_path / "v.svg")
+    assert code == 0, text
+    svg = ET.parse(tmp_path / "v.svg").getroot()
+    words = [element.text for element in svg.iter() if element.text and element.text.strip()]
+    assert "H, estimated" in words
+    assert "variance" in words
+    code, text = here("plot", runs / "fda", runs / "drdm", "--out", tmp_path / "b.pdf")
+    assert code == 0, text
+    assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
+    code, text = here("plot", runs / "drdm")
+    assert code == 0
+    assert "lambda" in text
+    for wrong, why in {
+        ("--out", tmp_path / "x.jpg"): "must end in .svg, .pdf, .png",
+        ("--out", tmp_path / "x.pdf", "--over", "rund"): "did you mean 'round'",
+        ("--out", tmp_path / "x.pdf", "--figure", "variance"): "the run has no 'variance'",
+    }.items():
+        code, text = here("plot", runs / "drdm", *wrong)
+        assert code == 2, text
+        assert why in text
+        assert not (tmp_path / "x.pdf").exists()
+
+
+def test_a_page_is_written_anew_and_hides_no_damage(runs, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("rounds=2"))
+    before = (folder.path / "report.html").read_text()
+    (folder.path / "report.html").unlink()
+    assert here("report", folder.path)[0] == 0
+    assert (folder.path / "report.html").read_text() == before
+    assert RunFolder.viewed(str(folder.path)).result()["rounds"] == 2
+    with (folder.path / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x00")
+    code, text = here("report", folder.path)
+    assert code == 2
+    assert "model.safetensors is damaged" in text
+
+
+def test_a_comparison_is_a_page(runs, tmp_path):
+    out = tmp_path / "c.html"
+    code, text = here("compare", runs / "fda", runs / "drdm", "--report", out, "--format", "json")
+    assert code == 0, text
+    parsed, given = parts_of(out.read_text())
+    assert "test accuracy" in parsed.said
+    (first, *_) = given["charts"]
+    recorded = pd.read_parquet(runs / "drdm" / "rounds.parquet")["test_accuracy"]
+    drawn = [row["value"] for row in first["data"]["points"] if row["line"] == "drdm"]
+    np.testing.assert_allclose(drawn, recorded, rtol=1e-5)
+
+
+def test_the_quick_start_compares_two_methods_from_one_start(tmp_path, monkeypatch):
+    little = ["rounds=2", "local.steps=2", "data.limit=300", "model=linear", "cohort=3"]
+    monkeypatch.setattr(quickstart, "ALIKE", little)
+    code, text = here("quickstart", "--in-process", "--out", tmp_path / "q")
+    assert code == 0, text
+    results = {
+        name: json.loads((tmp_path / "q" / name / "result.json").read_text())
+        for name in ("fedavg", "drdm")
+    }
+    assert len({r["initial_sha256"] for r in results.values()}) == 1
+    worst = [f"{r['metrics']['client_accuracy_worst']:.3f}" for r in results.values()]
+    row = next(line for line in text.splitlines() if "clients, worst  " in line)
+    assert [word for word in row.split() if "." in word] == worst
+    _, given = parts_of((tmp_path / "q" / "comparison.html").read_text())
+    assert given["charts"][0]["id"] == "client_accuracy_worst10"
+    code, text = here("quickstart", "--in-process", "--out", tmp_path / "q")
+    assert code == 0, text
+    assert "drdm is finished already" in text
+
+
+def test_a_report_says_what_sets_a_run_apart(runs):
+    page = (runs / "attacked" / "report.html").read_text()
+    assert "with attack sign_flip by 1 of 6 clients; aggregator krum" in page
+
+
+def test_the_library_is_kept_and_a_torn_copy_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library.script.cache_clear()
+    whole = library.script()
+    (kept,) = (tmp_path / "fedorch").iterdir()
+    kept.write_text(whole[:1000])
+    library.script.cache_clear()
+    assert library.script() == whole
+    assert kept.read_text() == whole
+    assert "</script" not in whole
+
+
+def test_a_report_of_before_without_holdings_can_be_written(runs, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("rounds=1"))
+    (folder.path / "holdings.parquet").unlink()
+    page = report_of(RunFolder.viewed(str(folder.path)), folder.config())
+    assert "Who holds what" not in page
