@@ -421,6 +421,10 @@ def _digest_of(module: str) -> str:
         return digest_of_all(Path(next(iter(places))))
 
 
+IMPORTED: dict[str, str] = {}
+"""Module -> SHA-256 of what this process has imported as it."""
+
+
 def _import(plugin: Plugin) -> None:
     """Import a module; of a file that was taken before with other content, the old parts go."""
     if plugin.is_file:
@@ -428,8 +432,14 @@ def _import(plugin: Plugin) -> None:
             if other.rpartition("_")[0] == f"{PACKAGE}.{plugin.name}" and other != plugin.module:
                 part.retire(other)
     if plugin.module in sys.modules:
+        if IMPORTED.setdefault(plugin.module, plugin.sha256) != plugin.sha256:
+            raise UserError(
+                f"plugins: {plugin.name} was changed since this process has imported it; restart "
+                "Python"
+            )
         part.restore(plugin.module)
         return
+    IMPORTED[plugin.module] = plugin.sha256
     try:
         module = importlib.import_module(plugin.module)
         _require_own_names(module)

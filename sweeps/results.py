@@ -107,6 +107,8 @@ def table(folder: Path) -> pd.DataFrame:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
     keys = [c for c in data.columns if c not in ("seed", "status", "value", "test", "diverged")]
+    # what was drawn twice is one run, whose number counts once
+    data = data.drop_duplicates([*keys, "seed"])
     grouped = data.groupby(keys, sort=False)
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
     if "test" in data:

@@ -151,6 +151,54 @@ def test_what_does_not_fit_is_a_sentence(given, message):
         fedorch.Experiment(**given).step()
 
 
+def test_a_network_that_was_edited_is_another():
+    """As in a notebook: the same names and first weights, other code, or another number."""
+
+    def net(source, power=1):
+        space = {"nn": nn, "torch": torch}
+        exec(source, space)
+        torch.manual_seed(0)
+        return space["Cell"](power)
+
+    source = (
+        "class Cell(nn.Module):\n"
+        "    def __init__(self, power):\n"
+        "        super().__init__()\n"
+        "        self.power, self.head = power, nn.Linear(4, 2)\n"
+        "    def forward(self, x):\n"
+        "        return self.head(torch.relu(x) ** self.power)\n"
+    )
+    x, y = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32), np.arange(80) % 2
+
+    def digest(module):
+        run = fedorch.Experiment(
+            model=module, data=(x, y, np.arange(80) % 4), rounds=1, **{"local.steps": 1}
+        )
+        run.run()
+        return run.weights_sha256()
+
+    first = digest(net(source))
+    assert digest(net(source)) == first
+    assert digest(net(source.replace("relu", "tanh"))) != first
+    assert digest(net(source, power=2)) != first
+
+
+def test_a_round_that_was_interrupted_is_not_done_twice(monkeypatch):
+    x, y = np.random.default_rng(0).normal(size=(80, 4)).astype(np.float32), np.arange(80) % 2
+    run = fedorch.Experiment(model="linear", data=(x, y, np.arange(80) % 4), rounds=3)
+    run.step()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(run.inner.judge), "judge", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run.step()
+    with pytest.raises(fedorch.UserError, match="round 2 was interrupted in its middle"):
+        run.run()
+
+
+def interrupt(judge):
+    raise KeyboardInterrupt
+
+
 def test_names():
     """What others may rely on: a change here is for the changelog."""
     for name in fedorch.__all__:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterator
+from types import CodeType, FunctionType
 
 from torch import nn
 
@@ -36,11 +38,43 @@ class GivenModule(Model):
 
 
 def give(module: nn.Module) -> str:
-    """Keep a copy of a module for this process; returns its digest."""
+    """Keep a copy of a module for this process; returns its digest: of layers, weights, code and
+    what else its modules know.
+    """
     sha = hashlib.sha256(repr(module).encode())
+    for part in module.modules():
+        for line in (*_known(part), *_code(type(part))):
+            sha.update(line.encode())
     for name, tensor in module.state_dict().items():
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         sha.update(tensor.detach().cpu().contiguous().flatten().view(-1).numpy().tobytes())
     digest = sha.hexdigest()
-    GIVEN.setdefault(digest, copy.deepcopy(module))
+    GIVEN[digest] = copy.deepcopy(module)
     return digest
+
+
+def _known(module: nn.Module) -> Iterator[str]:
+    """Its numbers, texts and flags."""
+    for name, value in sorted(vars(module).items()):
+        if isinstance(value, int | float | str | tuple | list | None) and name != "training":
+            yield f"{name}={value!r}"
+
+
+def _code(cls: type) -> Iterator[str]:
+    """What the functions of a class of the user's do, and of those that it is made of."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] in ("torch", "builtins"):
+            continue
+        for name, value in sorted(vars(base).items()):
+            if isinstance(value, FunctionType):
+                yield from (f"{name}:{line}" for line in _instructions(value.__code__))
+
+
+def _instructions(code: CodeType) -> Iterator[str]:
+    yield code.co_code.hex()
+    yield repr(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _instructions(constant)
+        else:
+            yield repr(constant)

@@ -34,6 +34,8 @@ class Net:
         self.initial_buffers = self.buffer_spec.flatten(self.buffers)
         self.may_draw = False
         """Whether more of it than the modules tell may draw random numbers in training."""
+        self.mixes = False
+        """Whether its outputs in training are known to depend on the other inputs of the batch."""
 
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], classes: int, seed: int) -> Net:
@@ -108,10 +110,15 @@ class Net:
 
     @cached_property
     def _features(self) -> list[Tensor]:
-        """Holds what entered the last layer in the latest forward pass."""
+        """Holds what entered the last layer in the latest forward pass: of those that own tensors,
+        the one that was called last, wherever the module's class names it.
+        """
         box: list[Tensor] = []
-        last = self.module.get_submodule(self.spec.layers[-1])
-        last.register_forward_pre_hook(
-            lambda module, inputs: box.__setitem__(slice(None), [inputs[0].flatten(1)])
-        )
+
+        def keep(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            if inputs and isinstance(inputs[0], Tensor):
+                box[:] = [inputs[0].flatten(1)]
+
+        for name in self.spec.layers:
+            self.module.get_submodule(name).register_forward_pre_hook(keep)
         return box

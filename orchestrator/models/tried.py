@@ -63,6 +63,31 @@ def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
         return trained.drew
 
 
+def mixes(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
+    """Whether what it makes of an input in training depends on the others of the batch ``x`` [2,
+    ...]; of one that :func:`tried` has found to draw nothing.
+    """
+    with _unchanged(module):
+        module.train()
+        try:
+            both = _passed(of, module, x, made, seed=0).made[:1]
+            alone = _passed(of, module, x[:1], made, seed=0).made
+        except ValueError:  # batch normalisation of one row
+            return True
+        return not torch.allclose(both, alone, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def needs_company(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
+    """Whether it can make nothing of one row ``x`` [1, ...] in training."""
+    with _unchanged(module):
+        module.train()
+        try:
+            _passed(of, module, x, made, seed=0)
+        except ValueError as error:
+            return "more than 1 value per channel" in str(error)
+        return False
+
+
 @contextmanager
 def _unchanged(module: nn.Module) -> Iterator[None]:
     """Put buffers and mode back at the end. Not by a copy of the module: not every one can be

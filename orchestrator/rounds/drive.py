@@ -103,13 +103,20 @@ def _exchange(experiment: Experiment, folder: RunFolder) -> None:
     others = [name for name, sha256 in now.items() if before.get(name) != sha256]
     if not others:
         return
-    folder.open(experiment.config)
-    folder.publish()
+    if experiment.finished:
+        raise UserError(
+            f"{folder.path}: the run is finished, and nothing of it would be by another plugin "
+            f"{others[0]}; --resume it without --plugin"
+        )
     experiment.notes.extend(
         f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
         f"{before.get(name, '')[:12]}, and now has {now[name][:12]}"
         for name in others
     )
+    # the note is in a checkpoint before anything says that the run goes on with others
+    folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
+    folder.open(experiment.config)
+    folder.publish()
 
 
 def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:

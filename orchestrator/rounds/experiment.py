@@ -38,7 +38,7 @@ from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
-from orchestrator.rounds.fitting import require_fit
+from orchestrator.rounds.fitting import require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
@@ -75,6 +75,7 @@ class Experiment:
         with _of_config():
             self.net = Net.of(config.model, samples.shape, samples.outputs, config.seed)
             self.net.may_draw = require_fit(config, samples, self.net)
+            require_batches(config, self.data, self.net)
         # from here on nothing is left open, and this is what config.yaml says
         self.config = config = resolve(config, self.net)
         with _of_config("algorithm: "):
@@ -97,6 +98,8 @@ class Experiment:
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []
+        self.midway = False
+        """Whether a round has begun that has not come to its end."""
         self.shares = NOBODY
         """Part of the last aggregate that each client's update was [N]; [0] where none is known."""
         self.seen: tuple[Record, ClientTable] | None = None
@@ -183,10 +186,18 @@ class Experiment:
         """Run one round and return its record.
 
         Raises UserError if the run cannot go on: a diverged update, lost clients, a misspelt metric
-        in ``stop``.
+        in ``stop``; or an earlier round was interrupted in its middle.
         """
+        if self.midway:
+            raise UserError(
+                f"round {self.t + 1} was interrupted in its middle, and what is known now is of no "
+                "round; begin anew, or --resume a run into a folder"
+            )
+        self.midway = True
         with named_if_missing(), blamed(self.config.plugins):
-            return self._step()
+            record = self._step()
+        self.midway = False
+        return record
 
     def _step(self) -> Record:
         begun, t = time.perf_counter(), self.t + 1

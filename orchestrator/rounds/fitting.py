@@ -6,14 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import nn
 
+from algorithms.local_config import LocalConfig
 from algorithms.parts.losses import IGNORED
 from orchestrator.config import Config
 from orchestrator.data.augment import Augmentation
+from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Samples
 from orchestrator.models.net import Net
-from orchestrator.models.tried import tried
+from orchestrator.models.tried import mixes, needs_company, tried
 from orchestrator.plugins import raised
 
 
@@ -43,7 +46,9 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     ValueError if it does not do what trainers need of it.
     """
     of = config.model.foreign or config.model.name
-    draws = tried(of, net.module, _inputs(samples, 2), samples.made)
+    inputs = _inputs(samples, 2)
+    draws = tried(of, net.module, inputs, samples.made)
+    net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
     again = Net.of(config.model, samples.shape, samples.outputs, config.seed)
     if not torch.equal(net.initial, again.initial):
         raise ValueError(
@@ -51,6 +56,39 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
             "torch's global generator, which is seeded for it"
         )
     return draws
+
+
+def require_batches(config: Config, data: FederatedData, net: Net) -> None:
+    """Raises ValueError for a client that would train on a single row where the network's batch
+    normalisation can make nothing of one.
+    """
+    if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.module.modules()):
+        return
+    of, samples = config.model.foreign or config.model.name, data.samples
+    if not needs_company(of, net.module, _inputs(samples, 1), samples.made):
+        return
+    sizes = {f"client {k}": int(n) for k, n in enumerate(data.train.sizes)}
+    sizes["the server"] = len(data.heldout_rows) if config.aggregator.needs_reference else 0
+    local = config.local
+    for who, rows in sizes.items():
+        batches = _batch_sizes(rows, local)
+        piece = local.micro_batch or local.batch_size
+        if any(min(b, piece) == 1 or b % piece == 1 for b in batches):
+            raise ValueError(
+                f"model: {of}: its batch normalisation can make nothing of a single row, and {who} "
+                f"has {rows}, of which a mini-batch (of {local.batch_size}"
+                f"{f', in pieces of {piece}' if local.micro_batch else ''}) has one; set "
+                "local.drop_last, another local.batch_size, or no local.micro_batch"
+            )
+
+
+def _batch_sizes(rows: int, local: LocalConfig) -> set[int]:
+    """Sizes of the mini-batches that a client of so many rows meets."""
+    b = local.batch_size
+    if local.drop_last or local.sampling == "independent":
+        return {min(rows, b)} if rows >= b or not local.drop_last else set()
+    reached = local.steps is None or local.steps >= -(-rows // b)
+    return {min(rows, b), rows % b if reached else 0} - {0}
 
 
 def _inputs(samples: Samples, rows: int) -> torch.Tensor:

@@ -36,7 +36,10 @@ class Engine(ABC):
         return []
 
     def attach(self, views: list[Tensor]) -> None:
-        """Announce the models and buffers that the next steps change in place."""
+        """Announce the models and buffers that the next steps change in place, in training mode."""
+        # an evaluation has left it in its mode; train() walks over all modules, so not every time
+        if not self.net.module.training:
+            self.net.module.train()
 
     @abstractmethod
     def gradients(
@@ -71,9 +74,7 @@ class Sequential(Engine):
 
     def attach(self, views: list[Tensor]) -> None:
         self.net.attach(views)
-        # an evaluation has left it in its mode; train() walks over all modules, so not every time
-        if not self.net.module.training:
-            self.net.module.train()
+        super().attach(views)
 
     def gradients(
         self,
@@ -156,6 +157,8 @@ def vectorizable(net: Net) -> str | None:
     """Why this network cannot be trained vectorised, or None if it can."""
     if net.buffer_spec.size:
         return "it has batch-norm statistics, which a padded batch would change"
+    if net.mixes:
+        return "what it makes of an input in training depends on the others of the batch"
     if net.stochastic:
         return "it may have dropout, whose draws could not be keyed by client"
     if any(isinstance(module, nn.RNNBase) for module in net.module.modules()):

@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from orchestrator import terminal
-from orchestrator.cli import app, doctor
+from orchestrator.cli import app, doctor, quickstart
 from orchestrator.cluster import connection
 from orchestrator.errors import UserError
 from sweeps import cli
@@ -65,10 +65,15 @@ def _heard(out: io.StringIO, errors: io.StringIO) -> Iterator[None]:
         enter(mock.patch.object(app, "report", _as_it_is))
         enter(contextlib.redirect_stdout(out))
         enter(contextlib.redirect_stderr(errors))
-        for module in (connection, doctor):
+        for module in (connection, doctor, quickstart):
             enter(mock.patch.object(module, "connected", _nobody))
+        enter(mock.patch.object(quickstart, "ALIKE", LITTLE))
         enter(mock.patch.dict(os.environ, {"RAY_API_SERVER_ADDRESS": "http://127.0.0.1:9"}))
         yield
+
+
+LITTLE = ["rounds=1", "local.steps=2", "data.limit=300", "model=linear"]
+"""What the quick start does here."""
 
 
 def _as_it_is(error: Exception) -> str:

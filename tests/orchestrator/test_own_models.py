@@ -335,3 +335,91 @@ def test_options_have_one_more_spelling(config):
             for o in ({"width": 5}, {"options": {"width": 5}})]  # fmt: skip
     assert same[0].model == same[1].model
     assert load(config, ["model.options.width=7"]).model.options == {"width": 7}
+
+
+MODES = """import torch
+from torch import nn
+
+
+class Modes(nn.Module):
+    def __init__(self, classes, kind="quarter"):
+        super().__init__()
+        self.kind = kind
+        self.head, self.body = nn.Linear(8, classes), nn.Linear(784, 8)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.kind == "mean" and self.training:
+            x = x + 0.5 * x.mean(0)
+        out = self.head(torch.relu(self.body(x)))
+        return out / 4 if self.kind == "quarter" and self.training else out
+"""
+
+
+def test_a_network_is_trained_in_training_mode_whatever_is_judged_between(config):
+    """Also where clients are trained at once: an evaluation had left it in its own mode."""
+    (config.parent / "nets.py").write_text(MODES)
+    model = f"model={config.parent}/nets.py:Modes"
+
+    def digest(*settings):
+        return finish(load(config, [model, "rounds=4", *settings])).weights_sha256()
+
+    at_once = digest("local.execution=vectorized")
+    assert digest("local.execution=vectorized", "evaluation.every=4") == at_once
+    one = finish(load(config, [model, "rounds=4", "local.execution=sequential"]))
+    both = finish(load(config, [model, "rounds=4", "local.execution=vectorized"]))
+    torch.testing.assert_close(one.algorithm.w, both.algorithm.w, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_mixes_its_batch_is_not_padded(config):
+    (config.parent / "nets.py").write_text(MODES)
+    mixing = of(config, "Modes", kind="mean")
+    assert Experiment(mixing).config.local.execution == "sequential"
+    raw = {"name": f"{config.parent}/nets.py:Modes", "kind": "mean"}
+    with pytest.raises(UserError, match="depends on the others of the batch"):
+        Experiment(load(config, [f"model={json.dumps(raw)}", "local.execution=vectorized"]))
+
+
+def test_what_enters_the_last_layer_is_of_the_one_that_is_called_last(config):
+    """The head is named first in the class; MOON's features are the body's outputs all the same."""
+    (config.parent / "nets.py").write_text(MODES)
+    net = Experiment(of(config, "Modes")).net
+    net.module.eval()
+    x = torch.rand(3, 1, 28, 28)
+    _, features = net.featured(x)
+    torch.testing.assert_close(features, torch.relu(net.module.body(x.flatten(1))))
+
+
+def test_a_batch_of_one_row_is_refused_where_batch_norm_can_make_nothing_of_it(config):
+    (config.parent / "nets.py").write_text(
+        "from torch import nn\n\n"
+        "def normed(classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(784, 4), nn.BatchNorm1d(4), nn.Linear(4, classes))\n"
+        "def spread(classes):\n"
+        "    return nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(784, classes))\n"
+    )
+    even = [
+        "data.partition=iid",
+        "data.clients=4",
+        "cohort=4",
+        "data.limit=132",
+        "rounds=1",
+        "local={epochs: 1, batch_size: 32}",
+    ]
+
+    def built(name, *settings):
+        return Experiment(load(config, [f"model={config.parent}/nets.py:{name}", *even, *settings]))
+
+    with pytest.raises(
+        UserError, match=r"client 0 has 33, of which a mini-batch \(of 32\) has one"
+    ):
+        built("normed")
+    with pytest.raises(UserError, match="in pieces of 1"):
+        built("normed", "local.batch_size=11", "local.micro_batch=1")
+    for fine in (
+        ["local.drop_last=true"],
+        ["local.batch_size=11"],
+        ["local={steps: 1, batch_size: 32}"],
+    ):
+        assert built("normed", *fine).step()["steps"] > 0
+    assert built("spread").step()["steps"] == 2

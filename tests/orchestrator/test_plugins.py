@@ -17,6 +17,7 @@ from orchestrator.config import build, load
 from orchestrator.errors import UserError
 from orchestrator.plugins import Plugin, take_named
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.drive import begin
 from orchestrator.rounds.experiment import Experiment
 from sweeps.plan import read_sweep
 from tests.orchestrator.test_cli import here
@@ -162,9 +163,41 @@ def test_a_run_goes_on_with_a_plugin_that_is_named(config, tmp_path):
     assert "plugin mine is another one from round 3 on" in note
     assert "0.25" in (folder.path / "plugins" / "mine.py").read_text()
     forget()
+    newest = tmp_path / "newest"
+    newest.mkdir()
+    (newest / "mine.py").write_text(MINE.replace("0.5 * super()", "0.125 * super()"))
+    code, text = here("run", "--resume", folder.path, "--plugin", newest / "mine.py")
+    assert code == 2
+    assert "the run is finished, and nothing of it would be by another plugin mine" in text
+    assert folder.plugins() == after
+    forget()
     code, text = here("run", "--resume", folder.path, "--plugin", config.parent / "nothing.py")
     assert code == 2
     assert "the run has no plugin 'nothing'; it has mine, nets" in text
+
+
+def test_the_note_of_an_exchange_outlives_a_kill(config, tmp_path, monkeypatch):
+    """It is in a checkpoint before config.yaml says that the run goes on with another."""
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, load(config, ["checkpoint.every=100"]), stop_at=2)
+    newer = tmp_path / "mine.py"
+    newer.write_text(MINE.replace("0.5 * super()", "0.25 * super()"))
+    forget()
+    experiment = Experiment(folder.config([str(newer)]))
+    begin(experiment, folder, resuming=True)  # and then the process is killed
+    forget()
+    run_into(folder, resuming=True)
+    assert "plugin mine is another one from round 3 on" in folder.result()["notes"][0]
+
+
+def test_a_module_that_was_changed_after_its_import_needs_another_process(tmp_path, monkeypatch):
+    (tmp_path / "changing_parts.py").write_text("STRENGTH = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    take_named(["changing_parts"])
+    take_named(["changing_parts"])
+    (tmp_path / "changing_parts.py").write_text("STRENGTH = 2\n")
+    with pytest.raises(UserError, match="changed since this process has imported it"):
+        take_named(["changing_parts"])
 
 
 NETS = """from torch import nn

@@ -245,6 +245,14 @@ def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     assert table(tmp_path / "s")["failed"].tolist() == [1]
 
 
+def test_what_was_drawn_twice_counts_once(tmp_path):
+    """A random search with replacement: the same setting on the same seed is the same run."""
+    drawn = sweep(axes={"local.lr": {"choice": [0.1]}}, samples=3)
+    run_here(drawn, tmp_path / "s")
+    cells = table(tmp_path / "s")
+    assert cells["count"].tolist() == [len({result.seed for result in stored(tmp_path / "s")[1]})]
+
+
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
     with pytest.raises(UserError, match="exists and is not empty"):
         resolve("drdm/table1", "smoke").run(str(reproduced), Running())
