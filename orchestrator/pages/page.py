@@ -30,7 +30,7 @@ def page(title: str, body: str, charts: Charts, tables: Mapping[str, Any]) -> st
     # what ends a script ends it within a text, too
     data = json.dumps({"charts": charts, "tables": tables}, allow_nan=False).replace("<", "\\u003c")
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_text('style.css')}</style>\n</head>\n"
         f"<body>\n<main>\n{body}</main>\n"
@@ -105,19 +105,25 @@ def folded(summary: str, content: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>\n{content}</details>\n"
 
 
-def facts(rows: Iterable[tuple[str, str, str]]) -> str:
-    """A table of names, values, and what the names mean."""
+def folded_facts(summary: str, rows: Iterable[tuple[str, str, str]]) -> str:
+    """A table of names, values, and what the names mean, which opens on demand."""
     inside = "".join(
         f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(value)}</td>'
         f"<td>{html.escape(meaning)}</td></tr>\n"
         for name, value, meaning in rows
     )
-    return (
-        '<div class="wide" tabindex="0" role="region" aria-label="all numbers">'
+    content = (
         '<table class="facts"><thead><tr><th scope="col">name</th>'
         f'<th scope="col">value</th><th scope="col">meaning</th></tr></thead><tbody>\n{inside}'
-        "</tbody></table></div>\n"
+        "</tbody></table>"
     )
+    return folded(summary, _wide(summary, content))
+
+
+def _wide(what: str, content: str) -> str:
+    """What may be wider or longer than its place, and then moves within it, by keys, too."""
+    label = html.escape(what)
+    return f'<section class="wide" tabindex="0" aria-label="{label}">{content}</section>\n'
 
 
 def table(frame: pd.DataFrame) -> str:
@@ -129,11 +135,11 @@ def table(frame: pd.DataFrame) -> str:
         f"{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in cells)}</tr>\n"
         for name, cells in zip(frame.index, frame.itertuples(index=False), strict=True)
     )
-    return (
-        '<div class="wide" tabindex="0" role="region" aria-label="comparison">'
+    content = (
         f'<table class="numbers"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>'
-        f"<tbody>\n{rows}</tbody></table></div>\n"
+        f"<tbody>\n{rows}</tbody></table>"
     )
+    return _wide("all groups of runs", content)
 
 
 def sortable(
@@ -154,8 +160,8 @@ def sortable(
         if len(rows) > first
         else ""
     )
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(name)}">'
+    content = (
         f'<table class="sortable" id="{html.escape(name)}" data-first="{first}">'
-        f"<thead><tr>{heads}</tr></thead><tbody>\n{cells}</tbody></table></div>\n{more}"
+        f"<thead><tr>{heads}</tr></thead><tbody>\n{cells}</tbody></table>"
     )
+    return _wide(f"all {name}", content) + more

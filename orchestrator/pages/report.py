@@ -54,8 +54,8 @@ def report_of(folder: RunFolder, config: Config) -> str:
         + page.section("What it cost", page.figures(sections["cost"]))
         + page.section(
             "In full",
-            page.folded("all numbers of the last round", page.facts(_numbers(result)))
-            + page.folded("where it came from", page.facts(_origin(result)))
+            page.folded_facts("all numbers of the last round", _numbers(result))
+            + page.folded_facts("where it came from", _origin(result))
             + page.folded("its config", f'<pre tabindex="0">{html.escape(text)}</pre>\n'),
         )
     )
