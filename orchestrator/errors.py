@@ -32,6 +32,10 @@ class UserError(Exception):
         return text if len(text) <= LONGEST else f"{text[: left - 300]} ... {text[-300:]}"
 
 
+class Interrupted(UserError):
+    """A signal has ended the command, which can be continued; its exit code is 130."""
+
+
 class Diverged(UserError):
     """An update, a loss or what the server made of them is NaN or infinite, and the run's policy is
     to fail, or there is nothing to go on with.

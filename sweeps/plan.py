@@ -215,6 +215,13 @@ class Sweep(Section):
             self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4
         )
 
+    @property
+    def how(self) -> str:
+        """Of which rounds a trial's number is: in tables, in the status, where one is chosen."""
+        if self.statistic == "tail":
+            return f"mean of the last {self.tail} values"
+        return f"{self.statistic} round"
+
     def changed(self, settings: Sequence[str], at_once: int | None) -> Sweep:
         """This sweep with further settings and a limit on trials at the same time; raises UserError
         for a seed.

@@ -6,7 +6,10 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,7 +19,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.config import Config
 from orchestrator.credentials import has_credentials
-from orchestrator.errors import UserError
+from orchestrator.errors import Interrupted, UserError
 from orchestrator.files import said
 from orchestrator.plugins import publish
 from orchestrator.results.run_folder import RunFolder
@@ -145,7 +148,7 @@ def _require_all(home: Home) -> None:
     status = Status.read(home.path)
     left = status.total - status.ended
     if left > 0:
-        raise UserError(
+        raise Interrupted(
             f"{home.place}: interrupted with {left} of {status.total} trials to go; add "
             "--resume to go on"
         )
@@ -162,7 +165,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         _forget_unknown(home, tune_state.known_trials(known))
     Variants.at_once, Watcher.here = sweep.at_once or 0, home
     report_every = sweep.rounds_a_report
-    facts = SweepFacts(home.place, sweep.raw(), sweep.metric, report_every, finished)
+    facts = SweepFacts(home.place, sweep.raw(), sweep.column, report_every, finished)
     trainable = tune.with_resources(
         tune.with_parameters(Trial, facts=facts, shelf=prepared.shelf),
         bundles(prepared.configs[0].resources),
@@ -173,9 +176,25 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         )
     else:
         total = len(sweep.planned()) * sweep.samples
-        watcher = Watcher(home, total, sweep.metric, sweep.mode)
+        watcher = Watcher(home, total, f"{sweep.metric} ({sweep.how})", sweep.mode)
         tuner = _tuner(prepared, trainable, storage, watcher)
-    tuner.fit()
+    with _terminated_as_interrupted():
+        tuner.fit()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, which clusters send, is what Ctrl-C is to Tune: it saves what there is. Ray's own
+    handler would print the stacks of its threads.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _forget_unknown(home: Home, known: set[str]) -> None:

@@ -16,7 +16,7 @@ from orchestrator.analysis.comparison import standard_error
 from orchestrator.analysis.written import Written
 from sweeps.claims import differences, summaries
 from sweeps.entry import Column, Diverged, Entry, Published, Values
-from sweeps.reproduction import Reproduction
+from sweeps.reproduction import UNTUNED_BUDGET, Reproduction
 from sweeps.rules import lines
 
 Format = Literal["terminal", "markdown", "csv", "html", "latex"]
@@ -24,6 +24,9 @@ PAIRS = (
     "Pairs behind the claims (same seeds; one-sided paired t-test, or signed ranks where a run "
     "missed; Holm's correction within a claim):"
 )
+
+
+SMOKE = "smoke: checks that it runs, and says nothing of the paper's claims"
 
 
 @dataclass(frozen=True)
@@ -134,12 +137,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
-    written = Written(
-        f"{entry.id}: {entry.title}",
-        wide(entry, data),
-        (f"measured: {_spread(data)} (published)", *other),
-        (*summaries(entry, values), *map(str, lines(entry, values)), *about.how),
-        differences(entry, values),
-        PAIRS,
-    )
-    return written.as_(form)
+    table, head = wide(entry, data), f"{entry.id}: {entry.title}"
+    notes = (f"measured: {_spread(data)} (published)", *other)
+    if one.size == UNTUNED_BUDGET:
+        return Written(head, table, notes, (SMOKE, *about.how)).as_(form)
+    said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
+    return Written(head, table, notes, said, differences(entry, values), PAIRS).as_(form)

@@ -4,6 +4,7 @@ figure.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -163,13 +164,24 @@ def show_cells(folder: Path) -> None:
     """The cells of a sweep file, best first."""
     plan, results = stored(folder)
     data = cells_of(folder)
-    title = f"{plan.name}: {plan.metric}, {plan.statistic} value, {len(results)} trials ended"
+    if plan.samples > 1 and len(data):  # draws of the same axes have the same label
+        data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
+    title = f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
     drawn = Table(*[str(c) for c in data.columns], title=title, title_justify="left")
     for _, line in data.iterrows():
-        drawn.add_row(*[f"{v:.4g}" if isinstance(v, float) else str(v) for v in line])
+        drawn.add_row(*map(_shown, line))
     console.print(drawn)
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
+
+
+def _shown(cell: object) -> str:
+    """A cell of the table: numbers to four digits, nothing where there is none."""
+    try:
+        number = float(str(cell))
+    except ValueError:
+        return str(cell)
+    return f"{number:.4g}" if math.isfinite(number) else ""
 
 
 def _run_stage(plan: Sweep, home: Home, how: Running) -> None:

@@ -4,11 +4,13 @@ as it ends.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
@@ -28,11 +30,17 @@ from orchestrator.terminal import console
 from orchestrator.training.world import World
 from sweeps.choice import Choice
 from sweeps.data import Shelf
+from sweeps.entry import Column
 from sweeps.reuse import NOTHING, Finished, take_over
 from sweeps.spaces import Yaml
+from sweeps.statistics import value
 
 REPORT_SECONDS = 2.0
 """Between reports where only the clock asks for them."""
+
+
+COMPARED = "compared"
+"""In a report: the number that the trial has in the sweep's table, as of now."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class SweepFacts:
     """Folder of the sweep, a path or a URI; each trial's results go to ``trials/KEY``."""
     base: dict[str, Yaml]
     """Raw config before a trial's own settings."""
-    metric: str
+    column: Column
+    """What is compared, and of which rounds."""
     report_every: int
     """Rounds between reports; 0: ``REPORT_SECONDS``."""
     finished: Finished = NOTHING
@@ -65,6 +74,7 @@ class Trial(tune.Trainable):
         self.folder = self.choice.folder(self.facts.folder, self.trial_id)
         self.written, self.problem, self.diverged = False, "", False
         self.latest: dict[str, object] = {}
+        self.compared = math.nan
         self.experiment: Experiment | None = None
         self.exporter: Exporter | None = None
         self.twin: RunFolder | None = None
@@ -114,8 +124,9 @@ class Trial(tune.Trainable):
             self.written = True
             raise
         done = self.experiment.finished
-        if self.facts.metric not in self.latest and done:
-            self.problem = f"the trial does not report {self.facts.metric!r}"
+        metric = self.facts.column.metric
+        if metric not in self.latest and done:
+            self.problem = f"the trial does not report {metric!r}"
             return self._failed()
         if done:
             self._write("finished")
@@ -125,6 +136,7 @@ class Trial(tune.Trainable):
         result = take_over(twin, self.folder)
         self.written = True
         self.latest, self.diverged = dict(result["metrics"]), result.get("diverged", False)
+        self.compared = value(twin.rounds(), self.facts.column)
         return self._report(result["rounds"], done=True)
 
     def _advance(self, experiment: Experiment) -> None:
@@ -139,9 +151,11 @@ class Trial(tune.Trainable):
                 console.print(f"note: {note}")  # to the log of the trial's process
             done += 1
             if done == self.facts.report_every:
-                return
+                break
             if not self.facts.report_every and time.monotonic() - begun >= REPORT_SECONDS:
-                return
+                break
+        if self.facts.column.metric in self.latest:
+            self.compared = value(pd.DataFrame(experiment.records), self.facts.column)
 
     def _failed(self) -> dict[str, object]:
         """A trial that cannot go on by its own fault is reported, and not tried again."""
@@ -151,7 +165,8 @@ class Trial(tune.Trainable):
 
     def _report(self, t: int, done: bool) -> dict[str, object]:
         """What Tune and the watcher hear after round ``t``."""
-        return {**self.latest, "round": t, "diverged": self.diverged, "done": done}
+        told = {**self.latest, "round": t, "diverged": self.diverged, "done": done}
+        return told | {COMPARED: self.compared}
 
     def _write(self, status: str) -> None:
         self.written = True

@@ -14,6 +14,7 @@ from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
 from sweeps.status import Status
+from sweeps.trainable import COMPARED
 
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
@@ -37,7 +38,7 @@ class Watcher(tune.Callback):
         self.left: dict[str, str] = {}
         """Trials that have ended and left their results -> name of their folder."""
         self.best: tuple[float, str] = (math.nan, "")
-        """The best value of the metric, and the label of the trial that reported it."""
+        """The best number of a trial that has ended, as the table has it, and the trial's label."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -98,7 +99,6 @@ class Watcher(tune.Callback):
     ) -> None:
         label = Choice.of(trial.config).planned.label
         self.running[trial.trial_id] = int(result.get("round", 0))
-        self._compare(result.get(self.metric, math.nan), label)
         change = self.diverged.add if result.get("diverged") else self.diverged.discard
         change(trial.trial_id)
         if result.get("problem"):
@@ -116,7 +116,10 @@ class Watcher(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         self.running.pop(trial.trial_id, None)
-        done = bool((trial.last_result or {}).get("done"))
+        last = trial.last_result or {}
+        done = bool(last.get("done"))
+        if not last.get("problem"):
+            self._compare(last.get(COMPARED, math.nan), Choice.of(trial.config).planned.label)
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later

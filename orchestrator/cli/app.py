@@ -18,14 +18,14 @@ from algorithms.section import WHOLE
 from orchestrator.cli import completion, finished
 from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
-from orchestrator.cli.run_shown import interrupted, show_result
+from orchestrator.cli.run_shown import INTERRUPTED, interrupted, show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders, seeds_of
 from orchestrator.cli.templates import TEMPLATES
 from orchestrator.cli.templates import written as written_part
 from orchestrator.cluster.connection import connected
 from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
-from orchestrator.errors import UserError
+from orchestrator.errors import Interrupted, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text
 from orchestrator.plugins import NAME, take_named
@@ -92,7 +92,7 @@ def _told(error: Exception) -> int:
     else:
         told("fedorch", report(error), "red")
         return 1
-    return 2
+    return INTERRUPTED if isinstance(error, Interrupted) else 2
 
 
 @leaving()

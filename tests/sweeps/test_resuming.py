@@ -192,9 +192,10 @@ def test_tune_goes_on_only_from_whole_files(kind, finished, tmp_path):
 
 
 @pytest.mark.long
-def test_an_interrupted_sweep_says_so(tmp_path):
-    """Ctrl-C in the first trial of four: no table of half the trials, and nothing is chosen from
-    them.
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_sweep_says_so(tmp_path, sign):
+    """SIGTERM, or Ctrl-C, in the first trial of four: no table of half the trials, and nothing is
+    chosen from them.
     """
     text = "set: [data.limit=400, data.clients=6, model=linear, rounds=400, cohort=4, local.steps=3]\naxes: {local.lr: [0.02, 0.1]}\nseeds: [0, 1]\nloggers: []\nreport_every: 1\nmetric: test_accuracy\nchoose_on: test\n"
     (tmp_path / "s.yaml").write_text(text)
@@ -208,9 +209,10 @@ def test_an_interrupted_sweep_says_so(tmp_path):
         if status.exists() and max(Status.read(out).running.values(), default=0) >= 2:
             break
         time.sleep(0.05)
-    driver.send_signal(signal.SIGINT)
+    driver.send_signal(sign)
     printed, _ = driver.communicate(timeout=200)
-    assert driver.returncode == 2, printed
+    assert driver.returncode == 130, printed
+    assert "SIGTERM received" not in str(printed)
     assert "of 4 trials to go; add --resume" in str(printed)
 
 

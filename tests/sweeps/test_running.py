@@ -253,6 +253,18 @@ def test_what_was_drawn_twice_counts_once(tmp_path):
     assert cells["count"].tolist() == [len({result.seed for result in stored(tmp_path / "s")[1]})]
 
 
+@pytest.mark.parametrize("statistic", ["last", "best", "tail"])
+def test_the_best_is_the_same_in_the_status_and_in_the_table(tmp_path, statistic):
+    plan = sweep(
+        axes={"local.lr": [0.01, 0.1, 1.0]}, statistic=statistic, tail=2, base={"rounds": 4}
+    )
+    run_here(plan, tmp_path / "s")
+    status, cells = Status.read(tmp_path / "s"), table(tmp_path / "s")
+    assert status.best == pytest.approx(cells["mean"].iloc[0], abs=0)
+    assert status.best_trial == cells["trial"].iloc[0]
+    assert f"({plan.how})" in str(status)
+
+
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
     with pytest.raises(UserError, match="exists and is not empty"):
         resolve("drdm/table1", "smoke").run(str(reproduced), Running())
