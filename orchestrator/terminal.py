@@ -35,9 +35,14 @@ class Terminal(Console):
         self.lost = ""
         """Why nothing more can be written, which ends no run; "" while it can, or where nobody
         reads any more (a pager that was left)."""
+        self.kept: list[Any] | None = None
+        """What is printed, where it is to be kept instead (cli/listing.py)."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print, as long as somebody takes it."""
+        if self.kept is not None:
+            self.kept += objects
+            return
         try:
             super().print(*objects, **options)
         except OSError as error:

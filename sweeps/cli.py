@@ -21,6 +21,7 @@ class Form(StrEnum):
     csv = "csv"
     html = "html"
     latex = "latex"
+    json = "json"
 
 
 ColumnOption = Annotated[
@@ -74,6 +75,7 @@ def sweep(
     ] = "local",
     num_cpus: cli.CpusOption = None,
     num_gpus: cli.GpusOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
     # imported here: they take seconds, which other commands need not wait for
@@ -83,12 +85,12 @@ def sweep(
     from sweeps.reuse import Finished
 
     if show:
-        commands.show_list()
+        commands.show_list(as_json)
         return
     if target == "status":
         if folder is None:
             raise UserError("sweep status: name the folder of the sweep")
-        commands.show_status(local_copy(folder))
+        commands.show_status(local_copy(folder), as_json)
         return
     if not target or folder is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")

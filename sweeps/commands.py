@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Column, Table
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.files import json_text
 from orchestrator.terminal import console
 from sweeps import costs
 from sweeps.entry import Entry
 from sweeps.papers import entries
 from sweeps.reproduction import Reproduction
-from sweeps.status import Status, ended_trials, is_driven, stage_of
+from sweeps.status import FILE, Status, ended_trials, is_driven, stage_of
+from sweeps.targets import resolve
 
 BUDGETS = ("smoke", "reduced", "full")
 
 
-def show_list() -> None:
+def show_list(as_json: bool = False) -> None:
     """All tables and figures with their trials, and what they cost where that has been measured on
     this machine.
     """
     known = costs.known()
+    if as_json:
+        told = [_told(name, one, known) for name, one in entries().items()]
+        console.print(json_text(told), soft_wrap=True, end="")
+        return
     estimates = [f"{budget}: trials (estimate)" for budget in BUDGETS]
     listed = Table(Column("id", no_wrap=True), "what", "rows x columns", *estimates)
     for name, one in entries().items():
@@ -33,21 +40,47 @@ def show_list() -> None:
     console.print(listed)
 
 
+def _told(name: str, entry: Entry, known: Mapping[str, float]) -> dict[str, object]:
+    """An entry for programs: for each budget its trials, hours (null: never measured here), and
+    whether the folder that it runs into here has all of its results.
+    """
+    budgets = {}
+    for budget in (b for b in BUDGETS if b in entry.budgets):
+        trials, hours = _effort(entry, budget, known)
+        done = _is_done(Path(resolve(name, budget).place(None)))
+        budgets[budget] = {"trials": trials, "hours": hours, "done": done}
+    rows, columns = list(entry.rows), list(entry.columns)
+    return {"id": name, "what": entry.title, "rows": rows, "columns": columns, "budgets": budgets}
+
+
+def _is_done(folder: Path) -> bool:
+    if not (folder / FILE).is_file():
+        return False
+    status = Status.read(folder)
+    return status.ended >= status.total
+
+
 def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
     if budget not in entry.budgets:
         return ""
+    trials, hours = _effort(entry, budget, known)
+    return str(trials) if hours is None else f"{trials} ({60 * hours:.0f} min)"
+
+
+def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
+    """Trials, and hours where a round has been timed on this machine."""
     one = Reproduction(entry, budget)
     plans = [one.final_sweep(), *([one.tuning_sweep(one.candidates())] if one.tuning else [])]
     trials = sum(len(plan.planned()) for plan in plans)
     per_round = known.get(costs.key(one))
     if per_round is None:
-        return str(trials)
+        return trials, None
     # rows that train for another number of rounds are taken for ones that do not
     rounds = load(None, [*entry.base, *one.budget.settings]).rounds
-    return f"{trials} ({trials * rounds * per_round / 60:.0f} min)"
+    return trials, trials * rounds * per_round / 3600
 
 
-def show_status(folder: Path) -> None:
+def show_status(folder: Path, as_json: bool = False) -> None:
     """How a sweep is doing, from another shell; raises UserError if none has begun there, or what
     its trials have left is lost.
     """
@@ -58,6 +91,10 @@ def show_status(folder: Path) -> None:
     ended_trials(place)
     stage = "trials" if place == folder else "tuning"
     driven = is_driven(place)
+    if as_json:
+        told = {"stage": stage, "driven": driven, "ended": status.ended, **asdict(status)}
+        console.print(json_text(told), soft_wrap=True, end="")
+        return
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
     console.print(head, soft_wrap=True)
     was = "was in " if driven is False else ""

@@ -14,12 +14,13 @@ import pandas as pd
 
 from orchestrator.analysis.comparison import standard_error
 from orchestrator.analysis.written import Written
+from orchestrator.files import json_text
 from sweeps.claims import differences, summaries
 from sweeps.entry import Column, Diverged, Entry, Published, Values
 from sweeps.reproduction import UNTUNED_BUDGET, Reproduction
 from sweeps.rules import lines
 
-Format = Literal["terminal", "markdown", "csv", "html", "latex"]
+Format = Literal["terminal", "markdown", "csv", "html", "latex", "json"]
 PAIRS = (
     "Pairs behind the claims (same seeds; one-sided paired t-test, or signed ranks where a run "
     "missed; Holm's correction within a claim):"
@@ -137,6 +138,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
+    if form == "json":
+        cells = data.to_dict("records")
+        return json_text({"id": entry.id, "conditions": other, "how": about.how, "cells": cells})
     table, head = wide(entry, data), f"{entry.id}: {entry.title}"
     notes = (f"measured: {_spread(data)} (published)", *other)
     if one.size == UNTUNED_BUDGET:

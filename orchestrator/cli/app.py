@@ -18,6 +18,7 @@ from algorithms.section import WHOLE
 from orchestrator.cli import completion, finished
 from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
+from orchestrator.cli.listing import listed
 from orchestrator.cli.run_shown import INTERRUPTED, interrupted, show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders, seeds_of
 from orchestrator.cli.templates import TEMPLATES
@@ -69,6 +70,7 @@ PluginOption = Annotated[
     ),
 ]
 
+JsonOption = Annotated[bool, typer.Option("--json", help="print it as JSON, for programs")]
 CpusOption = Annotated[
     int | None, typer.Option(callback=within(0, 10_000), help="CPUs of a local cluster")
 ]
@@ -250,15 +252,17 @@ def list_(
         ),
     ] = "",
     plugin: PluginOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List what a config can name."""
     from orchestrator.cli.catalogue import show_kind, show_kinds
 
     take_named(plugin or ())
-    if kind:
-        show_kind(kind)
-    else:
-        show_kinds()
+    with listed(as_json):
+        if kind:
+            show_kind(kind)
+        else:
+            show_kinds()
 
 
 @app.command()
@@ -271,6 +275,7 @@ def describe(
         ),
     ],
     plugin: PluginOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """What a part, a key of the config, or a column of a run's tables is: options, types, defaults,
     meanings, the paper's symbols.
@@ -278,7 +283,8 @@ def describe(
     from orchestrator.cli.catalogue import show_part
 
     take_named(plugin or ())
-    show_part(name)
+    with listed(as_json):
+        show_part(name)
 
 
 @app.command("completion")

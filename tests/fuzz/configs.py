@@ -11,6 +11,7 @@ import yaml
 
 from orchestrator.config import Config, build, load
 from orchestrator.config.paths import put
+from orchestrator.config.reading import placed
 from tests.fuzz.family import Family, Pieces, Wrong
 from tests.fuzz.oddities import anything, document, odd_line
 from tests.fuzz.schema import settings
@@ -36,7 +37,8 @@ class Configs(Family):
         raw: dict[str, Any] = {}
         for path, value in pieces:
             put(raw, path, value)
-        same_when_read_again(build(raw), folder)
+        # as every door does, be it a file's, the command's or Python's
+        same_when_read_again(build(placed(raw, folder)), folder)
 
 
 class Texts(Family):

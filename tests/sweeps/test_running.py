@@ -12,7 +12,7 @@ from orchestrator.clients import plane
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.rounds.experiment import Experiment
-from sweeps import commands
+from sweeps import cli, commands
 from sweeps.choice import Choice, Planned
 from sweeps.home import Home
 from sweeps.results import by_trial, stored, table
@@ -20,6 +20,7 @@ from sweeps.status import Status
 from sweeps.targets import Running, resolve
 from sweeps.trainable import Trial
 from sweeps.watch import Watcher
+from tests.orchestrator.test_cli import here
 from tests.running import finish
 from tests.sets import quick
 from tests.sweeps.plans import SMALL, results, sweep
@@ -251,6 +252,29 @@ def test_what_was_drawn_twice_counts_once(tmp_path):
     run_here(drawn, tmp_path / "s")
     cells = table(tmp_path / "s")
     assert cells["count"].tolist() == [len({result.seed for result in stored(tmp_path / "s")[1]})]
+
+
+def test_lists_and_status_are_there_for_programs(tmp_path, monkeypatch):
+    assert cli.sweep  # which the command knows from then on
+    monkeypatch.chdir(tmp_path)
+    run_here(sweep(axes={"local.lr": [0.1]}), tmp_path / "s")
+    code, text = here("sweep", "status", tmp_path / "s", "--json")
+    assert code == 0, text
+    status = json.loads(text)
+    assert (status["ended"], status["total"], status["stage"]) == (1, 1, "trials")
+    code, text = here("sweep", "--list", "--json")
+    assert code == 0, text
+    listed = {one["id"]: one for one in json.loads(text)}
+    budgets = listed["drdm/table3"]["budgets"]
+    assert budgets["smoke"]["done"] is False
+    assert budgets["full"]["trials"] >= budgets["reduced"]["trials"] > budgets["smoke"]["trials"]
+    code, text = here("list", "samplers", "--json")
+    assert code == 0, text
+    assert "uniform" in {row["samplers"] for row in json.loads(text)}
+    code, text = here("describe", "local.lr", "--json")
+    (row,) = json.loads(text)
+    assert row["key"] == "local.lr"
+    assert row["type"] == "float"
 
 
 @pytest.mark.parametrize("statistic", ["last", "best", "tail"])
