@@ -391,7 +391,8 @@ ClusterOption = Annotated[str, typer.Option(help="Ray cluster: auto, HOST:PORT o
 JobsOption = Annotated[
     str | None,
     typer.Option(
-        help="the cluster's dashboard [default: RAY_API_SERVER_ADDRESS, or this machine's]"
+        help="the cluster: its dashboard (http://HOST:8265), auto, HOST:PORT or ray://HOST:PORT "
+        "[default: RAY_API_SERVER_ADDRESS, RAY_ADDRESS, or this machine's]"
     ),
 ]
 

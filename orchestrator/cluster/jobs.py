@@ -16,17 +16,21 @@ from typing import Any
 
 import yaml
 
-from orchestrator.cluster.connection import authenticate
+from orchestrator.cluster.connection import authenticate, connected
+from orchestrator.cluster.reach import cluster_at
 from orchestrator.cluster.waiting import patience, within
 from orchestrator.config.reading import read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
 from orchestrator.plugins import Plugin, source
+from orchestrator.terminal import told
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
 RESULTS = "$HOME/fedorch"
 """Where results go on the cluster unless told otherwise: a folder of the head node."""
 DASHBOARD = "http://127.0.0.1:8265"
+AGENT_WITHIN = 120.0
+"""Seconds that a node is waited for which takes the job."""
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop is waited for."""
 YAML = (".yaml", ".yml")
@@ -54,9 +58,25 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
             "env_vars": {"PYTHONUNBUFFERED": "1"},
         }
         entrypoint = f"python -m sweeps.cli {command} --address auto"
-        return str(
-            client.submit_job(entrypoint=entrypoint, submission_id=name, runtime_env=environment)
+        return _submitted(
+            client, entrypoint=entrypoint, submission_id=name, runtime_env=environment
         )
+
+
+def _submitted(client: Any, **job: Any) -> str:
+    """Its id. A node that has just come up, or has much to do, may have no agent for jobs yet."""
+    deadline = time.monotonic() + AGENT_WITHIN
+    waits = False
+    while True:
+        try:
+            return str(client.submit_job(**job))
+        except RuntimeError as error:
+            if "No available agent" not in str(error) or time.monotonic() > deadline:
+                raise
+        if not waits:
+            told("note", "no node of the cluster takes jobs yet; waiting for one")
+        waits = True
+        time.sleep(1)
 
 
 def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
@@ -99,7 +119,7 @@ def _client(address: str | None) -> Iterator[Any]:
 
     Raises UserError if none answers in time.
     """
-    address = address or os.environ.get("RAY_API_SERVER_ADDRESS", DASHBOARD)
+    address = _dashboard(address)
     authenticate(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
     from ray.job_submission import JobSubmissionClient
@@ -117,6 +137,39 @@ def _client(address: str | None) -> Iterator[Any]:
         raise UserError(f"--address {address}: {_first(error)}") from error
 
 
+def _dashboard(address: str | None) -> str:
+    """The URL of the cluster's dashboard, which takes jobs. ``address`` is that, or what the other
+    commands take (auto, HOST:PORT, ray://HOST:PORT), or None: RAY_API_SERVER_ADDRESS, RAY_ADDRESS,
+    or this machine's. Raises UserError if no cluster answers there, or it has no dashboard.
+    """
+    address = address or os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS")
+    if not address or address.startswith(("http://", "https://")):
+        return address or DASHBOARD
+    if address.startswith("ray://"):
+        with connected(address) as url:
+            return _named(address, url)
+    authenticate(address)
+    host, port = cluster_at(address)
+    from ray._private.ray_constants import KV_NAMESPACE_DASHBOARD
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    found = within(
+        patience(),
+        lambda: GcsClient(address=there).internal_kv_get(b"webui:url", KV_NAMESPACE_DASHBOARD),
+    )
+    return _named(address, (found or b"").decode())
+
+
+def _named(address: str, dashboard: str) -> str:
+    if not dashboard:
+        raise UserError(
+            f"--address {address}: the cluster there runs no dashboard, which takes jobs; start "
+            "its head with --include-dashboard=true"
+        )
+    return dashboard if "://" in dashboard else f"http://{dashboard}"
+
+
 def _first(error: Exception) -> str:
     """The first line of what an error says; of another machine's traceback the last."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -129,7 +182,7 @@ def _separate(words: Sequence[str]) -> list[str]:
     return [piece for pieces in split for piece in pieces]
 
 
-FLAGS = ("--resume", "--list")
+FLAGS = ("--resume", "--list", "--json")
 """Options of a sweep behind which no value comes; a run has none that makes sense in a job."""
 
 

@@ -21,6 +21,7 @@ ADDRESS = re.compile(
     r"(?P<client>ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+)(:(?P<port>\d{1,5}))?"
 )
 PLAIN = re.compile(r"[\w.:/-]{0,100}")
+OF_JOBS = "; http:// is a dashboard's, which submit, logs and stop take"
 NAMED = 3
 """Addresses that a note names; a cluster may have thousands."""
 
@@ -37,6 +38,22 @@ def reachable(address: str) -> tuple[str, bool]:
     only. Raises UserError with what was found instead.
     """
     host, port = _endpoint(address)
+    _, alone = _answering(address, host, port)
+    client = address.startswith("ray://")
+    # without a port Ray asks others before it takes the usual one
+    return address if not client or address.endswith(f":{port}") else f"{address}:{port}", alone
+
+
+def cluster_at(address: str) -> tuple[str, int]:
+    """Host and port of the cluster at ``address`` (auto, HOST:PORT), which answers; raises
+    UserError as :func:`reachable`.
+    """
+    host, port = _endpoint(address)
+    found, _ = _answering(address, host, port)
+    return found, port
+
+
+def _answering(address: str, host: str, port: int) -> tuple[str, bool]:
     seconds, client = patience(), address.startswith("ray://")
     try:
         found, alone = within(seconds, lambda: _listener(host, port))
@@ -53,8 +70,7 @@ def reachable(address: str) -> tuple[str, bool]:
             f"--address {address}: nobody listens at {host}:{port} ({error.strerror or error}); "
             "start a cluster there, or name another address"
         ) from error
-    # without a port Ray asks others before it takes the usual one
-    return address if not client or address.endswith(f":{port}") else f"{address}:{port}", alone
+    return found, alone
 
 
 @contextmanager
@@ -103,6 +119,7 @@ def _endpoint(address: str) -> tuple[str, int]:
         said = f" {known}" if PLAIN.fullmatch(known) else ""
         raise UserError(
             f"{where}{said}: an address is local, auto, HOST:PORT or ray://HOST:PORT, and no more"
+            f"{OF_JOBS if known.startswith('http') else ''}"
         )
     return found["host"].strip("[]"), port
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.files import home
 from orchestrator.monitoring.grafana import FILE, dashboard
 from orchestrator.terminal import console
 
@@ -24,6 +26,8 @@ def show_guide(url: str, folder: Path | None) -> None:
             "this cluster runs no dashboard; start its head with --include-dashboard=true"
         )
     console.print(f"Ray dashboard: http://{url}")
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        console.print(f"  it asks for the cluster's token: {_token_place()}", soft_wrap=True)
     for line in (
         "  Actors: `fedorch NAME server`, and `fedorch NAME clients #i`, each with what it is "
         "pinned to; restarts",
@@ -46,3 +50,10 @@ def show_guide(url: str, folder: Path | None) -> None:
     except OSError as error:
         raise UserError(f"--grafana {place}: cannot be written: {error.strerror}") from error
     console.print(f"Grafana dashboard: {place / FILE}", soft_wrap=True)
+
+
+def _token_place() -> str:
+    """Where this user has it; it is not printed."""
+    if "RAY_AUTH_TOKEN" in os.environ:
+        return "what RAY_AUTH_TOKEN holds"
+    return f"what {os.environ.get('RAY_AUTH_TOKEN_PATH') or home() / '.ray' / 'auth_token'} holds"

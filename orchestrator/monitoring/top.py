@@ -43,9 +43,12 @@ def table() -> Table:
         else:
             rows.append(note)
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
-    for name in ("experiment", "round", "left", "accuracy", "", "actors", "GPUs", "MB", "state"):
+    for name in ("experiment", "round", "left", "accuracy", "now", "actors", "GPUs", "MB", "state"):
+        # on a narrow terminal a cell takes more lines, and loses nothing
         drawn.add_column(
-            name, justify="right" if name in ("left", "actors", "GPUs", "MB") else "left"
+            name,
+            justify="right" if name in ("left", "now", "actors", "GPUs", "MB") else "left",
+            overflow="fold",
         )
     for note in rows:
         drawn.add_row(*line(note, states.get(note.actor, "ALIVE"), time.time()))

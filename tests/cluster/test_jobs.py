@@ -55,7 +55,8 @@ def test_a_job_from_a_file(nodes, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "submitted first" in done.stdout
-    told = nodes.fedorch("logs", "first", "--follow")
+    # by the address that run and top take, as by the dashboard's
+    told = nodes.fedorch("logs", "first", "--follow", "--address", HEAD)
     assert "round 3/3" in told.stdout, told.stdout + told.stderr
     here = finish(load(None, ["data.limit=400", "data.clients=6", "model=linear", "cohort=4",
                               "rounds=3", "local.steps=3"]))  # fmt: skip

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from orchestrator.cluster import jobs
+from orchestrator.cluster import jobs, reach
 from orchestrator.errors import UserError
 
 
@@ -26,6 +26,38 @@ def test_words_of_a_job(monkeypatch):
         assert sent[-1].count("--out") == ("--out" in out)
     with pytest.raises(UserError, match="--address makes no sense"):
         jobs.submit("http://nowhere", ["run", "--address=auto"], "x")
+
+
+def test_a_node_that_takes_no_jobs_yet_is_waited_for(monkeypatch):
+    tries = []
+
+    def submit_job(**job):
+        tries.append(job)
+        if len(tries) < 3:
+            raise RuntimeError("Request failed: No available agent to submit job, please try later")
+        return "x"
+
+    monkeypatch.setattr(jobs.time, "sleep", lambda seconds: None)
+    assert jobs._submitted(SimpleNamespace(submit_job=submit_job), entrypoint="e") == "x"
+    assert tries == 3 * [{"entrypoint": "e"}]
+    monkeypatch.setattr(jobs, "AGENT_WITHIN", -1.0)
+    tries.clear()
+    with pytest.raises(RuntimeError, match="No available agent"):
+        jobs._submitted(SimpleNamespace(submit_job=submit_job))
+
+
+def test_a_dashboard_is_taken_as_it_is_and_a_cluster_is_asked_for_its(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    assert jobs._dashboard(None) == "http://127.0.0.1:8265"
+    assert jobs._dashboard("https://far:8265") == "https://far:8265"
+    monkeypatch.setenv("RAY_ADDRESS", "http://there:8265")
+    assert jobs._dashboard(None) == "http://there:8265"
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with pytest.raises(UserError, match="nobody listens at"):
+        jobs._dashboard(None)
+    with pytest.raises(UserError, match="is a dashboard's, which submit, logs and stop take"):
+        reach.reachable("http://127.0.0.1:8265")
 
 
 @pytest.mark.parametrize(
