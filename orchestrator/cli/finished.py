@@ -110,10 +110,23 @@ def report(
         Path | None,
         typer.Option(callback=written, help="file to write (default: report.html in the folder)"),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="serve it to a browser here while the run goes on")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(callback=within(0, 65_535), help="of --live; 0: any that is free")
+    ] = 0,
 ) -> None:
-    """Write the page about a run: anew, or for a trial of a sweep, which has none."""
+    """Write the page about a run: anew, or for a trial of a sweep, which has none; or show it while
+    the run goes on.
+    """
     from orchestrator.pages.report import report_of
 
+    if live:
+        from orchestrator.cli.live import serve
+
+        serve(run, port)
+        return
     folder = RunFolder.viewed(run)
     page = report_of(folder, folder.config())
     if out is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -13,8 +14,8 @@ from rich.table import Table
 from orchestrator.config import Config
 from orchestrator.pages.sentence import conditions
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import REPORT
-from orchestrator.results.storage import join
+from orchestrator.results.run_folder import REPORT, RunFolder
+from orchestrator.results.storage import is_remote, join
 from orchestrator.rounds.drive import Prepared
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import HEADLINES, bar, console, further, headed, told
@@ -96,6 +97,13 @@ def show_plan(about: Prepared) -> None:
     if about.done:
         console.print(f"continuing after round {about.done}")
     show_notes(about.notes)
+
+
+def tell_where(folder: RunFolder) -> None:
+    """Say how to look at a run that has begun."""
+    if not is_remote(folder.place):
+        where = shlex.quote(folder.place)
+        console.print(f"to watch it in a browser: fedorch report {where} --live", soft_wrap=True)
 
 
 def interrupted(how: str) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.local_config import SETTLED
 from algorithms.section import WHOLE
-from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan
+from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results.result import Result
@@ -41,6 +41,7 @@ def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))
+        tell_where(folder)
         with (
             RoundProgress(config.rounds, experiment.t) as progress,
             _on_interrupt(lambda: interrupts.append(1)),
@@ -66,6 +67,7 @@ def run_on_ray(
     server = launch(config, folder.place, resuming, detach)
     prepared = answer_of(server.prepared.remote())
     show_plan(prepared)
+    tell_where(folder)
     if detach:
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from orchestrator.config import Config
 from orchestrator.files import said
 from orchestrator.pages import page
 from orchestrator.pages.figures import Figures
-from orchestrator.pages.sentence import told
+from orchestrator.pages.sentence import about, told
 from orchestrator.results.columns import of_client, of_round
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder
@@ -36,22 +36,10 @@ def report_of(folder: RunFolder, config: Config) -> str:
     figures = figures_of(folder)
     with said(f"cannot read {folder.path / CONFIG}"):
         text = (folder.path / CONFIG).read_text(encoding="utf-8")
-    sections = figures.sections
-    known = [axis for axis in ("round", "mb", "seconds", "steps") if axis in figures.table.columns]
     body = (
-        f"<h1>{html.escape(result['name'])}</h1>\n"
-        + "".join(
-            f'<p class="lead">{html.escape(s)}</p>\n' for s in told(config, result, parameters)
-        )
-        + "".join(f'<p class="said">note: {html.escape(n)}</p>\n' for n in result.get("notes", []))
+        _head(result["name"], told(config, result, parameters), result.get("notes", []))
         + page.tiles(_tiles(result))
-        + page.axis_choice(known)
-        + page.HINT
-        + page.section("How good it is", page.figures(sections["good"]))
-        + page.section(f"What {config.algorithm.name} did", page.figures(sections["did"]))
-        + page.section("The clients", page.figures(sections["clients"]) + _clients(clients))
-        + page.section("Who holds what", page.figures(sections["data"]) if sections["data"] else "")
-        + page.section("What it cost", page.figures(sections["cost"]))
+        + _sections(config, figures, clients)
         + page.section(
             "In full",
             page.folded_facts("all numbers of the last round", _numbers(result))
@@ -60,9 +48,42 @@ def report_of(folder: RunFolder, config: Config) -> str:
         )
     )
     title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    return _page(title, body, figures)
+
+
+def page_so_far(config: Config, rounds: pd.DataFrame, clients: pd.DataFrame) -> str:
+    """What there is to show of a run under way: of the rounds that it has kept in a checkpoint."""
+    figures = Figures.of(rounds, clients)
+    done = f"Round {len(rounds)} of {config.rounds}, when it last kept what it has."
+    body = _head(config.name, [f"{about(config)}.", done], []) + _sections(config, figures, clients)
+    return _page(f"{config.name}: round {len(rounds)} of {config.rounds}", body, figures)
+
+
+def _page(title: str, body: str, figures: Figures) -> str:
     charts = [page.chart(drawing) for drawing in figures]
-    tables = {"rounds": figures.table.values()}
-    return page.page(title, body, charts, tables)
+    return page.page(title, body, charts, {"rounds": figures.table.values()})
+
+
+def _head(name: str, lead: Sequence[str], notes: Sequence[str]) -> str:
+    return (
+        f"<h1>{html.escape(name)}</h1>\n"
+        + "".join(f'<p class="lead">{html.escape(sentence)}</p>\n' for sentence in lead)
+        + "".join(f'<p class="said">note: {html.escape(note)}</p>\n' for note in notes)
+    )
+
+
+def _sections(config: Config, figures: Figures, clients: pd.DataFrame) -> str:
+    """All figures, by what they are about, and the table of clients."""
+    of = {what: page.figures(some) if some else "" for what, some in figures.sections.items()}
+    return (
+        page.axis_choice(figures.table.columns)
+        + page.HINT
+        + page.section("How good it is", of["good"])
+        + page.section(f"What {config.algorithm.name} did", of["did"])
+        + page.section("The clients", of["clients"] + _clients(clients))
+        + page.section("Who holds what", of["data"])
+        + page.section("What it cost", of["cost"])
+    )
 
 
 def figures_of(folder: RunFolder) -> Figures:

@@ -35,19 +35,23 @@ def _conditions(config: Config) -> Iterator[str]:
             yield f"{words} {chosen.name}"
 
 
-def told(config: Config, result: Result, parameters: int) -> list[str]:
-    """Two sentences about a run: what it was, and how it ended."""
+def about(config: Config, parameters: int | None = None) -> str:
+    """What is trained, on what, under which conditions; without a full stop."""
     data, partition = config.data, config.data.partition
-    options = partition.model_dump(mode="json", exclude={"name"}, exclude_defaults=False)
+    options = partition.model_dump(mode="json", exclude={"name"})
     first = next(((k, v) for k, v in options.items() if isinstance(v, int | float)), None)
     said = f"{partition.name}, {first[0]} {first[1]:g}" if first else partition.name
     under = f", with {'; '.join(conditions(config))}" if conditions(config) else ""
-    what = (
-        f"{config.algorithm.name} trained {config.model.name} ({parameters:,} parameters) on "
-        f"{data.dataset.name}, which {data.clients} clients hold ({said}), "
-        f"{config.cohort_size} of them in a round{under}."
+    size = "" if parameters is None else f" ({parameters:,} parameters)"
+    return (
+        f"{config.algorithm.name} trains {config.model.name}{size} on {data.dataset.name}, which "
+        f"{data.clients} clients hold ({said}), {config.cohort_size} of them in a round{under}"
     )
-    return [what, _ending(result)]
+
+
+def told(config: Config, result: Result, parameters: int) -> list[str]:
+    """Two sentences about a run: what it was, and how it ended."""
+    return [f"{about(config, parameters)}.", _ending(result)]
 
 
 ENDED = (

@@ -3,6 +3,8 @@ is one that Vega-Lite can compile, and nothing from outside is read as markup.""
 
 import json
 import re
+import threading
+import urllib.request
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -16,6 +18,7 @@ from algorithms.figure import Figure
 from algorithms.part import Part, members
 from algorithms.parts.round_ends import Fixed
 from orchestrator.cli import quickstart
+from orchestrator.cli.live import LivePage, answering
 from orchestrator.errors import UserError
 from orchestrator.pages import library
 from orchestrator.pages.bands import points
@@ -304,6 +307,31 @@ def test_the_quick_start_compares_two_methods_from_one_start(tmp_path, monkeypat
     code, text = here("quickstart", "--in-process", "--out", tmp_path / "q")
     assert code == 0, text
     assert "drdm is finished already" in text
+
+
+def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("rounds=3", "checkpoint.every=1"), stop_at=2)
+    page = LivePage(str(folder.path))
+    kept = {name: (folder.path / name).read_bytes() for name in ("result.json", "manifest.sha256")}
+    for name in kept:  # which a run that goes on has not written yet
+        (folder.path / name).unlink()
+    with answering(page, 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        assert server.server_address[0] == "127.0.0.1"
+        url = f"http://127.0.0.1:{server.server_address[1]}/"
+        text = urllib.request.urlopen(url, timeout=20).read().decode()
+        _, given = parts_of(text)
+        assert given["tables"]["rounds"]["round"] == [1, 2]
+        assert "Round 2 of 3" in text
+        assert 'http-equiv="refresh"' in text
+        for name, content in kept.items():
+            (folder.path / name).write_bytes(content)
+        assert 'http-equiv="refresh"' not in urllib.request.urlopen(url, timeout=20).read().decode()
+        taken = server.server_address[1]
+        with pytest.raises(UserError, match=f"--port {taken}"):
+            answering(page, taken)
+        server.shutdown()
 
 
 def test_a_report_says_what_sets_a_run_apart(runs):
