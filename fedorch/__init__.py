@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from algorithms.contract import Clients, Cohort, Training, Updates
     from algorithms.draws import generator, torch_generator
     from algorithms.fedavg import FedAvg
+    from algorithms.figure import Figure
     from algorithms.local import LocalRule, Work
     from algorithms.part import Part, option
     from algorithms.parts.aggregators import Aggregator, Combined, Rows
@@ -50,6 +51,7 @@ NAMES = {
     "algorithms.contract": ("Clients", "Cohort", "Training", "Updates"),
     "algorithms.draws": ("generator", "torch_generator"),
     "algorithms.fedavg": ("FedAvg",),
+    "algorithms.figure": ("Figure",),
     "algorithms.local": ("LocalRule", "Work"),
     "algorithms.part": ("Part", "option"),
     "algorithms.parts.aggregators": ("Aggregator", "Combined", "Rows"),
@@ -77,7 +79,7 @@ _PLACES = {name: module for module, names in NAMES.items() for name in names}
 __all__ = [
     "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Augmentation", "Byzantine", "Clients",
     "Cohort", "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment",
-    "FedAvg", "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer",
+    "FedAvg", "Figure", "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer",
     "Part", "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler",
     "Samples", "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training", "Uncertainty",
     "Updates", "UserError", "Weigher", "Work", "compare", "generator", "open", "open_sweep",

@@ -3,6 +3,8 @@ is one that Vega-Lite can compile, and nothing from outside is read as markup.""
 
 import json
 import re
+import shutil
+import subprocess
 import threading
 import urllib.request
 import xml.etree.ElementTree as ET
@@ -357,3 +359,23 @@ def test_a_report_of_before_without_holdings_can_be_written(runs, tmp_path):
     (folder.path / "holdings.parquet").unlink()
     page = report_of(RunFolder.viewed(str(folder.path)), folder.config())
     assert "Who holds what" not in page
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("kind", ["drdm", "fda"])
+def test_a_browser_draws_every_chart(runs, tmp_path, kind):
+    page = runs / kind / "report.html"
+    command = [
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+        "--virtual-time-budget=15000", "--dump-dom", f"file://{page}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    _, given = parts_of(page.read_text())
+    for chart in given["charts"]:
+        place = done.stdout.split(f'id="chart-{chart["id"]}"')[1]
+        assert "<svg" in place.split("</figure>")[0], chart["id"]
+    assert done.stdout.count('<tr class="">') + done.stdout.count("<tr>") > 0
