@@ -79,11 +79,11 @@ _PLACES = {name: module for module, names in NAMES.items() for name in names}
 __all__ = [
     "Aggregator", "Algorithm", "AlgorithmOptions", "Attack", "Augmentation", "Byzantine", "Clients",
     "Cohort", "Combined", "Compressor", "Config", "Dataset", "Diverged", "Draw", "Experiment",
-    "FedAvg", "Figure", "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor", "Optimizer",
-    "Part", "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs", "Sampler",
-    "Samples", "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training", "Uncertainty",
-    "Updates", "UserError", "Weigher", "Work", "compare", "generator", "open", "open_sweep",
-    "option", "project", "run", "sweep", "torch_generator",
+    "FedAvg", "Figure", "Forging", "LocalRule", "Log", "Loss", "Metric", "Model", "Monitor",
+    "Optimizer", "Part", "Partitioner", "Pool", "Request", "RoundEnd", "Rows", "Run", "Runs",
+    "Sampler", "Samples", "ServerOptimizer", "Sweep", "Tracked", "Tracker", "Training",
+    "Uncertainty", "Updates", "UserError", "Weigher", "Work", "compare", "generator", "open",
+    "open_sweep", "option", "project", "run", "sweep", "torch_generator",
 ]  # fmt: skip
 
 

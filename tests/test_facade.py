@@ -204,7 +204,7 @@ def test_names():
     for name in fedorch.__all__:
         assert getattr(fedorch, name).__name__ == name
     assert sorted(fedorch._PLACES) == sorted(fedorch.__all__) == dir(fedorch)
-    assert len(set(fedorch.__all__)) == 53
+    assert len(set(fedorch.__all__)) == 54
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         fedorch.nothing  # noqa: B018
     assert (Path(fedorch.__file__).parent / "py.typed").is_file()
