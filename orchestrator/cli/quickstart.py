@@ -39,8 +39,6 @@ def show_quickstart(out: str | None, in_process: bool) -> None:
         raise UserError(f"--out {out}: the quick start runs into a folder on this machine")
     configs = {name: load(None, [*ALIKE, f"algorithm={name}", f"name={name}"]) for name in METHODS}
     series = Series(configs, out or RunFolder.dated("quickstart").place)
-    if not in_process:
-        console.print("starting Ray on this machine: some ten seconds before the first round")
     with nullcontext() if in_process else connected("local"):
         finished = series.run(run_here if in_process else run_on_ray)
     if len(finished) < len(configs):

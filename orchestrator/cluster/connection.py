@@ -13,7 +13,7 @@ from orchestrator.cluster.reach import exposure, loopback_only, reachable
 from orchestrator.config.parsing import parse_file
 from orchestrator.errors import UserError
 from orchestrator.files import home
-from orchestrator.terminal import told
+from orchestrator.terminal import console, told
 
 BOOTSTRAP = "ray_bootstrap_config.yaml"
 """In the home folder of the head node."""
@@ -47,6 +47,8 @@ def connected(
         if address == "local"
         else {}
     )
+    if address == "local":
+        console.print("starting Ray on this machine, then client actors: 10 to 20 s")
     place, alone = (address, True) if address == "local" else reachable(address)
     try:
         with loopback_only() if alone else nullcontext():
