@@ -34,7 +34,7 @@ class Status:
     seconds: float
     """Since the sweep began, without the time that it was interrupted."""
     seconds_left: float | None
-    """As long as the trials that have ended took; None before the first has."""
+    """At the pace so far, trials under way by the rounds that they have done; None before any."""
     diverged: int = 0
     """Whose model, or loss, is NaN or infinite, wherever they stand; among the others, too."""
     trials: tuple[str, ...] = ()

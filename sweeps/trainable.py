@@ -43,6 +43,10 @@ COMPARED = "compared"
 """In a report: the number that the trial has in the sweep's table, as of now."""
 
 
+PART = "part_done"
+"""In a report: the part of the trial's rounds that it has done."""
+
+
 @dataclass(frozen=True)
 class SweepFacts:
     """What all trials of a sweep share."""
@@ -166,7 +170,8 @@ class Trial(tune.Trainable):
     def _report(self, t: int, done: bool) -> dict[str, object]:
         """What Tune and the watcher hear after round ``t``."""
         told = {**self.latest, "round": t, "diverged": self.diverged, "done": done}
-        return told | {COMPARED: self.compared}
+        of = self.experiment.config.rounds if self.experiment else max(1, t)
+        return told | {COMPARED: self.compared, PART: t / of}
 
     def _write(self, status: str) -> None:
         self.written = True

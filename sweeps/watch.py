@@ -14,7 +14,7 @@ from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
 from sweeps.status import Status
-from sweeps.trainable import COMPARED
+from sweeps.trainable import COMPARED, PART
 
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
@@ -32,6 +32,8 @@ class Watcher(tune.Callback):
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
+        self.parts: dict[str, float] = {}
+        """Running trial -> the part of its rounds that it has done."""
         self.ended: dict[str, Ended] = {}
         self.diverged: set[str] = set()
         """Trials whose model, or loss, is NaN or infinite."""
@@ -76,6 +78,7 @@ class Watcher(tune.Callback):
 
     def setup(self, *about: Any, **info: Any) -> None:
         self.running.clear()
+        self.parts.clear()
         self.bar.start()
         self._tell()
 
@@ -99,6 +102,7 @@ class Watcher(tune.Callback):
     ) -> None:
         label = Choice.of(trial.config).planned.label
         self.running[trial.trial_id] = int(result.get("round", 0))
+        self.parts[trial.trial_id] = float(result.get(PART, 0.0))
         change = self.diverged.add if result.get("diverged") else self.diverged.discard
         change(trial.trial_id)
         if result.get("problem"):
@@ -116,6 +120,7 @@ class Watcher(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         self.running.pop(trial.trial_id, None)
+        self.parts.pop(trial.trial_id, None)
         last = trial.last_result or {}
         done = bool(last.get("done"))
         if not last.get("problem"):
@@ -131,6 +136,7 @@ class Watcher(tune.Callback):
     ) -> None:
         """A trial whose process died, after the retries that it has."""
         self.running.pop(trial.trial_id, None)
+        self.parts.pop(trial.trial_id, None)
         self.ended[trial.trial_id] = "failed"
         problem = f"its process ended with an error; see the files of {trial.trial_id} in {TUNE}/"
         choice = Choice.of(trial.config)
@@ -147,7 +153,9 @@ class Watcher(tune.Callback):
     def status(self) -> Status:
         """What there is to say, for a terminal and for status.json."""
         ended = Counter(self.ended.values())
-        elapsed, left = time.time() - self.begun, self.total - ended.total()
+        elapsed = time.time() - self.begun
+        # those under way count by the rounds that they have done
+        done = ended.total() + sum(self.parts.values())
         value, trial = self.best
         return Status(
             total=self.total,
@@ -160,7 +168,7 @@ class Watcher(tune.Callback):
             best=None if math.isnan(value) else value,
             best_trial=trial,
             seconds=elapsed,
-            seconds_left=elapsed / ended.total() * left if ended else None,
+            seconds_left=elapsed / done * (self.total - done) if done else None,
             trials=tuple(sorted(self.left.values())),
             written=time.time(),
         )

@@ -236,6 +236,25 @@ def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
     assert trial.written
 
 
+def test_what_is_left_goes_by_the_rounds_that_are_done(tmp_path):
+    """Also while the first trials are under way."""
+    plan = sweep(axes={"local.lr": [0.1, 0.2]})
+    watcher = Watcher(Home(tmp_path / "s"), 4, "test_accuracy", "max")
+    watcher.home.folder.make()
+    assert watcher.status().seconds_left is None
+    trials = [
+        SimpleNamespace(
+            trial_id=str(i), config=Choice(replace(plan.planned()[0], seed=i)).as_trial()
+        )
+        for i in range(2)
+    ]
+    watcher.begun -= 60
+    for trial, done in zip(trials, (0.5, 0.25), strict=True):
+        watcher.on_trial_start(1, [], trial)
+        watcher.on_trial_result(1, [], trial, {"round": 1, "part_done": done})
+    assert watcher.status().seconds_left == pytest.approx(60 / 0.75 * 3.25, rel=0.05)
+
+
 def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     plan = sweep(axes={"local.lr": [0.1]})
     run_here(plan, tmp_path / "s")
