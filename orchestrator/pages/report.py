@@ -21,7 +21,7 @@ from orchestrator.terminal import HEADLINES
 
 FIRST = 10
 """Clients that the table shows at first: the worst."""
-MOST_CLIENTS = 5000
+MOST_CLIENTS = 1000
 """Rows of the table of clients."""
 TILES = (
     "test_accuracy", "client_accuracy_worst", "personal_accuracy_mean", "personal_accuracy_worst",

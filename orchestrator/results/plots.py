@@ -93,26 +93,6 @@ def label_map(histogram: np.ndarray) -> Figure:
     return figure
 
 
-def accuracy_histogram(accuracy: np.ndarray) -> Figure:
-    """Distribution of the clients' accuracies."""
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
-    axes.hist(accuracy[np.isfinite(accuracy)], bins=20, range=(0, 1))
-    axes.set_xlabel("accuracy on the client's own test rows")
-    axes.set_ylabel("clients")
-    return figure
-
-
-def traffic(rounds: pd.DataFrame) -> Figure:
-    """Cumulative megabytes down and up over rounds."""
-    table = pd.DataFrame({"round": rounds["round"]})
-    for way in ("down", "up"):
-        table[way] = rounds[f"bytes_{way}"].cumsum() / 1e6
-    return curves(
-        {"": table}, {"down": "server to clients", "up": "clients to server"}, "MB since the start"
-    )
-
-
 def landscape(data: pd.DataFrame, dims: int) -> Figure:
     """Mean loss over seeds around runs (columns run, seed, x0, x1, loss): curves on one plot, each
     seed's beside them, or contours.

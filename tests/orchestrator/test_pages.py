@@ -25,7 +25,7 @@ from orchestrator.errors import UserError
 from orchestrator.pages import library
 from orchestrator.pages.bands import points
 from orchestrator.pages.figures import Figures
-from orchestrator.pages.report import figures_of, report_of
+from orchestrator.pages.report import _clients, figures_of, report_of
 from orchestrator.pages.table import MOST_ROUNDS, Table, over_axes, thinned
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
@@ -197,6 +197,19 @@ def test_a_thousand_clients_share_cells_that_hold_their_mean():
     squares = figures.named("holdings").data["holdings"]
     assert len(squares) == 100 * 100
     np.testing.assert_allclose(squares[1]["value"], held[:10, 3:6].sum() / 10, rtol=1e-5)
+
+
+def test_of_many_clients_the_page_has_the_worst():
+    many = 3000
+    clients = pd.DataFrame({
+        "round": 5, "client": np.arange(many), "accuracy": np.arange(many)[::-1] / many,
+        **{name: 1e9 + np.arange(many) for name in ("loss", "bytes_up", "bytes_down", "joules")},
+    })  # fmt: skip
+    text = _clients(clients)
+    assert len(text) < 200_000
+    assert text.count("<tr>") == 1 + 1000
+    assert "The 1,000 worst of 3,000 are here" in text
+    assert text.split("<td>")[1].startswith("2,999<")
 
 
 def test_a_band_is_mean_and_standard_error_over_the_rounds_of_all():
