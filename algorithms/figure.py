@@ -31,4 +31,5 @@ class Figure:
     """What the curves are drawn over at first; a reader may choose another."""
     ticks: bool = False
     """A tick on the axis for each round."""
-    logarithmic: bool = False
+    bounds: tuple[float, float] | None = None
+    """What the axis shows at least."""

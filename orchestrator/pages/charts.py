@@ -18,10 +18,12 @@ DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
 
 
 def curves(
-    lines: Mapping[str, str], y: str, over: str, ticks: bool = False, logarithmic: bool = False,
-    still: bool = False,
+    lines: Mapping[str, str], y: str, over: str, ticks: bool = False,
+    bounds: tuple[float, float] | None = None, still: bool = False,
 ) -> Spec:  # fmt: skip
-    """Columns of the table of rounds -> what their lines are called, ``over`` an axis."""
+    """Columns of the table of rounds -> what their lines are called, ``over`` an axis; the other
+    axis shows at least the ``bounds``.
+    """
     names = list(lines)
     labels = [*lines.values()]
     called = ", ".join(f"{_quoted(n)}: {_quoted(label)}" for n, label in lines.items())
@@ -30,7 +32,7 @@ def curves(
         {"filter": "isValid(datum.value)"},
         {"calculate": f"({{{called}}})[datum.column]", "as": "line"},
     ]
-    drawn = _lines(labels, y, over, logarithmic, still)
+    drawn = _lines(labels, y, over, bounds, still)
     layers = [{"transform": folded, **layer} for layer in drawn]
     if ticks:
         layers.insert(0, _ticks(over))
@@ -39,7 +41,7 @@ def curves(
 
 def bands(groups: Sequence[str], y: str, over: str, still: bool = False) -> Spec:
     """Means of groups of runs with a band around each: rows group, AXES, value, low, high."""
-    drawn = _lines(groups, y, over, False, still)
+    drawn = _lines(groups, y, over, None, still)
     band: Spec = {
         "mark": {"type": "area", "opacity": 0.18, "tooltip": None},
         "encoding": {
@@ -52,9 +54,13 @@ def bands(groups: Sequence[str], y: str, over: str, still: bool = False) -> Spec
     return {"data": {"name": "points"}, "layer": [band, *drawn]}
 
 
-def _lines(names: Sequence[str], y: str, over: str, logarithmic: bool, still: bool) -> list[Spec]:
+def _lines(
+    names: Sequence[str], y: str, over: str, bounds: tuple[float, float] | None, still: bool
+) -> list[Spec]:
     """Lines of rows with ``line``, ``value`` and AXES, and what answers a mouse."""
-    scale: Spec = {"type": "log"} if logarithmic else {"zero": False}
+    scale: Spec = {"zero": False}
+    if bounds is not None:
+        scale["domain"] = {"unionWith": list(bounds)}
     colour = _named(names)
     encoding: Spec = {
         "x": _x(over),

@@ -60,6 +60,7 @@ DID = (
         "defence's aim",
         "part",
         {"malicious_selected": "of its clients", "malicious_weight": "of its weight"},
+        bounds=(0, 1),
     ),
     Figure(
         "weights", "Whose updates counted, and how much",
@@ -211,11 +212,9 @@ def _drawing(
     if not lines:
         return None
     named = {table.name(column): label for column, label in lines.items()}
-    positive = all((table.frame[c].dropna() > 0).all() for c in lines)
 
     def make(over: str, still: bool) -> Spec:
-        log = figure.logarithmic and positive
-        return charts.curves(named, figure.y, over, figure.ticks, log, still)
+        return charts.curves(named, figure.y, over, figure.ticks, figure.bounds, still)
 
     over: Axis = figure.over if figure.over in table.columns else "round"
     return Drawing(figure.name, figure.title, figure.about, make, over)

@@ -83,6 +83,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "evaluation.clients": (False,),
     "data.clients": (1, 2, 3),
 }
+WORK = ("algorithm.personal_steps", "algorithm.anchor_batches")
+"""Options by which a client works so long: the most that they admit is not waited for."""
 BATCH_NORM: list[Setting] = [
     ("model.name", "fedaa_resnet"),
     ("data.limit", 90),
@@ -129,7 +131,8 @@ class Compositions(Family):
         return [(f"{key}.name", name), *options]
 
     def _options(self, rng: Random, key: str, part: Any) -> list[Setting]:
-        return list(settings(rng, part, 0.4, 0.03, f"{key}."))
+        drawn = settings(rng, part, 0.4, 0.03, f"{key}.")
+        return [(k, 5 if k in WORK and isinstance(v, int) and v > 50 else v) for k, v in drawn]
 
     def play(self, pieces: Pieces, folder: Path) -> None:
         raw: dict[str, Any] = {}
