@@ -14,7 +14,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from tests.orchestrator.test_cli import here
 from tests.orchestrator.test_plugins import forget
-from tests.running import finish, run_into
+from tests.running import finish, resumed, run_into
 
 NETS = '''import torch
 from torch import nn
@@ -335,3 +335,51 @@ def test_options_have_one_more_spelling(config):
             for o in ({"width": 5}, {"options": {"width": 5}})]  # fmt: skip
     assert same[0].model == same[1].model
     assert load(config, ["model.options.width=7"]).model.options == {"width": 7}
+
+
+SCALED = """import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.head = nn.Linear(784, classes)
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        return self.scale * self.head(x.flatten(1))
+
+
+class Counted(Scaled):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.register_buffer("seen", torch.tensor(0.0))
+
+    def forward(self, x):
+        if self.training:
+            self.seen.mul_(0.9).add_(0.1)
+        return super().forward(x)
+"""
+
+
+@pytest.mark.parametrize("name", ["Scaled", "Counted"])
+def test_a_number_that_is_learned(config, tmp_path, name):
+    """A parameter, and a buffer, with no axis: trained in both ways, resumed, kept and used."""
+    (config.parent / "nets.py").write_text(SCALED)
+    model = f"model={json.dumps({'name': f'{config.parent}/nets.py:{name}'})}"
+    ends = [finish(load(config, [model, f"local.execution={how}"]))
+            for how in ("sequential", "vectorized" if name == "Scaled" else "sequential")]  # fmt: skip
+    once, other = (e.algorithm.model() for e in ends)
+    torch.testing.assert_close(once, other, rtol=1e-4, atol=1e-5)
+    scale = ends[0].net.spec.views(once)["scale"]
+    assert scale.shape == ()
+    assert float(scale) != 0.5
+    assert resumed(ends[1].config, tmp_path, 1).state_sha256() == ends[1].state_sha256()
+
+
+def test_a_number_in_a_barycenter(config):
+    (config.parent / "nets.py").write_text(SCALED)
+    model = f"model={json.dumps({'name': f'{config.parent}/nets.py:Scaled'})}"
+    end = finish(load(config, [model, "algorithm=feddual", "aggregator.layers=2"]))
+    assert np.isfinite(end.records[-1]["test_loss"])
