@@ -48,6 +48,26 @@ def double(classes):
     return plain(None, classes).double()
 
 
+def brain(classes):
+    return plain(None, classes).bfloat16()
+
+
+def frozen(classes):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(784, 20).bfloat16(), nn.Linear(20, classes))
+    net[1].requires_grad_(False)
+    return net
+
+
+def lazy(classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def imaginary(classes):
+    net = plain(None, classes)
+    net[1].weight = nn.Parameter(net[1].weight.to(torch.complex64))
+    return net
+
+
 def narrow(classes):
     return plain(None, classes - 1)
 
@@ -126,7 +146,11 @@ def test_a_function_does(config):
 WRONG = {
     "Nett": "no 'Nett'; did you mean 'Net'",
     "needs": "needs depth: give it among the options",
-    "double": "mat1 and mat2 must have the same dtype",
+    "double": "the parameter 1.weight is torch.float64, and torch.float32 is what is trained",
+    "brain": "the parameter 1.weight is torch.bfloat16, and torch.float32",
+    "frozen": "1.weight is torch.bfloat16, which NumPy does not have",
+    "lazy": "1.weight has no shape yet",
+    "imaginary": "the parameter 1.weight is torch.complex64, and real numbers are trained",
     "narrow": "makes torch.float32 of shape (2, 9)",
     "pair": "makes tuple of inputs",
     "breaks": "RuntimeError: no such thing",
@@ -383,3 +407,27 @@ def test_a_number_in_a_barycenter(config):
     model = f"model={json.dumps({'name': f'{config.parent}/nets.py:Scaled'})}"
     end = finish(load(config, [model, "algorithm=feddual", "aggregator.layers=2"]))
     assert np.isfinite(end.records[-1]["test_loss"])
+
+
+def test_a_buffer_of_a_finer_type_is_tried_as_it_is_trained(config):
+    """In the flat vector it is float32, so what passes in float64 alone is refused at once."""
+    (config.parent / "nets.py").write_text(
+        """import torch
+from torch import nn
+
+
+class Shifted(nn.Module):
+    def __init__(self, classes, cast=True):
+        super().__init__()
+        self.cast, self.head = cast, nn.Linear(784, classes)
+        self.register_buffer("shift", torch.zeros(784, 784, dtype=torch.float64))
+
+    def forward(self, x):
+        x = x.flatten(1).double()
+        return self.head((x @ (self.shift.double() if self.cast else self.shift)).float())
+"""
+    )
+    with pytest.raises(UserError, match=r"inputs of shape \(2, 1, 28, 28\)"):
+        Experiment(of(config, "Shifted", cast=False))
+    tried = Experiment(of(config, "Shifted"))
+    assert np.isfinite(tried.step()["train_loss"])
