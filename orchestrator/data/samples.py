@@ -189,6 +189,21 @@ def _wrong_tags(samples: Samples, tags: np.ndarray) -> str | None:
     return f"no token of row {int(np.argmax(bare))} has a class" if bare.any() else None
 
 
+def array_of(values: object, called: str) -> np.ndarray:
+    """What a user gives, as an array [n, ...]; raises UserError, which names it as ``called``, for
+    what is none.
+    """
+    try:
+        found = np.asarray(values)
+    # ragged lists; tensors of a type that NumPy has not, with a gradient, or on a GPU
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"{called}: this is no array: {why}") from error
+    if not found.ndim:
+        raise UserError(f"{called}: {str(values)[:100]!r} is no array of rows")
+    return found
+
+
 def labels(y: np.ndarray, rows: int, classes: int, where: object) -> np.ndarray:
     """Labels of ``rows`` inputs as int64 [rows]; raises UserError that names ``where`` unless they
     are as many whole numbers in 0..classes-1.
