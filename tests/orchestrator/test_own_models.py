@@ -278,16 +278,36 @@ class Keeps(nn.Module):
         if self.training and self.kind == "buffer":
             self.steps += 1
             x = x * self.steps
+        if self.training and self.kind == "later":
+            self.steps += 1
+            x = x * (1 if self.steps < 50 else 0.5)
         return self.head(x)
 """
 
 
-@pytest.mark.parametrize("kind", ["own", "counts", "buffer", "normed"])
-def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        *((kind, "differ from pass to pass") for kind in ("own", "counts", "buffer", "normed")),
+        ("later", "changes its buffer steps, which is torch.int64"),
+    ],
+)
+def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind, said):
     """It would differ from actor to actor, and after a resume."""
     (config.parent / "nets.py").write_text(STATEFUL)
-    with pytest.raises(UserError, match="differ from pass to pass"):
+    with pytest.raises(UserError, match=said):
         Experiment(of(config, "Keeps", kind=kind))
+
+
+def test_batch_norm_may_count(config):
+    (config.parent / "nets.py").write_text(
+        """from torch import nn
+
+def normed(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 5), nn.BatchNorm1d(5), nn.Linear(5, classes))
+"""
+    )
+    assert np.isfinite(Experiment(of(config, "normed")).step()["train_loss"])
 
 
 def test_a_network_that_cannot_be_copied_is_tried_all_the_same(config):
