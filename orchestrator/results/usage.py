@@ -8,7 +8,7 @@ from typing import Literal, NotRequired
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 # pydantic reads the standard library's only from Python 3.12 on
 from typing_extensions import TypedDict
@@ -69,19 +69,9 @@ class TrainedModel:
     def __init__(self, folder: RunFolder) -> None:
         """Raises UserError if the run has left no model, or it cannot be built here."""
         self.inputs = inputs_left(folder)
-        config, tensors = folder.config(), folder.model()
-        self.module = _built(config, self.inputs)
-        try:
-            # integers and what no client trains are not among the tensors of a run
-            unknown = self.module.load_state_dict(tensors, strict=False).unexpected_keys
-        except RuntimeError as error:
-            why = " ".join(str(error).split())[:200]
-            raise UserError(f"{folder.place}: the weights do not fit its model: {why}") from error
-        if unknown:
-            raise UserError(
-                f"{folder.place}: its model has no {unknown[0]}, which the weights are of"
-            )
-        self.module.eval()
+        net = _built(folder.config(), self.inputs)
+        _put(net, folder.model(), folder.place)
+        self.module = net.module.eval()
 
     @torch.no_grad()
     def outputs(self, x: Given) -> Tensor:
@@ -151,8 +141,29 @@ def _text(shape: tuple[int, ...]) -> str:
     return ", ".join(map(str, shape))
 
 
-def _built(config: Config, inputs: Inputs) -> nn.Module:
+def _built(config: Config, inputs: Inputs) -> Net:
     try:
-        return Net.of(config.model, tuple(inputs["shape"]), inputs["outputs"], config.seed).module
+        return Net.of(config.model, tuple(inputs["shape"]), inputs["outputs"], config.seed)
     except ValueError as error:
         raise UserError(f"config: {error}") from error
+
+
+@torch.no_grad()
+def _put(net: Net, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Give a network the weights and statistics of the run at ``place``; raises UserError if these
+    are of another one. Integers, and what no client trains, are as they were built.
+    """
+    # by name, as a state dict leaves out buffers that are not persistent
+    mine = net.params | net.buffers
+    for name in sorted({*mine} | {*tensors}):
+        if name not in mine:
+            raise UserError(f"{place}: its model has no {name}, which the weights are of")
+        if name not in tensors:
+            raise UserError(f"{place}: the weights hold no {name}, which its model has")
+        if tensors[name].shape != mine[name].shape:
+            shapes = (tuple(tensors[name].shape), tuple(mine[name].shape))
+            raise UserError(
+                f"{place}: the weights do not fit its model: {name} is {shapes[0]}, and in the "
+                f"model {shapes[1]}"
+            )
+        mine[name].copy_(tensors[name])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,12 @@ from PIL import Image
 
 import fedorch
 from orchestrator.config import load
+from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.usage import TrainedModel
 from tests.configs import small
 from tests.orchestrator.test_cli import here
+from tests.orchestrator.test_plugins import forget
 from tests.running import run_into
 
 
@@ -98,3 +102,52 @@ def test_what_is_no_input(digits, tmp_path):
         code, text = here("predict", digits, tmp_path / name)
         assert code == 2, text
         assert said in text
+
+
+NETS = """import torch
+from torch import nn
+
+
+class Placed(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(784, 8), nn.Linear(8, classes)
+        self.register_buffer("place", torch.linspace(0, 1, 8), persistent=False)
+        self.register_buffer("mean", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training:
+            self.mean.mul_(0.5).add_(x.mean(), alpha=0.5)
+        return self.head(torch.relu(self.body(x - self.mean)) + self.place)
+"""
+
+
+def test_buffers_that_a_state_dict_leaves_out(tmp_path):
+    """They are among what a run keeps, as all floating-point buffers are."""
+    (tmp_path / "nets.py").write_text(NETS)
+    folder = RunFolder(tmp_path / "r")
+    end, _ = run_into(folder, small(f"model={tmp_path}/nets.py:Placed"))
+    run, data = fedorch.open(folder.path), end.data
+    module = run.model()
+    assert float(module.mean) == float(end.algorithm.statistics()[-1]) != 0
+    x, y = data.samples.x[data.test_rows], data.samples.y[data.test_rows]
+    assert np.mean(run.predict(x) == y) == run.rounds["test_accuracy"].iloc[-1]
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda t: {**t, "more": torch.zeros(1)}, "its model has no more"),
+        (lambda t: dict(list(t.items())[1:]), "the weights hold no"),
+        (lambda t: {n: w[..., :-1].contiguous() for n, w in t.items()}, "do not fit its model"),
+    ],
+)
+def test_weights_of_another_model(digits, tmp_path, changed, said):
+    there = RunFolder(tmp_path / "r")
+    shutil.copytree(digits, there.path)
+    there.write_model(changed(there.model()))
+    there.seal()
+    with pytest.raises(UserError, match=said):
+        TrainedModel(there)
