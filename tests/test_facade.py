@@ -299,6 +299,8 @@ def test_rows_of_a_table_are_predicted_as_they_are(tmp_path):
         (test.drop(columns="sex"), "no column 'sex'"),
         (test.assign(age="old"), "column 'age' holds no numbers"),
         (test.assign(pulse=np.nan), "column 'pulse': row 1 is empty"),
+        (test.assign(pulse=pd.Timestamp("2020-01-01")), "column 'pulse' holds no numbers"),
+        (test.assign(pulse=test["pulse"] + 1j), "column 'pulse' holds no numbers"),
     ):
         with pytest.raises(fedorch.UserError, match=said):
             run.predict(wrong)

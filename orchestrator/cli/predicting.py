@@ -11,6 +11,7 @@ import torch
 
 from orchestrator.data.own.images import ENDINGS, pixels_of_files
 from orchestrator.data.own.tables import rows_of
+from orchestrator.data.samples import array_of
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -63,10 +64,10 @@ def _read(file: Path) -> pd.DataFrame | np.ndarray:
     if file.suffix in TABLES:
         return rows_of(file)
     if file.suffix == ".npz":
-        return read_npz(file, "x")[0]
+        return array_of(read_npz(file, "x")[0], str(file))
     if file.suffix == ".npy":
         with reading(file):
-            return np.load(file, allow_pickle=False)
+            return array_of(np.load(file, allow_pickle=False), str(file))
     known = ", ".join((*TABLES, ".npy", ".npz", *ENDINGS))
     raise UserError(f"{file}: its name says nothing of what is in it; known are {known}")
 

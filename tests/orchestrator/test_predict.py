@@ -90,6 +90,8 @@ def test_what_is_no_input(digits, tmp_path):
     (tmp_path / "note.txt").write_text("?")
     (tmp_path / "empty").mkdir()
     np.save(tmp_path / "one.npy", np.zeros((28, 28), np.uint8))
+    np.save(tmp_path / "number.npy", np.array(3))
+    np.savez(tmp_path / "number.npz", x=np.array(3))
     np.save(tmp_path / "narrow.npy", np.zeros((3, 27, 28), np.uint8))
     for name, said in (
         ("t.csv", "was not trained on a table"),
@@ -97,11 +99,74 @@ def test_what_is_no_input(digits, tmp_path):
         ("empty", "no images in it"),
         ("one.npy", "give inputs of shape (n, ...)"),
         ("narrow.npy", "none of shape"),
+        ("number.npy", "no array of rows"),
+        ("number.npz", "no array of rows"),
         ("nowhere.png", "nowhere.png"),
     ):
         code, text = here("predict", digits, tmp_path / name)
         assert code == 2, text
         assert said in text
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Runs on numbers [3], and on ids of tokens [4] of which there are 20."""
+    there = tmp_path_factory.mktemp("others")
+    rng = np.random.default_rng(0)
+    numbers = {"x": rng.normal(size=(60, 3)), "y": np.arange(60) % 3}
+    tokens = {"x": rng.integers(0, 20, (60, 4)), "y": np.arange(60) % 3}
+    made = {}
+    for name, arrays, model in (
+        ("numbers", numbers, "linear"),
+        ("tokens", tokens, "{name: char_lstm, vocabulary: 20, width: 4}"),
+    ):
+        np.savez(there / f"{name}.npz", **arrays)
+        config = load(None, [f"data.dataset={{name: npz, path: {there}/{name}.npz}}", "rounds=1",
+                             "data.clients=3", "cohort=3", "data.partition=iid", f"model={model}",
+                             "local.steps=1"])  # fmt: skip
+        run_into(RunFolder(there / name), config)
+        made[name] = fedorch.open(there / name)
+    return made
+
+
+ONE = np.ones((2, 3))
+DATES = np.full((2, 3), np.datetime64("2020-01-01"))
+IDS = np.ones((2, 4), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("run", "x", "said"),
+    [
+        ("numbers", ONE * np.nan, "row 0 has NaN"),
+        ("numbers", ONE * [[1], [np.inf]], "row 1 has NaN"),
+        ("numbers", ONE * 1e300, "a number beyond float32"),
+        ("numbers", ONE + 1j, "complex128; the model takes numbers"),
+        ("numbers", ONE.astype(str), "takes numbers"),
+        ("numbers", ONE.astype(bytes), "takes numbers"),
+        ("numbers", ONE > 0, "bool; the model takes numbers"),
+        ("numbers", DATES, r"datetime64\[D\]; the model takes numbers"),
+        ("numbers", ONE.astype(object), "object; the model takes numbers"),
+        ("numbers", np.array(3.0), "'3.0' is no array of rows"),
+        ("numbers", [[1, 2], [3]], "this is no array"),
+        ("numbers", torch.ones(2, 3, dtype=torch.bfloat16), "this is no array"),
+        ("tokens", -IDS, "from -1 to -1; the model takes token ids"),
+        ("tokens", IDS * (2**32 + 3), "the model takes token ids, 0 or more"),
+        ("tokens", IDS > 0, "bool; the model takes token ids"),
+        ("tokens", IDS * 20, "cannot take token ids from 20 to 20 .its embeddings have 20 rows"),
+    ],
+)
+def test_inputs_that_training_would_refuse(others, run, x, said):
+    with pytest.raises(UserError, match=said):
+        others[run].predict(x)
+
+
+def test_inputs_of_any_number_type(others):
+    x = np.arange(6).reshape(2, 3)
+    wanted = others["numbers"].outputs(x.astype(np.float32))
+    for kind in (np.int8, np.uint64, np.float16, np.float64):
+        assert torch.equal(others["numbers"].outputs(x.astype(kind)), wanted)
+    assert others["tokens"].predict(IDS.astype(np.uint8)).shape == (2,)
+    assert others["numbers"].predict(x[:0]).shape == (0,)
 
 
 NETS = """import torch
