@@ -28,6 +28,11 @@ class Column(TypedDict):
     """None: numbers."""
 
 
+def texts_of(columns: Sequence[Column]) -> set[str]:
+    """Names of those that are texts."""
+    return {column["name"] for column in columns if column["texts"] is not None}
+
+
 def of_numbers(name: str, values: np.ndarray, standardize: bool) -> Column:
     """From the training rows' numbers [n] float64."""
     if not standardize:

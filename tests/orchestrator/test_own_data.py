@@ -90,6 +90,34 @@ def test_the_test_is_a_column_or_another_file(patients, tmp_path):
     np.testing.assert_array_equal(one.y, two.y)
 
 
+def test_a_text_in_one_of_two_files_is_one_in_both(tmp_path):
+    """As it is written in both: 01 alone would be the number 1, and true alone a truth."""
+    (tmp_path / "a.csv").write_text(
+        "code,flag,ill\nA3,no,0\n01,true,1\nB4,no,1\nA3,no,0\nB4,no,0\n"
+    )
+    (tmp_path / "b.csv").write_text("code,flag,ill\n01,true,1\n02,true,0\n")
+    for train, test in (("a", "b"), ("b", "a")):
+        found = samples(
+            name="csv", path=tmp_path / f"{train}.csv", label="ill", test=tmp_path / f"{test}.csv"
+        )
+        texts = [column["texts"] for column in found.columns]
+        both = [["01", "A3", "B4"], ["no", "true"]]
+        assert texts == (both if train == "a" else [["01", "02"], ["true"]])
+        # each row that both files have is one and the same input
+        code = texts[0].index("01")
+        rows = found.x[found.x[:, code] == 1]
+        assert len(rows) == 2
+        np.testing.assert_array_equal(rows[0], rows[1])
+        assert rows[0][len(texts[0]) + texts[1].index("true")] == 1
+
+
+def test_a_column_of_texts_is_read_as_it_is_written(tmp_path):
+    """Where a field is empty, pandas makes truths of the others, and says that they are texts."""
+    (tmp_path / "a.csv").write_text("flag,ill,part\ntrue,0,0\n,1,0\nfalse,1,0\ntrue,1,1\n")
+    found = samples(name="csv", path=tmp_path / "a.csv", label="ill", missing="drop", test="part")
+    assert found.columns[0]["texts"] == ["false", "true"]
+
+
 def test_a_config_s_paths_are_from_its_folder(patients, tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(
         "data: {dataset: {name: csv, path: ./p.csv, label: ill, client: clinic},\n"

@@ -85,6 +85,47 @@ def test_a_table_s_classes_have_their_names_and_numbers_are_numbers(tmp_path):
             assert table["class"].tolist() == wanted
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_texts_are_read_as_in_training(tmp_path, separator):
+    """A file alone would say that 01 is a number, and true a truth; and names, endings and
+    separators are those that training takes.
+    """
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"code": rng.choice(["01", "02", "A3", "B4", "C5"], 90), "age": rng.integers(9, 90, 90)}
+    )
+    frame["flag"] = np.where(frame["code"] > "A", "unknown", "true")
+    frame["ill"] = np.where(frame["code"] == "01", "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=separator)
+    data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "ill", "separator": separator}
+    config = load(None, [f"data.dataset={json.dumps(data)}", "data.clients=3", "cohort=3",
+                         "data.partition=iid", "model=linear", "rounds=20", "local.lr=0.5"])  # fmt: skip
+    run_into(RunFolder(tmp_path / "r"), config)
+    whole = told(tmp_path / "r", tmp_path / "t.csv")
+    assert (whole["class"] == frame["ill"]).mean() > 0.9
+    some = frame[frame["code"] == "01"]
+    for name in ("p.csv", "P.CSV", "p.csv.gz", "p.txt", "P.csv.XZ"):
+        kind = {".gz": "gzip", ".XZ": "xz"}.get(name[5:])
+        some.to_csv(tmp_path / name, index=False, sep=separator, compression=kind)
+        found = told(tmp_path / "r", tmp_path / name)
+        expected = whole.loc[some.index, "probability"]
+        assert found["class"].tolist() == whole.loc[some.index, "class"].tolist()
+        np.testing.assert_allclose(found["probability"], expected, rtol=1e-6)
+    if separator == ",":
+        some.to_parquet(tmp_path / "p.Parquet")
+        found = told(tmp_path / "r", tmp_path / "p.Parquet")
+        assert found["class"].tolist() == whole.loc[some.index, "class"].tolist()
+    # and judged on a file in which all are such, as many are right as are predicted
+    others = frame[frame["code"] < "A"]
+    part = np.where(np.arange(len(others)) < 20, "train", "test")
+    others.assign(part=part).to_csv(tmp_path / "two.csv", index=False, sep=separator)
+    words = ("--set", f"data.dataset.path={tmp_path}/two.csv", "--set", "data.dataset.test=part")
+    code, text = here("evaluate", tmp_path / "r", *words, "--format", "json")
+    assert code == 0, text
+    right = whole.loc[others.index, "class"] == others["ill"]
+    assert json.loads(text)["test_accuracy"] == pytest.approx(right[20:].mean())
+
+
 def test_what_is_no_input(digits, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "note.txt").write_text("?")
