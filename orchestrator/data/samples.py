@@ -125,7 +125,7 @@ def checked(samples: Samples, where: object) -> Samples:
             f"{where}: of {len(samples.y)} rows, {samples.train} are for training; there must be "
             "some, and others for the test"
         )
-    found = (_wrong_inputs, _wrong_scaling, _wrong_owners, _wrong_targets)
+    found = (_wrong_inputs, _wrong_scaling, _wrong_owners, _wrong_targets, _wrong_texts)
     for wrong in (one(samples) for one in found):
         if wrong:
             raise UserError(f"{where}: {wrong}")
@@ -173,6 +173,15 @@ def _wrong_targets(samples: Samples) -> str | None:
     if t.dtype != np.float32 or t.ndim != 2 or len(t) != len(samples.y) or not t.shape[1]:
         return f"targets are {t.dtype} of shape {t.shape}, and not float32 [n, o]"
     return None if np.isfinite([t.min(), t.max()]).all() else "some targets are NaN or infinite"
+
+
+def _wrong_texts(samples: Samples) -> str | None:
+    for text in (*samples.names, *(text for one in samples.columns for text in one["texts"] or ())):
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # names of folders can be such, and texts of arrays
+            return f"{text[:100]!r}, a class or a text of a column, is no UTF-8"
+    return None
 
 
 def _wrong_tags(samples: Samples, tags: np.ndarray) -> str | None:
