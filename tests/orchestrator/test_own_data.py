@@ -199,6 +199,10 @@ def test_arrays_are_images_numbers_or_tokens(tmp_path):
     assert moments(np.zeros((2, 1, 3, 3), np.uint8)) == ((0.0,), (1.0,))
 
 
+SPLIT = {f"{what}_{half}": np.zeros((4, 2)) if what == "x" else np.arange(4) % 2
+         for half in ("train", "test") for what in "xy"}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -211,6 +215,10 @@ def test_arrays_are_images_numbers_or_tokens(tmp_path):
         ({"x": np.full((4, 2), -1), "y": np.arange(4) % 2}, "no token ids"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, "one class"),
         ({"x": np.zeros((4, 2)), "y": np.arange(4)}, "no rows are for the test"),
+        ({"x": np.zeros((4, 2)), "y": np.array(["a", "\ud800"] * 2)}, r"'\ud800', a class or a text"),
+        ({**SPLIT, "client_train": np.arange(4)}, "it holds client_train, and beside x_train and"),
+        ({**SPLIT, "client": np.arange(8)}, "are named by client_train and client_test"),
+        ({"x": np.zeros((4, 2)), "y": np.arange(4) % 2, "client_test": np.arange(4)}, "beside x clients"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_arrays_is_said(tmp_path, arrays, message):
