@@ -77,9 +77,10 @@ class ParamSpec:
             if e.nhwc:
                 # (o, h, w, i) in memory; shown as (o, i, h, w) without a copy
                 o, i, h, w = e.shape
-                out[e.name] = piece.view(*lead, o, h, w, i).movedim(-1, -3)
+                out[e.name] = piece.view((*lead, o, h, w, i)).movedim(-1, -3)
             else:
-                out[e.name] = piece.view(*lead, *e.shape)
+                # as a tuple, which a number ([] long) has, too
+                out[e.name] = piece.view((*lead, *e.shape))
         return out
 
     def write(self, tensors: Sequence[Tensor], out: Tensor) -> Tensor:
@@ -87,7 +88,8 @@ class ParamSpec:
         lead = out.shape[:-1]
         for e, t in zip(self.segments, tensors, strict=True):
             source = t.movedim(-3, -1) if e.nhwc else t
-            out[..., e.start : e.stop].view(*lead, *source.shape[len(lead) :]).copy_(source)
+            shape = (*lead, *source.shape[len(lead) :])
+            out[..., e.start : e.stop].view(shape).copy_(source)
         return out
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:

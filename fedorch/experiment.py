@@ -14,8 +14,11 @@ from fedorch.runs import config_of
 from orchestrator.config import Config
 from orchestrator.data.federated import FederatedData, samples_sha256
 from orchestrator.data.own.given import samples_from
-from orchestrator.data.samples import Samples, checked
+from orchestrator.data.samples import Samples, array_of, checked
+from orchestrator.errors import UserError
 from orchestrator.models.given import give
+from orchestrator.models.net import require_float32
+from orchestrator.plugins import raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
 
@@ -44,7 +47,7 @@ class Experiment:
         samples = None if data is None else _samples(data, test)
         added: dict[str, Any] = {}
         if isinstance(model, nn.Module):
-            added["model"] = {"name": "given", "sha256": give(model)}
+            added["model"] = {"name": "given", "sha256": _kept(model)}
         elif model is not None:
             settings["model"] = model
         if samples is not None:
@@ -106,22 +109,33 @@ class Experiment:
         return copy.deepcopy(net.module).eval()
 
 
+def _kept(model: nn.Module) -> str:
+    """Digest of a module, of which this process keeps a copy; raises UserError for one that cannot
+    be trained, or copied.
+    """
+    try:
+        require_float32(model)
+        return give(model)
+    except ValueError as error:
+        raise UserError(f"config: {error}") from error
+    except Exception as error:  # whatever code of others may raise
+        raise UserError(f"config: model: the module cannot be copied: {raised(error)}") from error
+
+
 def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray) -> Samples:
     if isinstance(data, Samples):
         return checked(data, "data")
-    from orchestrator.errors import UserError
-
-    if not 2 <= len(data) <= 3:
+    if not isinstance(data, list | tuple) or not 2 <= len(data) <= 3:
         raise UserError("data: give (x, y), (x, y, clients), or fedorch.Samples")
-    x, y, *clients = data if data[-1] is not None else data[:-1]
-    test = _tested(test, len(np.asarray(x)))
-    return checked(samples_from(x, y, np.asarray(clients[0]) if clients else None, test), "data")
+    x, y, *others = data
+    whose = others[0] if others else None
+    x, y = array_of(x, "data: x"), array_of(y, "data: y")
+    clients = None if whose is None else array_of(whose, "data: clients")
+    return checked(samples_from(x, y, clients, _tested(test, len(x))), "data")
 
 
 def _tested(test: float | np.ndarray, rows: int) -> float | np.ndarray:
     """A part between 0 and 1, or a mask [rows]; raises UserError for anything else."""
-    from orchestrator.errors import UserError
-
     if isinstance(test, float | np.floating) and 0 < test < 1:
         return float(test)
     mask = np.asarray(test)

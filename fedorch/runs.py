@@ -142,7 +142,7 @@ class Runs(Sequence[Run]):
         return f"<Runs: {len(self)}>"
 
     def _repr_html_(self) -> str:
-        return self.table().to_html()
+        return self.table().to_html() if self.runs else html.escape(repr(self))
 
     def table(self) -> pd.DataFrame:
         """Metrics of the last rounds: a row a metric; for each group of runs that differ in their
@@ -188,11 +188,15 @@ def config_of(
         raw = config.model_dump(mode="json")
     elif isinstance(config, Mapping):
         raw = placed(beside(dict(config), Path.cwd()), Path.cwd())
-    else:
+    elif config is None or isinstance(config, str | PathLike):
         raw = raw_of(None if config is None else Path(config))
+    else:
+        raise UserError(
+            f"config: give the path of a YAML file, a mapping, or a fedorch.Config, not {config!r}"
+        )
     for key, value in settings.items():
         put(raw, key, placed(_plain(value), Path.cwd()))
-    if plugins:
+    if plugins := _listed(plugins, "plugins", "files"):
         raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]
     return build(raw)
 
@@ -223,23 +227,40 @@ def run(
 
     here = address is None and not ray.is_initialized()
     one = run_here if here else run_on_ray
+    numbers = None if seeds is None else _seeds(seeds)
     chosen = config_of(config, plugins, **settings)
     with quiet() if not verbose else nullcontext(), _ray(address):
-        if seeds is None:
+        if numbers is None:
             folder = RunFolder.dated(chosen.name) if out is None else RunFolder.new(str(out))
             try:
                 one(chosen, folder, False)
             finally:
                 folder.forget_empty()
             return Run(folder.place)
-        if not isinstance(seeds, Iterable) or isinstance(seeds, str):
-            raise UserError(f"seeds: give a list or a range of numbers, not {seeds!r}")
         configs = {
-            int(seed): config_of(config, plugins, **{**settings, "seed": int(seed)})
-            for seed in seeds
+            seed: config_of(config, plugins, **{**settings, "seed": seed}) for seed in numbers
         }
         place = RunFolder.dated(chosen.name).place if out is None else str(out)
         return Runs([Run(f.place) for f in Series(seed_folders(configs), place).run(one)])
+
+
+def _seeds(given: Sequence[int]) -> list[int]:
+    """Whole numbers, each once; raises UserError for anything else."""
+    seeds = _listed(given, "seeds", "whole numbers")
+    wrong = [seed for seed in seeds if not isinstance(seed, int | np.integer)]
+    if wrong:
+        raise UserError(f"seeds: give whole numbers, not {wrong[0]!r}")
+    twice = [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]
+    if twice:
+        raise UserError(f"seeds: {twice[0]} is there twice")
+    return [int(seed) for seed in seeds]
+
+
+def _listed(given: Any, called: str, what: str) -> list[Any]:
+    """The entries of a list; raises UserError for what is none, a text among them."""
+    if not isinstance(given, Iterable) or isinstance(given, str | PathLike):
+        raise UserError(f"{called}: give a list of {what}, not {given!r}")
+    return list(given)
 
 
 def _ray(address: str | None) -> Any:
@@ -259,7 +280,8 @@ def compare(runs: Sequence[Any] | Place) -> Runs:
     """Runs, or the places of runs (a folder of ``seed-N`` is all in it), side by side."""
     found: list[Run] = []
     # the place of one is no list of places
-    for one in [runs] if isinstance(runs, str | PathLike | Run) else runs:
+    several = [runs] if isinstance(runs, str | PathLike | Run) else _listed(runs, "runs", "runs")
+    for one in several:
         opened = one if isinstance(one, Run | Runs) else open(one)
         found += [opened] if isinstance(opened, Run) else list(opened)
     return Runs(found)

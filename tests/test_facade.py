@@ -91,6 +91,25 @@ def test_seeds_and_comparisons(tmp_path):
         runs.plot("test_lost")
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fedorch.run(3), "give the path of a YAML file"),
+        (lambda: fedorch.run(seeds=["a"]), "give whole numbers, not 'a'"),
+        (lambda: fedorch.run(seeds=[0.5]), "give whole numbers, not 0.5"),
+        (lambda: fedorch.run(seeds=[1, 0, 1]), "seeds: 1 is there twice"),
+        (lambda: fedorch.run(seeds="012"), "give a list of whole numbers"),
+        (lambda: fedorch.compare(3), "give a list of runs"),
+        (lambda: fedorch.compare([]).table(), "no runs to compare"),
+        (lambda: fedorch.compare([]).plot(), "no runs to compare"),
+    ],
+)
+def test_what_makes_no_runs_is_a_sentence(call, message):
+    with pytest.raises(fedorch.UserError, match=message):
+        call()
+    assert fedorch.compare([])._repr_html_() == "&lt;Runs: 0&gt;"
+
+
 def test_configs_are_files_mappings_and_configs(tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text("rounds: 3\nlocal: {lr: 0.2}\n")
     one = fedorch.Experiment(tmp_path / "c.yaml", **SMALL)
@@ -135,6 +154,13 @@ def test_an_experiment_with_a_network_and_data_of_its_own():
     assert numbers.run()["test_loss"].iloc[-1] < 0.01
 
 
+class Uncopied(nn.Linear):
+    """What some modules are that hold what is no leaf."""
+
+    def __deepcopy__(self, memo):
+        raise RuntimeError("not this one")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -144,6 +170,14 @@ def test_an_experiment_with_a_network_and_data_of_its_own():
         ({"model": nn.Linear(3, 3)}, "model"),
         ({"model": {"name": "given", "sha256": "0"}}, "hand it over again"),
         ({"data.dataset": "given"}, "hand them over again"),
+        ({"data": 3}, "give \\(x, y\\)"),
+        ({"data": ([[1], [2, 3]], [0, 1])}, "data: x: this is no array"),
+        ({"data": (np.zeros((4, 2)), None)}, "data: y: 'None' is no array of rows"),
+        ({"config": 3}, "give the path of a YAML file"),
+        ({"plugins": "mine.py"}, "plugins: give a list of files"),
+        ({"model": nn.Linear(3, 3).bfloat16()}, "bfloat16"),
+        ({"model": nn.LazyLinear(3)}, "no shape yet"),
+        ({"model": Uncopied(3, 3)}, "cannot be copied: RuntimeError: not this one"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_a_sentence(given, message):
@@ -313,6 +347,8 @@ def test_rows_of_a_table_are_predicted_as_they_are(tmp_path):
         (test.drop(columns="sex"), "no column 'sex'"),
         (test.assign(age="old"), "column 'age' holds no numbers"),
         (test.assign(pulse=np.nan), "column 'pulse': row 1 is empty"),
+        (test.assign(pulse=pd.Timestamp("2020-01-01")), "column 'pulse' holds no numbers"),
+        (test.assign(pulse=test["pulse"] + 1j), "column 'pulse' holds no numbers"),
     ):
         with pytest.raises(fedorch.UserError, match=said):
             run.predict(wrong)

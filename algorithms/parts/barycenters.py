@@ -37,7 +37,7 @@ class Barycenter(Part):
 
     def layer(self, tensors: list[Tensor], weights: np.ndarray) -> list[Tensor]:
         """Barycenters of a layer's tensors, each [m, *shape] -> [*shape]; here one by one."""
-        return [self.tensor(t.flatten(1), weights).view(t.shape[1:]) for t in tensors]
+        return [self.tensor(t.reshape(len(t), -1), weights).view(t.shape[1:]) for t in tensors]
 
 
 class Linear(Barycenter):
@@ -123,7 +123,8 @@ class ClassRows(Barycenter):
 
     def check(self, segments: tuple[Segment, ...]) -> None:
         for layer, group in itertools.groupby(segments, key=lambda e: e.layer):
-            if len({e.shape[:1] for e in group}) != 1:
+            # a number has no first axis
+            if len(first := {e.shape[:1] for e in group}) != 1 or () in first:
                 raise ValueError(
                     f"class_rows needs layers whose tensors share their first axis, and {layer} "
                     "does not"

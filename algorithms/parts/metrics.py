@@ -69,7 +69,9 @@ class _OfTorchmetrics(Metric):
 
 
 class MacroF1(_OfTorchmetrics):
-    """F1 = 2 TP / (2 TP + FP + FN) of each class, meaned over the classes."""
+    """F1 = 2 TP / (2 TP + FP + FN) of each class, meaned over the classes that have rows or are
+    predicted for some (which then is 0 where the class has none), as in scikit-learn.
+    """
 
     name: str = "f1_macro"
     function = "multiclass_f1_score"
@@ -81,7 +83,11 @@ class BalancedAccuracy(_OfTorchmetrics):
 
     name: str = "balanced_accuracy"
     function = "multiclass_accuracy"
-    settings = {"average": "macro"}
+    settings = {"average": "none"}
+
+    def value(self, outputs: Tensor, targets: Tensor) -> float:
+        # torchmetrics counts a class without rows as 0 as soon as a row is taken for one of it
+        return float(self._found(outputs, targets)[targets.unique()].mean())
 
 
 class Auroc(_OfTorchmetrics):

@@ -71,7 +71,11 @@ class Runs:
 
     @classmethod
     def read(cls, folders: list[RunFolder]) -> Runs:
-        """Raises UserError for one that failed, or had other data of the same name."""
+        """Raises UserError for none, one that failed, and one that had other data of the same
+        name.
+        """
+        if not folders:
+            raise UserError("there are no runs to compare")
         failed = [f.place for f in folders if f.ending()["status"] == "failed"]
         if failed:
             raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
@@ -155,8 +159,8 @@ def _written(
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
-    """One for each number of the table: what it is, whose, mean, standard error and number of runs
-    that have one, and these runs' own.
+    """One for each number of the table: what it is, whose, mean, standard error, number of runs
+    that have one, and of those that have none.
     """
     for line in lines:
         for name, some in columns.items():

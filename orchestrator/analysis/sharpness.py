@@ -51,6 +51,8 @@ def largest_eigenvalue(
     def times(v: np.ndarray) -> np.ndarray:
         return product(torch.from_numpy(v.astype(np.float32).ravel())).numpy()
 
+    if size == 1:  # of which ARPACK wants no part
+        return float(times(np.ones(1))[0])
     start = torch.randn(size, generator=torch_generator(seed, "eigenvalue")).numpy()
     if not times(start).any():
         return 0.0  # of a matrix of zeros, which ARPACK does not take

@@ -57,9 +57,9 @@ def _html(written: Written) -> str:
 
 
 def _latex(written: Written) -> str:
-    sentences = " ".join(f"{line}." for line in written.said)
     about = "; ".join(part for part in (written.head, *written.notes) if part)
-    caption = escaped(f"{about}. {sentences}")
+    # of nothing there is no caption
+    caption = escaped(" ".join(f"{line}." for line in (about, *written.said) if line)) or None
     columns = "l" + "r" * written.table.shape[1]
     return written.table.to_latex(caption=caption, column_format=columns, escape=True)
 
@@ -67,10 +67,10 @@ def _latex(written: Written) -> str:
 def _markdown(written: Written) -> str:
     """Markdown lets HTML through: a tag is shown as it is written."""
     table, notes = written.table, "; ".join(written.notes)
-    head = f"**{written.head}** — {notes}." if written.head else f"{notes[:1].upper()}{notes[1:]}."
+    title = f"**{written.head}**" if written.head else ""
+    about = " — ".join(part for part in (title, notes) if part)
     text = [
-        head,
-        "",
+        *([f"{about[:1].upper()}{about[1:]}.", ""] if about else []),
         _line([str(table.index.name or ""), *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
         *(_line([str(row), *cells]) for row, cells in table.iterrows()),
@@ -131,4 +131,5 @@ def escaped(text: str) -> str:
 
 
 def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    """A line of a Markdown table; names may hold what ends a cell."""
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

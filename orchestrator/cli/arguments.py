@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from algorithms.section import UNWRITABLE
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import run_that_writes
 from orchestrator.results.storage import is_remote
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def picture(param: typer.CallbackParam, value: T) -> T:
 
 
 def written(param: typer.CallbackParam, value: T) -> T:
-    """For the path of a file that is to be written."""
+    """For the path of a file that is to be written; none of a run's own."""
     if value is not None:
         _require_path(_called(param), str(value))
         _require_folder(_called(param), Path(str(value)))
@@ -143,8 +144,10 @@ def _at_home(called: str, text: str) -> str:
 
 
 def _require_folder(called: str, file: Path) -> None:
-    """Raise UserError unless ``file`` can be a file in a folder that is there."""
+    """Raise UserError unless ``file`` can be a file in a folder that is there, and is no run's."""
     if file.is_dir():
         raise UserError(f"{called} {file}: is a folder, and a file's name is meant")
     if not os.access(file.parent, os.W_OK | os.X_OK):
         raise UserError(f"{called} {file}: {file.parent} is no folder that can be written to")
+    if (run := run_that_writes(file)) is not None:
+        raise UserError(f"{called} {file}: is a file of the run in {run}; choose another name")

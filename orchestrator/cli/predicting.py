@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from orchestrator.data.columns import Column, texts_of
 from orchestrator.data.own.images import ENDINGS, pixels_of_files
-from orchestrator.data.own.tables import rows_of
+from orchestrator.data.own.tables import ENDINGS as TABLES
+from orchestrator.data.own.tables import reader_of
+from orchestrator.data.samples import Dataset, array_of
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -18,7 +21,6 @@ from orchestrator.results.usage import TrainedModel
 
 ODDS = ("cross_entropy", "focal")
 """Losses under which a softmax of the outputs says how likely a class is."""
-TABLES = (".csv", ".parquet")
 
 
 def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
@@ -29,7 +31,8 @@ def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
     on. Raises UserError for others.
     """
     folder = RunFolder.viewed(place)
-    model, odds = TrainedModel(folder), folder.config().loss.name in ODDS
+    model, config = TrainedModel(folder), folder.config()
+    odds = config.loss.name in ODDS
     pictures = {file: _images(file) for file in files}
     images = [image for some in pictures.values() for image in some]
     found = []
@@ -37,7 +40,7 @@ def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
         found.append(_told(model, [str(image) for image in images], _pixels(model, images), odds))
     for file in files:
         if not pictures[file]:
-            given = _read(file)
+            given = _read(file, config.data.dataset, model.inputs.get("columns", []))
             found.append(_told(model, [f"{file} {i}" for i in range(len(given))], given, odds))
     return pd.concat(found, ignore_index=True)
 
@@ -59,14 +62,17 @@ def _pixels(model: TrainedModel, images: Sequence[Path]) -> np.ndarray:
     return pixels_of_files(images, shape[1], shape[0] == 1)
 
 
-def _read(file: Path) -> pd.DataFrame | np.ndarray:
-    if file.suffix in TABLES:
-        return rows_of(file)
-    if file.suffix == ".npz":
-        return read_npz(file, "x")[0]
-    if file.suffix == ".npy":
+def _read(file: Path, trained: Dataset, columns: Sequence[Column]) -> pd.DataFrame | np.ndarray:
+    """What is in a file: an array, or rows, of which the model knows the ``columns``."""
+    ending = file.suffix.lower()
+    if ending == ".npz":
+        return array_of(read_npz(file, "x")[0], str(file))
+    if ending == ".npy":
         with reading(file):
-            return np.load(file, allow_pickle=False)
+            return array_of(np.load(file, allow_pickle=False), str(file))
+    table = reader_of(file, trained)
+    if table is not None:
+        return table.rows(file, texts_of(columns))
     known = ", ".join((*TABLES, ".npy", ".npz", *ENDINGS))
     raise UserError(f"{file}: its name says nothing of what is in it; known are {known}")
 

@@ -28,6 +28,11 @@ class Column(TypedDict):
     """None: numbers."""
 
 
+def texts_of(columns: Sequence[Column]) -> set[str]:
+    """Names of those that are texts."""
+    return {column["name"] for column in columns if column["texts"] is not None}
+
+
 def of_numbers(name: str, values: np.ndarray, standardize: bool) -> Column:
     """From the training rows' numbers [n] float64."""
     if not standardize:
@@ -72,6 +77,9 @@ def inputs_of_rows(columns: Sequence[Column], rows: pd.DataFrame) -> np.ndarray:
 
 def plain(column: pd.Series, where: str) -> np.ndarray:
     """A column of numbers as float64 [n]; raises UserError for others, and those beyond ±1e30."""
+    # dates would become nanoseconds, and complex numbers their real parts
+    if column.dtype.kind in "Mmc":
+        raise UserError(f"{where} holds no numbers, but {column.dtype}")
     try:
         values = column.to_numpy(np.float64)
     except (TypeError, ValueError) as error:

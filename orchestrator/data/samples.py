@@ -125,7 +125,7 @@ def checked(samples: Samples, where: object) -> Samples:
             f"{where}: of {len(samples.y)} rows, {samples.train} are for training; there must be "
             "some, and others for the test"
         )
-    found = (_wrong_inputs, _wrong_scaling, _wrong_owners, _wrong_targets)
+    found = (_wrong_inputs, _wrong_scaling, _wrong_owners, _wrong_targets, _wrong_texts)
     for wrong in (one(samples) for one in found):
         if wrong:
             raise UserError(f"{where}: {wrong}")
@@ -175,6 +175,15 @@ def _wrong_targets(samples: Samples) -> str | None:
     return None if np.isfinite([t.min(), t.max()]).all() else "some targets are NaN or infinite"
 
 
+def _wrong_texts(samples: Samples) -> str | None:
+    for text in (*samples.names, *(text for one in samples.columns for text in one["texts"] or ())):
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # names of folders can be such, and texts of arrays
+            return f"{text[:100]!r}, a class or a text of a column, is no UTF-8"
+    return None
+
+
 def _wrong_tags(samples: Samples, tags: np.ndarray) -> str | None:
     if tags.dtype != np.int64 or tags.ndim != 2 or len(tags) != len(samples.y):
         return f"classes of tokens are {tags.dtype} of shape {tags.shape}, and not int64 [n, L]"
@@ -187,6 +196,21 @@ def _wrong_tags(samples: Samples, tags: np.ndarray) -> str | None:
         )
     bare = (tags == IGNORED).all(1)
     return f"no token of row {int(np.argmax(bare))} has a class" if bare.any() else None
+
+
+def array_of(values: object, called: str) -> np.ndarray:
+    """What a user gives, as an array [n, ...]; raises UserError, which names it as ``called``, for
+    what is none.
+    """
+    try:
+        found = np.asarray(values)
+    # ragged lists; tensors of a type that NumPy has not, with a gradient, or on a GPU
+    except (TypeError, ValueError, RuntimeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"{called}: this is no array: {why}") from error
+    if not found.ndim:
+        raise UserError(f"{called}: {str(values)[:100]!r} is no array of rows")
+    return found
 
 
 def labels(y: np.ndarray, rows: int, classes: int, where: object) -> np.ndarray:

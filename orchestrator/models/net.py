@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from algorithms.draws import torch_seed
 from algorithms.flat import ParamSpec, floating_buffers, trainable
@@ -25,9 +27,14 @@ class Net:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        """Raises ValueError as :func:`require_float32`."""
+        require_float32(module)
         self.module = module
         self.params = trainable(module)
         self.buffers = floating_buffers(module)
+        for buffer in self.buffers.values():
+            # as it will be in training, so that a network is tried as it is trained
+            buffer.data = buffer.data.float()
         self.spec = ParamSpec.of(self.params)
         self.buffer_spec = ParamSpec.of(self.buffers)
         self.initial = self.spec.flatten(self.params)
@@ -122,3 +129,38 @@ class Net:
         for name in self.spec.layers:
             self.module.get_submodule(name).register_forward_pre_hook(keep)
         return box
+
+
+def require_float32(module: nn.Module) -> None:
+    """Raise ValueError for a parameter that training would change and that is not float32, as the
+    flat vector is; and for a tensor without a shape, or of a type of which no digest can be made.
+    """
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if is_lazy(tensor):
+            raise ValueError(
+                f"model: {name} has no shape yet: call the network once on an input first, or give "
+                "its layers their sizes (no Lazy modules)"
+            )
+        if tensor.is_complex() and tensor.requires_grad:
+            raise ValueError(
+                f"model: the parameter {name} is {tensor.dtype}, and real numbers are trained: "
+                "make two parameters of it, and torch.complex of these in forward"
+            )
+        if tensor.requires_grad and tensor.dtype != torch.float32:
+            raise ValueError(
+                f"model: the parameter {name} is {tensor.dtype}, and torch.float32 is what is "
+                "trained: make the network so (module.float())"
+            )
+        if not _in_numpy(tensor.dtype):
+            raise ValueError(
+                f"model: {name} is {tensor.dtype}, which NumPy does not have, and so no digest can "
+                "be made of it: make it torch.float32"
+            )
+
+
+def _in_numpy(dtype: torch.dtype) -> bool:
+    try:
+        torch.empty(0, dtype=dtype).numpy()
+    except (TypeError, RuntimeError):  # also for quantised numbers
+        return False
+    return True

@@ -35,9 +35,10 @@ def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     ``x`` [2, ...] are inputs as in training. Raises ValueError, which names it as ``of``, unless it
     makes float32 [n, *made] of them: in evaluation of each by itself, and the same each time; in
     training the same when torch's generator is seeded alike, and parameters and floating-point
-    buffers are put back, which are all that clients, actors and checkpoints have in common.
+    buffers are put back, which are all that clients, actors and checkpoints have in common. So no
+    other buffer may change.
     """
-    with _unchanged(module):
+    with _unchanged(module) as before:
         module.eval()
         judged = _passed(of, module, x, made, seed=0)
         alone = _passed(of, module, x[:1], made, seed=0)
@@ -60,6 +61,7 @@ def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
                 "alone (not numpy, random, the clock, or a generator of its own), and keep nothing "
                 "but parameters and floating-point buffers (no counters)"
             )
+        _require_kept(of, module, before)
         return trained.drew
 
 
@@ -88,18 +90,36 @@ def needs_company(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) 
         return False
 
 
+def _require_kept(of: str, module: nn.Module, before: dict[str, Tensor]) -> None:
+    """Raise ValueError for a buffer that no client sends, and that passes have changed."""
+    # batch norm needs its counter for momentum=None alone, which the passes tell
+    counters = {
+        f"{name}.num_batches_tracked".lstrip(".")
+        for name, part in module.named_modules()
+        if isinstance(part, nn.modules.batchnorm._NormBase)
+    }
+    for name, buffer in module.named_buffers():
+        if name in counters or name not in before or buffer.is_floating_point():
+            continue
+        if not torch.equal(buffer, before[name]):
+            raise ValueError(
+                f"model: {of}: a pass in training changes its buffer {name}, which is "
+                f"{buffer.dtype}; only floating-point buffers are sent, averaged and kept"
+            )
+
+
 @contextmanager
-def _unchanged(module: nn.Module) -> Iterator[None]:
+def _unchanged(module: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Put buffers and mode back at the end. Not by a copy of the module: not every one can be
-    copied.
+    copied. Gives what was in the buffers.
     """
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     training = module.training
     try:
-        yield
+        yield before
     finally:
         for name, buffer in module.named_buffers():
-            if name in before:
+            if name in before and buffer.shape == before[name].shape:
                 buffer.copy_(before[name])
         module.train(training)
 

@@ -40,6 +40,12 @@ SAID = (CONFIG, RESULT, TRIAL)
 SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, HOLDINGS, REPORT)
 """What that of any other run holds, too."""
 
+WRITTEN = (
+    *SEALED, manifest.NAME, LOCK, PLUGINS, "checkpoints", "tensorboard", "metrics.csv",
+    "metrics.jsonl",
+)  # fmt: skip
+"""All that a run itself writes: files and folders."""
+
 
 class RunFolder:
     """One run's folder: config.yaml, checkpoints/, tensorboard/, and the results."""
@@ -414,6 +420,18 @@ def members(place: str) -> list[str]:
     runs = [one for one in folder.glob("seed-*") if (one / CONFIG).is_file()]
     numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
     return [str(numbers[seed]) for seed in sorted(numbers)] or [place]
+
+
+def run_that_writes(file: Path) -> Path | None:
+    """The folder of the run, under way or ended, one of whose own files ``file`` is, or would be;
+    None if there is no such run. A link is not followed: it is what would be replaced.
+    """
+    place = files.resolved(file.parent) / file.name
+    for folder in place.parents:
+        begun = any((folder / one).is_file() for one in (manifest.NAME, LOCK))
+        if begun and (folder / CONFIG).is_file() and place.relative_to(folder).parts[0] in WRITTEN:
+            return folder
+    return None
 
 
 class MirroredRunFolder(RunFolder):

@@ -17,8 +17,10 @@ from orchestrator import files
 from orchestrator.config import Config
 from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
+from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
 from orchestrator.models.net import Net
+from orchestrator.plugins import raised
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
 
@@ -69,19 +71,9 @@ class TrainedModel:
     def __init__(self, folder: RunFolder) -> None:
         """Raises UserError if the run has left no model, or it cannot be built here."""
         self.inputs = inputs_left(folder)
-        config, tensors = folder.config(), folder.model()
-        self.module = _built(config, self.inputs)
-        try:
-            # integers and what no client trains are not among the tensors of a run
-            unknown = self.module.load_state_dict(tensors, strict=False).unexpected_keys
-        except RuntimeError as error:
-            why = " ".join(str(error).split())[:200]
-            raise UserError(f"{folder.place}: the weights do not fit its model: {why}") from error
-        if unknown:
-            raise UserError(
-                f"{folder.place}: its model has no {unknown[0]}, which the weights are of"
-            )
-        self.module.eval()
+        net = _built(folder.config(), self.inputs)
+        _put(net, folder.model(), folder.place)
+        self.module = net.module.eval()
 
     @torch.no_grad()
     def outputs(self, x: Given) -> Tensor:
@@ -91,13 +83,22 @@ class TrainedModel:
         all else as it was trained on. Raises UserError for inputs of another shape or type.
         """
         rows = self._rows(self._numbers(x))
-        return torch.cat([self.module(self._ready(part)) for part in rows.split(BATCH)])
+        return torch.cat([self._made(part) for part in rows.split(BATCH)])
+
+    def _made(self, part: Tensor) -> Tensor:
+        try:
+            made: Tensor = self.module(self._ready(part))
+        except Exception as error:  # whatever a network may raise, as an id that it has no row for
+            raise UserError(
+                f"the model cannot take {_told(part, self.module)}: {raised(error)}"
+            ) from error
+        return made
 
     def _numbers(self, x: Given) -> np.ndarray:
         if isinstance(x, Mapping):
             x = frame_of(x)
         if not isinstance(x, pd.DataFrame):
-            return np.asarray(x)
+            return array_of(x, "inputs")
         columns = self.inputs.get("columns", [])
         if not columns:
             raise UserError("the model was not trained on a table: give its inputs as an array")
@@ -122,13 +123,36 @@ class TrainedModel:
         found = _as(x, shape) if kind == np.uint8 else _as(x, shape, images=False)
         if found is None:
             raise UserError(f"inputs of shape {x.shape} are none of shape (n, {_text(shape)})")
-        if kind == np.uint8 and found.dtype != np.uint8:
-            raise UserError(
-                f"inputs are {found.dtype}; the model takes pixels, uint8 from 0 to 255"
-            )
-        if kind == np.int32 and found.dtype.kind not in "iu":
-            raise UserError(f"inputs are {found.dtype}; the model takes token ids")
-        return torch.from_numpy(np.ascontiguousarray(found.astype(kind)))
+        if (wrong := _wrong_type(found, kind)) is not None:
+            raise UserError(f"inputs are {wrong}")
+        with np.errstate(over="ignore"):
+            made = np.ascontiguousarray(found.astype(kind))
+        good = np.isfinite(made).all(axis=tuple(range(1, made.ndim)))
+        if not good.all():
+            raise UserError(f"inputs: row {good.argmin()} has NaN, or a number beyond float32")
+        return torch.from_numpy(made)
+
+
+def _wrong_type(x: np.ndarray, kind: np.dtype) -> str | None:
+    """What inputs are instead of what training on ``kind`` would take; None where they are that."""
+    if kind == np.uint8:
+        good = x.dtype == kind
+        return None if good else f"{x.dtype}; the model takes pixels, uint8 from 0 to 255"
+    if kind == np.float32:
+        return None if x.dtype.kind in "iuf" else f"{x.dtype}; the model takes numbers"
+    if x.dtype.kind not in "iu":
+        return f"{x.dtype}; the model takes token ids"
+    good = not x.size or 0 <= x.min() <= x.max() < 2**31
+    return None if good else f"from {x.min()} to {x.max()}; the model takes token ids, 0 or more"
+
+
+def _told(x: Tensor, module: nn.Module) -> str:
+    """Inputs in words; token ids with those that there are."""
+    if x.dtype != torch.int32 or not x.numel():
+        return f"inputs of shape {tuple(x.shape)}"
+    rows = [part.num_embeddings for part in module.modules() if isinstance(part, nn.Embedding)]
+    known = f" (its embeddings have {', '.join(map(str, rows))} rows)" if rows else ""
+    return f"token ids from {int(x.min())} to {int(x.max())}{known}"
 
 
 def _as(x: np.ndarray, shape: tuple[int, ...], images: bool = True) -> np.ndarray | None:
@@ -151,8 +175,29 @@ def _text(shape: tuple[int, ...]) -> str:
     return ", ".join(map(str, shape))
 
 
-def _built(config: Config, inputs: Inputs) -> nn.Module:
+def _built(config: Config, inputs: Inputs) -> Net:
     try:
-        return Net.of(config.model, tuple(inputs["shape"]), inputs["outputs"], config.seed).module
+        return Net.of(config.model, tuple(inputs["shape"]), inputs["outputs"], config.seed)
     except ValueError as error:
         raise UserError(f"config: {error}") from error
+
+
+@torch.no_grad()
+def _put(net: Net, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Give a network the weights and statistics of the run at ``place``; raises UserError if these
+    are of another one. Integers, and what no client trains, are as they were built.
+    """
+    # by name, as a state dict leaves out buffers that are not persistent
+    mine = net.params | net.buffers
+    for name in sorted({*mine} | {*tensors}):
+        if name not in mine:
+            raise UserError(f"{place}: its model has no {name}, which the weights are of")
+        if name not in tensors:
+            raise UserError(f"{place}: the weights hold no {name}, which its model has")
+        if tensors[name].shape != mine[name].shape:
+            shapes = (tuple(tensors[name].shape), tuple(mine[name].shape))
+            raise UserError(
+                f"{place}: the weights do not fit its model: {name} is {shapes[0]}, and in the "
+                f"model {shapes[1]}"
+            )
+        mine[name].copy_(tensors[name])

@@ -82,6 +82,8 @@ class OwnMetric(Own, Metric):
         found = self.made("evaluation.metrics", _facts(outputs, targets))
         try:
             return float(found)
+        except OverflowError:  # a whole number beyond all floats
+            return math.inf if found > 0 else -math.inf
         except (TypeError, ValueError, RuntimeError) as error:
             kind = type(found).__name__
             raise ValueError(

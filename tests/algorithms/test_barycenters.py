@@ -240,5 +240,7 @@ def test_layers_that_are_not_there():
     with pytest.raises(ValueError, match="has 3 layers, so the last 4"):
         aggregate(rows(2, SPEC.size), layers=4)
     part = variants(Aggregator)["barycenter"](layers=1, method="class_rows")
-    with pytest.raises(ValueError, match="share their first axis"):
-        part.check(ParamSpec.of({"n.weight": torch.zeros(3, 2), "n.scale": torch.zeros(2)}))
+    scale, number = torch.zeros(2), torch.tensor(1.0)
+    for layer in ({"n.weight": torch.zeros(3, 2), "n.scale": scale}, {"n.scale": number}):
+        with pytest.raises(ValueError, match="share their first axis"):
+            part.check(ParamSpec.of(layer))

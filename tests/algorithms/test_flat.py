@@ -37,6 +37,20 @@ def test_a_batch_of_clients_views_row_by_row(module):
     assert torch.equal(spec.write(list(batch.values()), torch.empty_like(rows)), rows)
 
 
+def test_a_number_is_a_tensor_too():
+    tensors = {"weight": torch.randn(2, 3), "scale": torch.tensor(2.5)}
+    spec = ParamSpec.of(tensors)
+    flat = spec.flatten(tensors)
+    assert flat.tolist() == [*tensors["weight"].flatten().tolist(), 2.5]
+    assert spec.views(flat)["scale"].shape == ()
+    spec.views(flat)["scale"].fill_(7)
+    assert flat[-1] == 7
+    rows = torch.randn(3, 4, spec.size)
+    assert torch.equal(spec.views(rows)["scale"], rows[..., -1])
+    assert torch.equal(spec.write(list(spec.views(rows).values()), torch.empty_like(rows)), rows)
+    assert spec.tensors(flat)["scale"] == 7
+
+
 def test_layers_and_slices(module):
     spec = ParamSpec.of(trainable(module))
     assert spec.layers == ("0", "1", "3")

@@ -112,6 +112,14 @@ def confusion():
     return table
 
 
+def test_a_class_without_rows_that_is_predicted():
+    """As scikit-learn has it: no part of a mean of recalls, and 0 in one of F1."""
+    outputs = F.one_hot(torch.tensor([0, 1, 2, 0]), 4) * 5.0
+    targets = torch.tensor([0, 1, 1, 0])
+    assert metrics.BalancedAccuracy().value(outputs, targets) == (1 + 1 / 2) / 2
+    assert metrics.MacroF1().value(outputs, targets) == pytest.approx((1 + 2 / 3 + 0) / 3)
+
+
 def test_metrics_are_their_formulas():
     table = confusion()
     hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)

@@ -5,6 +5,7 @@ import typer
 
 from orchestrator.cli import arguments
 from orchestrator.errors import LONGEST
+from orchestrator.results.run_folder import run_that_writes
 from sweeps import cli
 from tests.orchestrator.test_cli import here
 
@@ -85,6 +86,37 @@ def test_pictures_are_checked_first(plot, tmp_path, monkeypatch):
     """A format that there is not was told by a traceback, after all had been read."""
     monkeypatch.chdir(tmp_path)
     assert here("data", "show", "--plot", plot)[0] == 2
+
+
+@pytest.mark.parametrize("name", [
+    "config.yaml", "result.json", "manifest.sha256", "model.safetensors", "rounds.parquet", ".lock",
+    "report.html", "plugins/mine.py", "checkpoints/round-1/state.json", "metrics.jsonl",
+])  # fmt: skip
+def test_no_file_of_a_run_is_written_over(name, tmp_path, monkeypatch):
+    """A comparison took the place of the config of one of the runs that it compared."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "a" / name
+    place.parent.mkdir(parents=True)
+    (tmp_path / "there").symlink_to("a")
+    (tmp_path / "a" / "config.yaml").write_text("{}")
+    (tmp_path / "a" / "manifest.sha256").write_text("")
+    for line in (
+        ["compare", "a", "--file"], ["compare", "a", "--report"], ["report", "a", "--out"],
+        ["predict", "a", "x", "--file"], ["export", "a"], ["table", "x", "--file"],
+    ):  # fmt: skip
+        for file in (place, f"there/{name}"):
+            code, text = here(*line, file)
+            assert (code, f"is a file of the run in {tmp_path}/a" in text) == (2, True), text
+
+
+def test_other_files_may_be_in_a_run_s_folder(tmp_path):
+    (tmp_path / "manifest.sha256").write_text("")
+    # a manifest alone is of no run, and a config alone may be anybody's
+    assert run_that_writes(tmp_path / "config.yaml") is None
+    (tmp_path / "config.yaml").write_text("{}")
+    assert run_that_writes(tmp_path / "config.yaml") == tmp_path
+    assert run_that_writes(tmp_path / "page.html") is None
+    assert run_that_writes(tmp_path / "plots" / "config.yaml") is None
 
 
 @pytest.mark.parametrize("line", [["--foo"], ["foo"], ["run", "--foo"], ["compare"], ["[/red]"]])

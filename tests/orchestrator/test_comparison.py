@@ -13,6 +13,7 @@ from scipy import stats
 
 from orchestrator.analysis.comparison import _tests, show_comparison
 from orchestrator.analysis.names import by_difference
+from orchestrator.analysis.written import Written
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
 from orchestrator.results.run_folder import RunFolder
@@ -72,6 +73,20 @@ def test_forms(runs, tmp_path):
     assert (line["sem"], line["n"]) == (pytest.approx(stats.sem(first)), 3)
     table = pd.read_csv(tmp_path / "a.csv").set_index(["metric", "group"])
     assert table.loc["test accuracy", other["group"]]["mean"] == pytest.approx(other["mean"])
+
+
+def test_forms_of_what_has_no_notes_and_odd_names():
+    table = pd.DataFrame({"x|y": ["1|2"]}, index=pd.Index(["a|b"], name="m|n"))
+    bare = Written("", table)
+    assert bare.as_("markdown").splitlines()[0] == r"| m\|n | x\|y |"
+    assert r"| a\|b | 1\|2 |" in bare.as_("markdown")
+    assert "caption" not in bare.as_("latex")
+    noted = Written("", table, ("means",), ("one is ahead",))
+    assert noted.as_("markdown").startswith("Means.\n\n| m")
+    assert r"\caption{means. one is ahead.}" in noted.as_("latex")
+    titled = Written("Table 1", table, said=("one is ahead",))
+    assert titled.as_("markdown").startswith("**Table 1**.\n\n| m")
+    assert r"\caption{Table 1. one is ahead.}" in titled.as_("latex")
 
 
 def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):

@@ -103,6 +103,10 @@ def test_the_largest_eigenvalue_is_not_the_one_of_largest_magnitude(spectrum):
     assert found == pytest.approx(spectrum[-1], rel=5e-3)
 
 
+def test_a_model_of_one_number_has_a_curvature():
+    assert largest_eigenvalue(lambda v: -3 * v, 1, seed=0) == -3.0
+
+
 def test_a_flat_place_has_no_curvature():
     assert largest_eigenvalue(torch.zeros_like, 30, seed=0) == 0.0
 

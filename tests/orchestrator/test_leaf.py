@@ -158,6 +158,9 @@ def broken(**changes):
     return made | {k: v for k, v in changes.items() if k not in "xy"}
 
 
+TWICE = json.dumps(document(GOOD))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -186,6 +189,12 @@ def broken(**changes):
         (broken(x=["to", "be"], y=["b", 1]), "user 'a': row 2 of y is '1', and no character"),
         (broken(x=["to", 1], y=["b", "e"]), "user 'a': row 2 of x is no text, and other rows have 2"),
         (broken(x=["", ""], y=["b", "e"]), "user 'a': row 1 of x has 0 characters"),
+        (broken(y=["a", "\ud800"]), r"user 'a' has a text that is no UTF-8: 'a, a, \ud800'"),
+        (broken(x=["to", "\ud83d"], y=["b", "e"]), r"user 'a' has a text that is no UTF-8: 'to, \ud83d'"),
+        (broken(x=[["1"] * 4 + ["\udc00"]] * 2), r"user 'a' has a text that is no UTF-8: '1, 1, 1, 1, \udc00"),
+        (document({"\ud800": GOOD["a"]}), r"user '\ud800' has a text that is no UTF-8"),
+        (TWICE.replace('"y": [0, 1]', '"y": [0, 1], "y": [1, 0]'), "key 'y' is twice in one object"),
+        (TWICE.replace('{"a"', '{"a": {}, "a"'), "key 'a' is twice in one object"),
         (broken(y=[1, 1]), "all rows are of one class"),
         (document({"a": ([], [])}), "no rows are for training"),
     ],

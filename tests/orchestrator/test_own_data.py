@@ -90,6 +90,34 @@ def test_the_test_is_a_column_or_another_file(patients, tmp_path):
     np.testing.assert_array_equal(one.y, two.y)
 
 
+def test_a_text_in_one_of_two_files_is_one_in_both(tmp_path):
+    """As it is written in both: 01 alone would be the number 1, and true alone a truth."""
+    (tmp_path / "a.csv").write_text(
+        "code,flag,ill\nA3,no,0\n01,true,1\nB4,no,1\nA3,no,0\nB4,no,0\n"
+    )
+    (tmp_path / "b.csv").write_text("code,flag,ill\n01,true,1\n02,true,0\n")
+    for train, test in (("a", "b"), ("b", "a")):
+        found = samples(
+            name="csv", path=tmp_path / f"{train}.csv", label="ill", test=tmp_path / f"{test}.csv"
+        )
+        texts = [column["texts"] for column in found.columns]
+        both = [["01", "A3", "B4"], ["no", "true"]]
+        assert texts == (both if train == "a" else [["01", "02"], ["true"]])
+        # each row that both files have is one and the same input
+        code = texts[0].index("01")
+        rows = found.x[found.x[:, code] == 1]
+        assert len(rows) == 2
+        np.testing.assert_array_equal(rows[0], rows[1])
+        assert rows[0][len(texts[0]) + texts[1].index("true")] == 1
+
+
+def test_a_column_of_texts_is_read_as_it_is_written(tmp_path):
+    """Where a field is empty, pandas makes truths of the others, and says that they are texts."""
+    (tmp_path / "a.csv").write_text("flag,ill,part\ntrue,0,0\n,1,0\nfalse,1,0\ntrue,1,1\n")
+    found = samples(name="csv", path=tmp_path / "a.csv", label="ill", missing="drop", test="part")
+    assert found.columns[0]["texts"] == ["false", "true"]
+
+
 def test_a_config_s_paths_are_from_its_folder(patients, tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(
         "data: {dataset: {name: csv, path: ./p.csv, label: ill, client: clinic},\n"
@@ -171,6 +199,10 @@ def test_arrays_are_images_numbers_or_tokens(tmp_path):
     assert moments(np.zeros((2, 1, 3, 3), np.uint8)) == ((0.0,), (1.0,))
 
 
+SPLIT = {f"{what}_{half}": np.zeros((4, 2)) if what == "x" else np.arange(4) % 2
+         for half in ("train", "test") for what in "xy"}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
@@ -183,6 +215,10 @@ def test_arrays_are_images_numbers_or_tokens(tmp_path):
         ({"x": np.full((4, 2), -1), "y": np.arange(4) % 2}, "no token ids"),
         ({"x": np.zeros((4, 2)), "y": np.zeros(4, int)}, "one class"),
         ({"x": np.zeros((4, 2)), "y": np.arange(4)}, "no rows are for the test"),
+        ({"x": np.zeros((4, 2)), "y": np.array(["a", "\ud800"] * 2)}, r"'\ud800', a class or a text"),
+        ({**SPLIT, "client_train": np.arange(4)}, "it holds client_train, and beside x_train and"),
+        ({**SPLIT, "client": np.arange(8)}, "are named by client_train and client_test"),
+        ({"x": np.zeros((4, 2)), "y": np.arange(4) % 2, "client_test": np.arange(4)}, "beside x clients"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_arrays_is_said(tmp_path, arrays, message):

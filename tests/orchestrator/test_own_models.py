@@ -14,7 +14,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from tests.orchestrator.test_cli import here
 from tests.orchestrator.test_plugins import forget
-from tests.running import finish, run_into
+from tests.running import finish, resumed, run_into
 
 NETS = '''import torch
 from torch import nn
@@ -46,6 +46,26 @@ def anything(**options):
 
 def double(classes):
     return plain(None, classes).double()
+
+
+def brain(classes):
+    return plain(None, classes).bfloat16()
+
+
+def frozen(classes):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(784, 20).bfloat16(), nn.Linear(20, classes))
+    net[1].requires_grad_(False)
+    return net
+
+
+def lazy(classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def imaginary(classes):
+    net = plain(None, classes)
+    net[1].weight = nn.Parameter(net[1].weight.to(torch.complex64))
+    return net
 
 
 def narrow(classes):
@@ -126,7 +146,11 @@ def test_a_function_does(config):
 WRONG = {
     "Nett": "no 'Nett'; did you mean 'Net'",
     "needs": "needs depth: give it among the options",
-    "double": "mat1 and mat2 must have the same dtype",
+    "double": "the parameter 1.weight is torch.float64, and torch.float32 is what is trained",
+    "brain": "the parameter 1.weight is torch.bfloat16, and torch.float32",
+    "frozen": "1.weight is torch.bfloat16, which NumPy does not have",
+    "lazy": "1.weight has no shape yet",
+    "imaginary": "the parameter 1.weight is torch.complex64, and real numbers are trained",
     "narrow": "makes torch.float32 of shape (2, 9)",
     "pair": "makes tuple of inputs",
     "breaks": "RuntimeError: no such thing",
@@ -254,16 +278,36 @@ class Keeps(nn.Module):
         if self.training and self.kind == "buffer":
             self.steps += 1
             x = x * self.steps
+        if self.training and self.kind == "later":
+            self.steps += 1
+            x = x * (1 if self.steps < 50 else 0.5)
         return self.head(x)
 """
 
 
-@pytest.mark.parametrize("kind", ["own", "counts", "buffer", "normed"])
-def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind):
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        *((kind, "differ from pass to pass") for kind in ("own", "counts", "buffer", "normed")),
+        ("later", "changes its buffer steps, which is torch.int64"),
+    ],
+)
+def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind, said):
     """It would differ from actor to actor, and after a resume."""
     (config.parent / "nets.py").write_text(STATEFUL)
-    with pytest.raises(UserError, match="differ from pass to pass"):
+    with pytest.raises(UserError, match=said):
         Experiment(of(config, "Keeps", kind=kind))
+
+
+def test_batch_norm_may_count(config):
+    (config.parent / "nets.py").write_text(
+        """from torch import nn
+
+def normed(classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 5), nn.BatchNorm1d(5), nn.Linear(5, classes))
+"""
+    )
+    assert np.isfinite(Experiment(of(config, "normed")).step()["train_loss"])
 
 
 def test_a_network_that_cannot_be_copied_is_tried_all_the_same(config):
@@ -423,3 +467,75 @@ def test_a_batch_of_one_row_is_refused_where_batch_norm_can_make_nothing_of_it(c
     ):
         assert built("normed", *fine).step()["steps"] > 0
     assert built("spread").step()["steps"] == 2
+
+
+SCALED = """import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.head = nn.Linear(784, classes)
+        self.scale = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        return self.scale * self.head(x.flatten(1))
+
+
+class Counted(Scaled):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.register_buffer("seen", torch.tensor(0.0))
+
+    def forward(self, x):
+        if self.training:
+            self.seen.mul_(0.9).add_(0.1)
+        return super().forward(x)
+"""
+
+
+@pytest.mark.parametrize("name", ["Scaled", "Counted"])
+def test_a_number_that_is_learned(config, tmp_path, name):
+    """A parameter, and a buffer, with no axis: trained in both ways, resumed, kept and used."""
+    (config.parent / "nets.py").write_text(SCALED)
+    model = f"model={json.dumps({'name': f'{config.parent}/nets.py:{name}'})}"
+    ends = [finish(load(config, [model, f"local.execution={how}"]))
+            for how in ("sequential", "vectorized" if name == "Scaled" else "sequential")]  # fmt: skip
+    once, other = (e.algorithm.model() for e in ends)
+    torch.testing.assert_close(once, other, rtol=1e-4, atol=1e-5)
+    scale = ends[0].net.spec.views(once)["scale"]
+    assert scale.shape == ()
+    assert float(scale) != 0.5
+    assert resumed(ends[1].config, tmp_path, 1).state_sha256() == ends[1].state_sha256()
+
+
+def test_a_number_in_a_barycenter(config):
+    (config.parent / "nets.py").write_text(SCALED)
+    model = f"model={json.dumps({'name': f'{config.parent}/nets.py:Scaled'})}"
+    end = finish(load(config, [model, "algorithm=feddual", "aggregator.layers=2"]))
+    assert np.isfinite(end.records[-1]["test_loss"])
+
+
+def test_a_buffer_of_a_finer_type_is_tried_as_it_is_trained(config):
+    """In the flat vector it is float32, so what passes in float64 alone is refused at once."""
+    (config.parent / "nets.py").write_text(
+        """import torch
+from torch import nn
+
+
+class Shifted(nn.Module):
+    def __init__(self, classes, cast=True):
+        super().__init__()
+        self.cast, self.head = cast, nn.Linear(784, classes)
+        self.register_buffer("shift", torch.zeros(784, 784, dtype=torch.float64))
+
+    def forward(self, x):
+        x = x.flatten(1).double()
+        return self.head((x @ (self.shift.double() if self.cast else self.shift)).float())
+"""
+    )
+    with pytest.raises(UserError, match=r"inputs of shape \(2, 1, 28, 28\)"):
+        Experiment(of(config, "Shifted", cast=False))
+    tried = Experiment(of(config, "Shifted"))
+    assert np.isfinite(tried.step()["train_loss"])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,12 @@ from PIL import Image
 
 import fedorch
 from orchestrator.config import load
+from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.usage import TrainedModel
 from tests.configs import small
 from tests.orchestrator.test_cli import here
+from tests.orchestrator.test_plugins import forget
 from tests.running import run_into
 
 
@@ -81,11 +85,54 @@ def test_a_table_s_classes_have_their_names_and_numbers_are_numbers(tmp_path):
             assert table["class"].tolist() == wanted
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_texts_are_read_as_in_training(tmp_path, separator):
+    """A file alone would say that 01 is a number, and true a truth; and names, endings and
+    separators are those that training takes.
+    """
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"code": rng.choice(["01", "02", "A3", "B4", "C5"], 90), "age": rng.integers(9, 90, 90)}
+    )
+    frame["flag"] = np.where(frame["code"] > "A", "unknown", "true")
+    frame["ill"] = np.where(frame["code"] == "01", "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", index=False, sep=separator)
+    data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "ill", "separator": separator}
+    config = load(None, [f"data.dataset={json.dumps(data)}", "data.clients=3", "cohort=3",
+                         "data.partition=iid", "model=linear", "rounds=20", "local.lr=0.5"])  # fmt: skip
+    run_into(RunFolder(tmp_path / "r"), config)
+    whole = told(tmp_path / "r", tmp_path / "t.csv")
+    assert (whole["class"] == frame["ill"]).mean() > 0.9
+    some = frame[frame["code"] == "01"]
+    for name in ("p.csv", "P.CSV", "p.csv.gz", "p.txt", "P.csv.XZ"):
+        kind = {".gz": "gzip", ".XZ": "xz"}.get(name[5:])
+        some.to_csv(tmp_path / name, index=False, sep=separator, compression=kind)
+        found = told(tmp_path / "r", tmp_path / name)
+        expected = whole.loc[some.index, "probability"]
+        assert found["class"].tolist() == whole.loc[some.index, "class"].tolist()
+        np.testing.assert_allclose(found["probability"], expected, rtol=1e-6)
+    if separator == ",":
+        some.to_parquet(tmp_path / "p.Parquet")
+        found = told(tmp_path / "r", tmp_path / "p.Parquet")
+        assert found["class"].tolist() == whole.loc[some.index, "class"].tolist()
+    # and judged on a file in which all are such, as many are right as are predicted
+    others = frame[frame["code"] < "A"]
+    part = np.where(np.arange(len(others)) < 20, "train", "test")
+    others.assign(part=part).to_csv(tmp_path / "two.csv", index=False, sep=separator)
+    words = ("--set", f"data.dataset.path={tmp_path}/two.csv", "--set", "data.dataset.test=part")
+    code, text = here("evaluate", tmp_path / "r", *words, "--format", "json")
+    assert code == 0, text
+    right = whole.loc[others.index, "class"] == others["ill"]
+    assert json.loads(text)["test_accuracy"] == pytest.approx(right[20:].mean())
+
+
 def test_what_is_no_input(digits, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "note.txt").write_text("?")
     (tmp_path / "empty").mkdir()
     np.save(tmp_path / "one.npy", np.zeros((28, 28), np.uint8))
+    np.save(tmp_path / "number.npy", np.array(3))
+    np.savez(tmp_path / "number.npz", x=np.array(3))
     np.save(tmp_path / "narrow.npy", np.zeros((3, 27, 28), np.uint8))
     for name, said in (
         ("t.csv", "was not trained on a table"),
@@ -93,8 +140,120 @@ def test_what_is_no_input(digits, tmp_path):
         ("empty", "no images in it"),
         ("one.npy", "give inputs of shape (n, ...)"),
         ("narrow.npy", "none of shape"),
+        ("number.npy", "no array of rows"),
+        ("number.npz", "no array of rows"),
         ("nowhere.png", "nowhere.png"),
     ):
         code, text = here("predict", digits, tmp_path / name)
         assert code == 2, text
         assert said in text
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Runs on numbers [3], and on ids of tokens [4] of which there are 20."""
+    there = tmp_path_factory.mktemp("others")
+    rng = np.random.default_rng(0)
+    numbers = {"x": rng.normal(size=(60, 3)), "y": np.arange(60) % 3}
+    tokens = {"x": rng.integers(0, 20, (60, 4)), "y": np.arange(60) % 3}
+    made = {}
+    for name, arrays, model in (
+        ("numbers", numbers, "linear"),
+        ("tokens", tokens, "{name: char_lstm, vocabulary: 20, width: 4}"),
+    ):
+        np.savez(there / f"{name}.npz", **arrays)
+        config = load(None, [f"data.dataset={{name: npz, path: {there}/{name}.npz}}", "rounds=1",
+                             "data.clients=3", "cohort=3", "data.partition=iid", f"model={model}",
+                             "local.steps=1"])  # fmt: skip
+        run_into(RunFolder(there / name), config)
+        made[name] = fedorch.open(there / name)
+    return made
+
+
+ONE = np.ones((2, 3))
+DATES = np.full((2, 3), np.datetime64("2020-01-01"))
+IDS = np.ones((2, 4), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("run", "x", "said"),
+    [
+        ("numbers", ONE * np.nan, "row 0 has NaN"),
+        ("numbers", ONE * [[1], [np.inf]], "row 1 has NaN"),
+        ("numbers", ONE * 1e300, "a number beyond float32"),
+        ("numbers", ONE + 1j, "complex128; the model takes numbers"),
+        ("numbers", ONE.astype(str), "takes numbers"),
+        ("numbers", ONE.astype(bytes), "takes numbers"),
+        ("numbers", ONE > 0, "bool; the model takes numbers"),
+        ("numbers", DATES, r"datetime64\[D\]; the model takes numbers"),
+        ("numbers", ONE.astype(object), "object; the model takes numbers"),
+        ("numbers", np.array(3.0), "'3.0' is no array of rows"),
+        ("numbers", [[1, 2], [3]], "this is no array"),
+        ("numbers", torch.ones(2, 3, dtype=torch.bfloat16), "this is no array"),
+        ("tokens", -IDS, "from -1 to -1; the model takes token ids"),
+        ("tokens", IDS * (2**32 + 3), "the model takes token ids, 0 or more"),
+        ("tokens", IDS > 0, "bool; the model takes token ids"),
+        ("tokens", IDS * 20, "cannot take token ids from 20 to 20 .its embeddings have 20 rows"),
+    ],
+)
+def test_inputs_that_training_would_refuse(others, run, x, said):
+    with pytest.raises(UserError, match=said):
+        others[run].predict(x)
+
+
+def test_inputs_of_any_number_type(others):
+    x = np.arange(6).reshape(2, 3)
+    wanted = others["numbers"].outputs(x.astype(np.float32))
+    for kind in (np.int8, np.uint64, np.float16, np.float64):
+        assert torch.equal(others["numbers"].outputs(x.astype(kind)), wanted)
+    assert others["tokens"].predict(IDS.astype(np.uint8)).shape == (2,)
+    assert others["numbers"].predict(x[:0]).shape == (0,)
+
+
+NETS = """import torch
+from torch import nn
+
+
+class Placed(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(784, 8), nn.Linear(8, classes)
+        self.register_buffer("place", torch.linspace(0, 1, 8), persistent=False)
+        self.register_buffer("mean", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training:
+            self.mean.mul_(0.5).add_(x.mean(), alpha=0.5)
+        return self.head(torch.relu(self.body(x - self.mean)) + self.place)
+"""
+
+
+def test_buffers_that_a_state_dict_leaves_out(tmp_path):
+    """They are among what a run keeps, as all floating-point buffers are."""
+    (tmp_path / "nets.py").write_text(NETS)
+    folder = RunFolder(tmp_path / "r")
+    end, _ = run_into(folder, small(f"model={tmp_path}/nets.py:Placed"))
+    run, data = fedorch.open(folder.path), end.data
+    module = run.model()
+    assert float(module.mean) == float(end.algorithm.statistics()[-1]) != 0
+    x, y = data.samples.x[data.test_rows], data.samples.y[data.test_rows]
+    assert np.mean(run.predict(x) == y) == run.rounds["test_accuracy"].iloc[-1]
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (lambda t: {**t, "more": torch.zeros(1)}, "its model has no more"),
+        (lambda t: dict(list(t.items())[1:]), "the weights hold no"),
+        (lambda t: {n: w[..., :-1].contiguous() for n, w in t.items()}, "do not fit its model"),
+    ],
+)
+def test_weights_of_another_model(digits, tmp_path, changed, said):
+    there = RunFolder(tmp_path / "r")
+    shutil.copytree(digits, there.path)
+    there.write_model(changed(there.model()))
+    there.seal()
+    with pytest.raises(UserError, match=said):
+        TrainedModel(there)

@@ -43,6 +43,9 @@ def wide(outputs, targets):
 def text(outputs, targets):
     return "good"
 
+def huge(outputs, targets):
+    return -10**400
+
 def too_far(labels, clients):
     return labels * 0 + clients
 
@@ -190,6 +193,7 @@ def test_several_labels_a_sample(own):
         (["loss={name: ./own.py:smooth, parts: 1}"], "takes no 'parts'; did you mean 'part'"),
         (["loss={name: own, of: os:getcwd}"], "there is no plugin 'os'"),
         (["evaluation.metrics=[./own.py:text]"], "returns a str, and no number"),
+        (["evaluation.metrics=[./own.py:huge]"], "huge is infinite"),
         (["evaluation.metrics=[./own.py:margin, ./own.py:margin]"], "'margin' twice"),
         (["evaluation.metrics=[r2]"], "r2 is of numbers, and the data's targets are classes"),
         (["evaluation.metrics=[f2]"], "there is no 'f2'"),

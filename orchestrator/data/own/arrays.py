@@ -60,6 +60,7 @@ class NpzArrays(Dataset):
                 f"nor {', '.join(PAIRS)}"[:500]
             )
         ends = ("_train", "_test") if split else ("",)
+        _require_whose(path, ends, there)
         x, y, owner = (_parts(path, what, ends, there) for what in ("x", "y", "client"))
         for what, parts in (("y", y), ("client", owner)):
             for end, inputs, part in zip(ends, x, parts, strict=False):
@@ -80,6 +81,18 @@ def _members(path: Path) -> set[str]:
             raise ValueError("not an .npz archive")
         with zipfile.ZipFile(path) as archive:
             return {name.removesuffix(".npy") for name in archive.namelist()}
+
+
+def _require_whose(path: Path, ends: tuple[str, ...], there: set[str]) -> None:
+    """Raise UserError if clients are named that not all rows have, or under another name."""
+    wanted = [f"client{end}" for end in ends]
+    found = [name for name in ("client", "client_train", "client_test") if name in there]
+    if found and found != wanted:
+        beside = " and ".join(f"x{end}" for end in ends)
+        raise UserError(
+            f"{path}: it holds {', '.join(found)}, and beside {beside} clients are named by "
+            f"{' and '.join(wanted)}"
+        )
 
 
 def _parts(path: Path, what: str, ends: tuple[str, ...], there: set[str]) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,6 +20,7 @@ from orchestrator.data.columns import (
     of_numbers,
     of_texts,
     plain,
+    texts_of,
 )
 from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
 from orchestrator.data.room import need
@@ -77,19 +78,27 @@ class Table(Dataset):
     )
 
     @abstractmethod
-    def _frame(self, path: Path) -> pd.DataFrame:
-        """All rows of a file."""
+    def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
+        """All rows of a file, in which the columns ``texts`` are texts as they are written there,
+        if the file does not say itself what they are.
+        """
+
+    def rows(self, path: Path, texts: Set[str] = frozenset()) -> pd.DataFrame:
+        """The same; raises UserError if the file cannot be read."""
+        with reading(path):
+            need(path.stat().st_size, path)
+            return self._frame(path, texts)
 
     def read(self, request: Request) -> Samples:
-        key = f"dataset {self.name!r}"
+        key, texts = f"dataset {self.name!r}", texts_of(request.columns)
         path = place_of(self.path, f"{key}: path")
-        frame = self._complete(path)
+        frame = self._complete(path, texts)
         marks = None
         if isinstance(self.test, str) and self.test in frame:
             marks = frame.pop(self.test)
         elif isinstance(self.test, str):
-            other = self._complete(place_of(self.test, f"{key}: test (no column has that name)"))
-            frame, test = _joined(frame, other, path)
+            place = place_of(self.test, f"{key}: test (no column has that name)")
+            frame, test = _joined(*self._two(path, place, texts), path)
         owner = numbered(self._keys(frame, self.client, path))[0] if self.client else None
         wanted = self._wanted(frame, path)
         if isinstance(self.test, float):
@@ -103,11 +112,18 @@ class Table(Dataset):
     def _predicted(self) -> tuple[str, ...]:
         return (self.label,) if isinstance(self.label, str) else self.label
 
-    def _complete(self, path: Path) -> pd.DataFrame:
+    def _two(self, path: Path, place: Path, texts: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows of two files, in which what is a text in one is a text in both."""
+        first, second = self._complete(path, texts), self._complete(place, texts)
+        columns = [first[name] for name in first] + [second[name] for name in second]
+        words = {str(column.name) for column in columns if not _numeric(column)}
+        if any(_numeric(column) and column.name in words for column in columns):
+            return self._complete(path, texts | words), self._complete(place, texts | words)
+        return first, second
+
+    def _complete(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         """The columns of a file that count, without the rows that are to be dropped."""
-        with reading(path):
-            need(path.stat().st_size, path)
-            frame = self._frame(path)
+        frame = self.rows(path, texts)
         if not len(frame):
             raise UserError(f"{path}: it holds no rows")
         named = [*self._predicted, *([self.client] if self.client else []), *self.features]
@@ -210,10 +226,8 @@ class Table(Dataset):
 
     def _column(self, column: pd.Series, train: np.ndarray, where: str) -> Column:
         """How a column becomes inputs, by its training rows (mask [n])."""
-        from pandas.api.types import is_numeric_dtype
-
         name = str(column.name)
-        if is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO":
+        if _numeric(column):
             return of_numbers(name, plain(column, where)[train], self.standardize)
         if column.dtype.kind in "Mm":
             raise UserError(f"{where} holds dates; make numbers of them, or leave it out")
@@ -226,6 +240,13 @@ class Table(Dataset):
                 f"data.dataset.features, or set data.dataset.categories, which is {self.categories}"
             )
         return found
+
+
+def _numeric(column: pd.Series) -> bool:
+    """Whether a column is one of numbers."""
+    from pandas.api.types import is_numeric_dtype
+
+    return is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO"
 
 
 def _require_no_numbers(texts: pd.Series, where: str) -> None:
@@ -270,7 +291,7 @@ class CsvTable(Table):
     name: str = "csv"
     separator: str = option(",", "what stands between two fields", min_length=1, max_length=1)
 
-    def _frame(self, path: Path) -> pd.DataFrame:
+    def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         import pandas as pd
 
         header = pd.read_csv(path, sep=self.separator, header=None, nrows=1, dtype=str)
@@ -278,19 +299,31 @@ class CsvTable(Table):
         if len(set(columns)) < len(columns):
             twice = next(c for c in columns if columns.count(c) > 1)
             raise ValueError(f"two of its columns are named {twice[:100]!r}")
+        # columns that name things are texts, too
+        classes = self._predicted if self.task == "classes" else ()
+        texts = {self.client, *classes, *texts} & {*columns}
+        frame = self._parsed(path, texts)
+        # pandas makes true and false of texts, also where other fields are empty
+        words = {
+            name
+            for name in columns
+            if name not in texts
+            and not _numeric(frame[name])
+            and pd.api.types.infer_dtype(frame[name]) != "string"
+        }
+        return self._parsed(path, texts | words) if words else frame
+
+    def _parsed(self, path: Path, texts: Set[str]) -> pd.DataFrame:
+        import pandas as pd
+
         # a field is missing where it is empty; words such as NA and None are texts
         with warnings.catch_warnings():
             # fields that the header has no name for would be lost
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
                 path, sep=self.separator, keep_default_na=False, na_values=[""], low_memory=False,
-                index_col=False, encoding="utf-8-sig", dtype=self._named(columns),
+                index_col=False, encoding="utf-8-sig", dtype=dict.fromkeys(texts, str),
             )  # fmt: skip
-
-    def _named(self, columns: list[str]) -> dict[str, type[str]]:
-        """Columns that name things, which are read as they are written."""
-        classes = self._predicted if self.task == "classes" else ()
-        return {name: str for name in (self.client, *classes) if name in columns}
 
 
 class ParquetTable(Table):
@@ -298,15 +331,22 @@ class ParquetTable(Table):
 
     name: str = "parquet"
 
-    def _frame(self, path: Path) -> pd.DataFrame:
+    def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         import pandas as pd
 
         return pd.read_parquet(path)
 
 
-def rows_of(file: Path) -> pd.DataFrame:
-    """All rows of a CSV or Parquet file, as the datasets of these names read them."""
-    cls = ParquetTable if file.suffix == ".parquet" else CsvTable
-    with reading(file):
-        need(file.stat().st_size, file)
-        return cls(path=str(file))._frame(file)
+def reader_of(file: Path, trained: Dataset) -> Table | None:
+    """What reads a file's rows: what its name says, with the options of the dataset ``trained``
+    where that is of such files; else ``trained``, if it is of tables. None: nothing that is known.
+    """
+    endings = [ending.lower() for ending in file.suffixes[:-3:-1]]
+    named = next((ENDINGS[ending] for ending in endings if ending in ENDINGS), None)
+    if named is None or isinstance(trained, named):
+        return trained if isinstance(trained, Table) else None
+    return named()
+
+
+ENDINGS: dict[str, type[CsvTable | ParquetTable]] = {".csv": CsvTable, ".parquet": ParquetTable}
+"""Of the names of tables; a compression's may stand behind."""

@@ -61,7 +61,7 @@ def _read(file: Path) -> list[User]:
     with reading(file):
         # a short number of text becomes a pointer and a float of Python's
         need(7 * file.stat().st_size, file)
-        found = json.loads(file.read_bytes(), parse_constant=_refused)
+        found = json.loads(file.read_bytes(), parse_constant=_refused, object_pairs_hook=_once)
         for key, kind in (("users", list), ("user_data", dict)):
             if not isinstance(found, dict) or not isinstance(found.get(key), kind):
                 raise ValueError(f"it is no object with a {kind.__name__} {key!r}, as LEAF's are")
@@ -73,6 +73,15 @@ def _read(file: Path) -> list[User]:
 
 def _refused(word: str) -> None:
     raise ValueError(f"it holds {word}, which is no number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in found if keys.count(key) > 1)
+        raise ValueError(f"key {twice[:100]!r} is twice in one object")
+    return found
 
 
 def _users(file: Path, names: list[Any], rows: dict[str, Any], sizes: list[Any]) -> Iterator[User]:
@@ -96,7 +105,21 @@ def _user(file: Path, name: str, rows: Any, size: object) -> User:
         raise ValueError(f"{who} has {len(x)} rows of x, and {len(y)} of y")
     if size not in (None, len(y)):
         raise ValueError(f"{who} has {len(y)} rows, and num_samples says {str(size)[:20]}")
-    return User(name, file, _numbers(x, who) if x and _are_numbers(x[0]) else x, y)
+    _require_utf8([name, *y], who)
+    if x and _are_numbers(x[0]):
+        return User(name, file, _numbers(x, who), y)
+    _require_utf8(x, who)
+    return User(name, file, x, y)
+
+
+def _require_utf8(rows: list[Any], who: str) -> None:
+    """Raise ValueError for half a pair of surrogates, which JSON can hold, and no file of ours."""
+    parts = (part for row in rows for part in (row if isinstance(row, list) else [row]))
+    try:
+        ", ".join(part for part in parts if isinstance(part, str)).encode()
+    except UnicodeEncodeError as error:
+        around = error.object[max(0, error.start - 20) : error.start + 20]
+        raise ValueError(f"{who} has a text that is no UTF-8: {around!r}") from error
 
 
 def _are_numbers(row: object) -> bool:
