@@ -17,6 +17,8 @@ DERIVED = 5e-4
 """The same of small differences of large numbers: changes of a model, and what is made of them."""
 LEAST = 1e-6
 STIR = 3e-7
+STIRS = 24
+"""Tries: a single row of which two classes are nearly as likely takes some."""
 NEARLY_INFINITE = 1e36
 """A hundredth of float32's largest number."""
 
@@ -205,7 +207,7 @@ def _undecided(product, modelled, found, t) -> bool:
     huge = not (modelled.w.abs() < 1e15).all()
     if modelled.doubts or huge:
         return True
-    return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(3))
+    return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(STIRS))
 
 
 def _unsteady(product, modelled, t, n) -> set[str]:
