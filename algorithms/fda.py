@@ -72,12 +72,13 @@ class Monitored(RoundEnd):
         Figure(
             "variance",
             "The models' variance against Θ",
-            "the estimate H at each synchronisation (a tick on the axis), and the threshold Θ "
-            "that it is to exceed",
+            "the estimate H when the clients synchronised (a point, and a tick on the axis): at "
+            "the first step at which it exceeded Θ, or when their local work was done",
             "variance",
             {"variance_estimate": "H, estimated", "theta": "Θ", "variance": "exact"},
             over="steps",
             ticks=True,
+            bounds=(0, 0),
         ),
         Figure(
             "intervals",

@@ -30,7 +30,7 @@ def show_list(as_json: bool = False) -> None:
     known = costs.known()
     if as_json:
         told = [_told(name, one, known) for name, one in entries().items()]
-        console.print(json_text(told), soft_wrap=True, end="")
+        console.print(json_text(told), soft_wrap=True)
         return
     estimates = [f"{budget}: trials (estimate)" for budget in BUDGETS]
     listed = Table(Column("id", no_wrap=True), "what", "rows x columns", *estimates)
@@ -93,10 +93,12 @@ def show_status(folder: Path, as_json: bool = False) -> None:
     driven = is_driven(place)
     if as_json:
         told = {"stage": stage, "driven": driven, "ended": status.ended, **asdict(status)}
-        console.print(json_text(told), soft_wrap=True, end="")
+        console.print(json_text(told), soft_wrap=True)
         return
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
     console.print(head, soft_wrap=True)
+    if status.best_folder:
+        console.print(f"  the best is in {place / 'trials' / status.best_folder}", soft_wrap=True)
     was = "was in " if driven is False else ""
     for trial, rounds in status.running.items():
         console.print(f"  {trial}: {was}round {rounds}")

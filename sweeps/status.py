@@ -31,6 +31,7 @@ class Status:
     best: float | None
     """None: no trial has reported the metric."""
     best_trial: str
+    """Its label."""
     seconds: float
     """Since the sweep began, without the time that it was interrupted."""
     seconds_left: float | None
@@ -40,6 +41,8 @@ class Status:
     trials: tuple[str, ...] = ()
     """Folders below trials/ that must hold results: of trials that have ended, by themselves or
     (once the sweep is over) by a scheduler."""
+    best_folder: str = ""
+    """Its folder below trials/."""
     written: float = 0.0
     """When this was said (seconds since the epoch); 0: not known."""
 

@@ -39,8 +39,8 @@ class Watcher(tune.Callback):
         """Trials whose model, or loss, is NaN or infinite."""
         self.left: dict[str, str] = {}
         """Trials that have ended and left their results -> name of their folder."""
-        self.best: tuple[float, str] = (math.nan, "")
-        """The best number of a trial that has ended, as the table has it, and the trial's label."""
+        self.best: tuple[float, str, str] = (math.nan, "", "")
+        """The best number of a trial that has ended, as the table has it; its label and folder."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -110,11 +110,11 @@ class Watcher(tune.Callback):
             console.print(f"failed: {label}: {result['problem']}")
         self._tell()
 
-    def _compare(self, value: float, label: str) -> None:
+    def _compare(self, value: float, label: str, key: str) -> None:
         """Remember a value that is better than the best, which is NaN at first."""
         sign = 1 if self.mode == "max" else -1
         if math.isfinite(value) and not sign * self.best[0] >= sign * value:
-            self.best = (value, label)
+            self.best = (value, label, key)
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -124,7 +124,9 @@ class Watcher(tune.Callback):
         last = trial.last_result or {}
         done = bool(last.get("done"))
         if not last.get("problem"):
-            self._compare(last.get(COMPARED, math.nan), Choice.of(trial.config).planned.label)
+            choice = Choice.of(trial.config)
+            key = choice.key(trial.trial_id)
+            self._compare(last.get(COMPARED, math.nan), choice.planned.label, key)
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later
@@ -156,7 +158,7 @@ class Watcher(tune.Callback):
         elapsed = time.time() - self.begun
         # those under way count by the rounds that they have done
         done = ended.total() + sum(self.parts.values())
-        value, trial = self.best
+        value, trial, folder = self.best
         return Status(
             total=self.total,
             finished=ended["finished"],
@@ -167,6 +169,7 @@ class Watcher(tune.Callback):
             metric=self.metric,
             best=None if math.isnan(value) else value,
             best_trial=trial,
+            best_folder=folder,
             seconds=elapsed,
             seconds_left=elapsed / done * (self.total - done) if done else None,
             trials=tuple(sorted(self.left.values())),

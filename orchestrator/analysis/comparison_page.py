@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from orchestrator.analysis.names import without_seeds
 from orchestrator.analysis.written import Written
 from orchestrator.pages import page
 from orchestrator.pages.bands import band, points
@@ -18,7 +19,8 @@ def comparison_of(
     title: str, written: Written, groups: Mapping[str, Sequence[pd.DataFrame]], metric: str
 ) -> str:
     """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first."""
-    drawings = [*_drawings(groups, metric)]
+    short = without_seeds(list(groups))
+    drawings = [*_drawings(dict(zip(short, groups.values(), strict=True)), metric)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
     tests = "".join(f"<li>{html.escape(line)}</li>\n" for line in written.said)

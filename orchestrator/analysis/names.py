@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.results.run_folder import RunFolder
 
 NO_MATTER = ("seed", "name", "resources", "track")
 """Sections of a config in which runs of one experiment may differ."""
+SEEDS = re.compile(r" \(seeds [\d, ]+\)$")
 MOST = 3
 """Keys that a name by what differs may be made of."""
 
@@ -190,3 +192,9 @@ def _differing(one: Any, other: Any, above: str = "") -> Iterator[str]:
 def _alike(folder: RunFolder) -> str:
     # where it ran changes nothing, and a seed has often a name of its own
     return folder.config().model_dump_json(exclude=set(NO_MATTER))
+
+
+def without_seeds(names: Sequence[str]) -> list[str]:
+    """The names of groups as curves have them: without the seeds, where all have the same."""
+    seeds = {found[0] if (found := SEEDS.findall(name)) else "" for name in names}
+    return [SEEDS.sub("", name) for name in names] if len(seeds) == 1 else list(names)

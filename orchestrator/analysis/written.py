@@ -61,7 +61,9 @@ def _latex(written: Written) -> str:
     # of nothing there is no caption
     caption = escaped(" ".join(f"{line}." for line in (about, *written.said) if line)) or None
     columns = "l" + "r" * written.table.shape[1]
-    return written.table.to_latex(caption=caption, column_format=columns, escape=True)
+    return written.table.rename_axis(index=None).to_latex(
+        caption=caption, column_format=columns, escape=True
+    )
 
 
 def _markdown(written: Written) -> str:

@@ -80,6 +80,13 @@ def picture(param: typer.CallbackParam, value: T) -> T:
     return value
 
 
+def page(param: typer.CallbackParam, value: T) -> T:
+    """For the path of a page that is to be written."""
+    if value is not None and Path(str(value)).suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"{_called(param)} {value}: a page's name ends in .html")
+    return written(param, value)
+
+
 def written(param: typer.CallbackParam, value: T) -> T:
     """For the path of a file that is to be written; none of a run's own."""
     if value is not None:

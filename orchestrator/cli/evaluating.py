@@ -29,20 +29,21 @@ KEPT = ("seed", "plugins", "data", "model", "loss", "attack", "evaluation")
 
 def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -> None:
     """Print what :func:`evaluation` finds."""
-    record = evaluation(folder, settings)
+    record, rows = evaluation(folder, settings)
     if as_json:
-        console.print(json_text(record), soft_wrap=True, end="")
+        console.print(json_text(record), soft_wrap=True)
         return
-    table = Table("metric", "value", "meaning")
+    table = Table("metric", "value", "meaning", title=f"{rows:,} test rows", title_justify="left")
     for name, value in record.items():
         table.add_row(name, f"{value:.4f}", of_round(name))
     console.print(table)
 
 
-def evaluation(folder: RunFolder, settings: Sequence[str]) -> Record:
-    """The metrics of the run's final model with ``settings`` (of data and evaluation) applied to
-    its config. Inputs are made as in training: pixels are scaled, and a table's columns
-    standardised, by what training found. Raises UserError for data that the model does not fit.
+def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, int]:
+    """The metrics of the run's final model, and the number of test rows, with ``settings`` (of
+    data and evaluation) applied to its config. Inputs are made as in training: pixels are scaled,
+    and a table's columns standardised, by what training found. Raises UserError for data that the
+    model does not fit.
     """
     config, inputs = _settled(folder, settings), inputs_left(folder)
     columns = tuple(inputs.get("columns", ()))
@@ -55,7 +56,7 @@ def evaluation(folder: RunFolder, settings: Sequence[str]) -> Record:
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)
-    return record
+    return record, len(data.test_rows)
 
 
 def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:

@@ -13,13 +13,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text, write_whole
 from orchestrator.pages.sentence import told
 from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import CONFIG, INPUTS, RunFolder
-from orchestrator.results.usage import TrainedModel
+from orchestrator.results.usage import Inputs, TrainedModel
 from orchestrator.terminal import console
 
 EXAMPLES = 2
@@ -63,6 +64,8 @@ def write_model(folder: RunFolder, out: Path, license_: str) -> None:
     if out.suffix not in writers:
         known = ", ".join(filter(None, writers))
         raise UserError(f"export {out}: its name ends in none of {known}; or name a new folder")
+    if not out.parent.is_dir():
+        raise UserError(f"export {out}: {out.parent} is no folder")
     if out.exists():
         raise UserError(f"export {out}: it is there already")
     card = out / "README.md" if not out.suffix else out.with_name(f"{out.name}.md")
@@ -176,14 +179,26 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         f"tags: [federated-learning, {config.algorithm.name}]\n"
         f"datasets: [{config.data.dataset.name}]\n---\n\n"
         f"# {config.name}\n\n{what} {ending}\n\n"
-        f"Inputs: {given}, {_preparation(out)}; {inputs['outputs']} outputs.{named}\n\n"
+        f"Inputs: {given}, {_preparation(inputs, out)}; {inputs['outputs']} outputs.{named}\n\n"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
         f"fedorch {result['versions'].get('fedorch', '')}.\n"
     )
 
 
-def _preparation(out: Path) -> str:
+def _preparation(inputs: Inputs, out: Path) -> str:
+    """What must be done to inputs first."""
+    if columns := inputs.get("columns"):
+        return f"made of a table's columns, in this order: {'; '.join(map(_made, columns))}"
+    if inputs["dtype"] != "uint8":
+        return "as the model was trained on"
     if out.suffix in (".onnx", ".pt2", ".torchscript"):
-        return "prepared inside the model"
-    return "to be prepared as inputs.json of the run says (pixels: (x − shift) · scale)"
+        return "scaled inside the model"
+    return f"to be scaled, (x − {inputs['shift']}) · {inputs['scale']} of each channel"
+
+
+def _made(column: Column) -> str:
+    name = column["name"]
+    if column["texts"] is None:
+        return f"({name} − {column['mean']:.9g}) / {column['std']:.9g}"
+    return ", ".join(f"1 where {name} is {text!r}, else 0" for text in column["texts"])

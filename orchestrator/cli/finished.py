@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from algorithms.section import WHOLE
-from orchestrator.cli.arguments import numbers, path, picture, within, written
+from orchestrator.cli.arguments import numbers, page, path, picture, within, written
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.run_folder import REPORT, RunFolder, members
 from orchestrator.results.storage import is_remote
-from orchestrator.terminal import console
+from orchestrator.terminal import console, errors
 
 commands = typer.Typer()
 """Taken over by the ``fedorch`` command as its own."""
@@ -81,7 +81,7 @@ def compare(
     file: Annotated[Path | None, typer.Option(callback=written, help="write to this file")] = None,
     report: Annotated[
         Path | None,
-        typer.Option(callback=written, help="also write a page (.html) with all curves"),
+        typer.Option(callback=page, help="also write a page (.html) with all curves"),
     ] = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
@@ -99,8 +99,9 @@ def _give(text: str, file: Path | None) -> None:
     """Write a text to a file, or print it."""
     if file is not None:
         write_text(file, text)
+        errors.print(f"wrote {file}", soft_wrap=True)
     elif text:
-        console.print(text, soft_wrap=True, end="")
+        console.print(text, soft_wrap=True, end="" if text.endswith("\n") else "\n")
 
 
 @commands.command()
@@ -108,7 +109,7 @@ def report(
     run: Annotated[str, typer.Argument(callback=path, help="folder (or URI) of a run")],
     out: Annotated[
         Path | None,
-        typer.Option(callback=written, help="file to write (default: report.html in the folder)"),
+        typer.Option(callback=page, help="file to write (default: report.html in the folder)"),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="serve it to a browser here while the run goes on")
@@ -128,13 +129,13 @@ def report(
         serve(run, port)
         return
     folder = RunFolder.viewed(run)
-    page = report_of(folder, folder.config())
+    text = report_of(folder, folder.config())
     if out is not None:
-        write_text(out, page)
+        write_text(out, text)
     elif is_remote(run):
         raise UserError("report: what lies in storage stays as it is; name a file with --out")
     else:
-        folder.write_report(page)
+        folder.write_report(text)
     console.print(f"wrote {out or folder.path / REPORT}", soft_wrap=True)
 
 
@@ -215,7 +216,7 @@ def export(
     out: Annotated[
         Path,
         typer.Argument(
-            callback=written,
+            callback=path,
             help="file to write: .onnx, .pt2 (torch.export), .torchscript, .pt (state dict) or "
             ".safetensors; or a new folder, as Hugging Face's hub has them",
         ),

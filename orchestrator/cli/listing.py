@@ -25,7 +25,7 @@ def listed(as_json: bool) -> Iterator[None]:
         rows = [row for table in console.kept if isinstance(table, Table) for row in _rows(table)]
     finally:
         console.kept = None
-    console.print(json_text(rows), soft_wrap=True, end="")
+    console.print(json_text(rows), soft_wrap=True)
 
 
 def _rows(table: Table) -> Iterator[dict[str, str]]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from algorithms.part import nearest
 from orchestrator.analysis.comparison import Runs
-from orchestrator.analysis.names import require_reported
+from orchestrator.analysis.names import require_reported, without_seeds
 from orchestrator.errors import UserError
 from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
@@ -68,5 +68,10 @@ def _of_groups(folders: list[RunFolder], column: str) -> Drawing:
     runs = Runs.read(folders)
     column = runs.usual() if column == "accuracy" else column
     require_reported(column, folders, runs.rounds, every=True)
-    groups = {name: [runs.rounds[i] for i in some] for name, some in runs.columns().items()}
+    columns = runs.columns()
+    names = without_seeds(list(columns))
+    groups = {
+        name: [runs.rounds[i] for i in some]
+        for name, some in zip(names, columns.values(), strict=True)
+    }
     return band(column, list(groups), points(groups, column))

@@ -37,6 +37,8 @@ def show_quickstart(out: str | None, in_process: bool) -> None:
     """
     if out is not None and is_remote(out):
         raise UserError(f"--out {out}: the quick start runs into a folder on this machine")
+    if out is not None and RunFolder.at(out).begun:
+        raise UserError(f"--out {out}: a run is there; choose another folder")
     configs = {name: load(None, [*ALIKE, f"algorithm={name}", f"name={name}"]) for name in METHODS}
     series = Series(configs, out or RunFolder.dated("quickstart").place)
     with nullcontext() if in_process else connected("local"):

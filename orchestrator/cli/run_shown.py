@@ -90,7 +90,9 @@ def show_plan(about: Prepared) -> None:
         f"({low}-{high} samples, {c.data.partition.name}), cohort {c.cohort_size}, "
         f"{c.rounds} rounds, seed {c.seed}"
     )
-    console.print(headed(c.name, "bold", what + "".join(f", {said}" for said in conditions(c))))
+    console.print(
+        headed(c.name, "bold", what + "".join(f", {' '.join(pair)}" for pair in conditions(c)))
+    )
     console.print(
         f"{about.actors} client actor(s), {c.local.execution} training in blocks of {c.local.block}"
     )
@@ -126,8 +128,8 @@ def show_result(result: Result, place: str, config: Config) -> None:
     table.add_column("metric")
     table.add_column("value", justify="right")
     table.add_row("algorithm", config.algorithm.name)
-    for said in conditions(config):
-        table.add_row(*said.split(" ", 1))
+    for pair in conditions(config):
+        table.add_row(*pair)
     labels = HEADLINES | {f"test_{n}": f"test {_words(n)}" for n in further(result["metrics"])}
     for key, label in labels.items():
         if key in result["metrics"]:

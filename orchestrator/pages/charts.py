@@ -11,6 +11,8 @@ from typing import Any
 from orchestrator.pages.library import Spec
 from orchestrator.pages.table import AXES
 
+BINS = {"extent": [0, 1], "step": 0.05}
+"""Of accuracies."""
 ROUNDS = "rounds"
 """The name of the table of rounds, which all of a page's curves share."""
 DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
@@ -33,6 +35,8 @@ def curves(
         {"calculate": f"({{{called}}})[datum.column]", "as": "line"},
     ]
     drawn = _lines(labels, y, over, bounds, still)
+    if ticks:  # what lies between two of them is not known
+        drawn[0]["mark"] = {"type": "line", "point": {"size": 22}, "strokeWidth": 0.8}
     layers = [{"transform": folded, **layer} for layer in drawn]
     if ticks:
         layers.insert(0, _ticks(over))
@@ -151,11 +155,16 @@ def holdings(label: str, still: bool = False) -> Spec:
 def _map(x: tuple[str, str], y: tuple[str, str], cell: str, data: str, still: bool) -> Spec:
     encoding: Spec = {
         "x": {"field": x[0], "type": "ordinal", "title": x[1], "axis": _sparse(still)},
-        "y": {"field": y[0], "type": "ordinal", "title": y[1], "axis": {"labelOverlap": True}},
+        "y": {
+            "field": y[0], "type": "ordinal", "title": y[1], "sort": None,
+            "axis": {"labelOverlap": True},
+        },
         "color": {
             "field": "value", "type": "quantitative", "title": cell,
-            "scale": {"scheme": "viridis"},
-            "legend": {"orient": "right", "titleOrient": "right", "gradientThickness": 10},
+            "scale": {"scheme": "viridis", "domain": {"unionWith": [0]}},
+            "legend": {
+                "orient": "right", "titleOrient": "right", "gradientThickness": 10, "tickCount": 4,
+            },
         },
         "tooltip": [
             {"field": x[0], "title": x[0]},
@@ -176,16 +185,20 @@ def distribution(kinds: Sequence[str], x: str, still: bool = False) -> Spec:
         "data": {"name": "clients"},
         "mark": {"type": "bar", "opacity": 0.75, "binSpacing": 1},
         "encoding": {
-            "x": {"field": "value", "type": "quantitative", "title": x, "bin": {"maxbins": 20}},
+            "x": {
+                "field": "value", "type": "quantitative", "title": x, "bin": BINS,
+                "scale": {"domain": [0, 1]},
+            },
             "y": {
                 "aggregate": "count", "type": "quantitative", "title": "clients", "stack": None,
+                "axis": {"tickMinStep": 1, "format": "d"},
             },
             "color": {
                 "field": "kind", "type": "nominal", "sort": list(kinds),
                 **({"legend": None} if len(kinds) == 1 else {}),
             },
             "tooltip": [
-                {"field": "value", "bin": {"maxbins": 20}, "title": x},
+                {"field": "value", "bin": BINS, "title": x},
                 {"aggregate": "count", "title": "clients"},
                 {"field": "kind", "title": "model"},
             ],

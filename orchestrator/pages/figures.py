@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -212,9 +212,12 @@ def _drawing(
     if not lines:
         return None
     named = {table.name(column): label for column, label in lines.items()}
+    # a curve that is alone has no legend
+    alone = len(lines) == 1 < len(figure.curves)
+    y = f"{figure.y}, {next(iter(lines.values()))}" if alone else figure.y
 
     def make(over: str, still: bool) -> Spec:
-        return charts.curves(named, figure.y, over, figure.ticks, figure.bounds, still)
+        return charts.curves(named, y, over, figure.ticks, figure.bounds, still)
 
     over: Axis = figure.over if figure.over in table.columns else "round"
     return Drawing(figure.name, figure.title, figure.about, make, over)
@@ -228,10 +231,11 @@ def _cells(clients: pd.DataFrame, column: str) -> Rows:
         return []
     whole = clients.pivot(index="client", columns="round", values=column)
     some_rounds = math.ceil(whole.shape[1] / MOST_CELLS[0])
+    bad = {*clients.loc[clients["malicious"] == 1, "client"]} if "malicious" in clients else set()
     # of some rounds the last one, of some clients their mean
     whole = whole.iloc[:, ::-1].iloc[:, ::some_rounds].iloc[:, ::-1]
     return [
-        {"client": _span(whole.index[some].to_numpy()), "round": int(t), "value": value}
+        {"client": _span(whole.index[some].to_numpy(), bad), "round": int(t), "value": value}
         for some in _grouped(len(whole))
         for t, value in zip(whole.columns, numbers(whole.iloc[some].mean()), strict=True)
         if value is not None
@@ -244,14 +248,18 @@ def _grouped(many: int) -> list[np.ndarray]:
     return np.split(np.arange(many), range(each, many, each))
 
 
-def _span(names: np.ndarray) -> str | int:
-    return int(names[0]) if len(names) == 1 else f"{names[0]}–{names[-1]}"
+def _span(names: np.ndarray, attackers: Collection[int] = ()) -> str:
+    """Clients that share a cell; those that attack are marked."""
+    marked = " attacks" if all(name in attackers for name in names) else ""
+    return f"{names[0]}{marked}" if len(names) == 1 else f"{names[0]}–{names[-1]}{marked}"
 
 
 def _distribution(clients: pd.DataFrame) -> Iterator[Drawing]:
     """How many clients are served how well after the last evaluated round."""
     kinds = {"accuracy": "the judged model", "personal_accuracy": "their own models"}
     last = clients[clients["round"] == clients["round"].max()] if len(clients) else clients
+    if "malicious" in last:  # as in every metric over clients
+        last = last[last["malicious"] == 0]
     rows: Rows = [
         {"kind": kind, "value": value}
         for column, kind in kinds.items()

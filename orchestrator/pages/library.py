@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +43,9 @@ PAPER: Mapping[str, Any] = {
         "titleFontSize": 8,
         "titleFontWeight": 400,
         "title": None,
-        "columns": 3,
+        "offset": 4,
+        "rowPadding": 1,
+        "columnPadding": 8,
         "labelLimit": 200,
     },
     "view": {"stroke": None},
@@ -86,7 +90,8 @@ def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
     import vl_convert
 
     width, height = (POINTS * length for length in inches)
-    sized = {**spec, "width": width, "height": height, "config": dict(PAPER)}
+    legend = {**PAPER["legend"], "columns": _columns(spec, width)}
+    sized = {**spec, "width": width, "height": height, "config": {**PAPER, "legend": legend}}
     writers: dict[str, Callable[[], bytes]] = {
         ".svg": lambda: vl_convert.vegalite_to_svg(sized, VERSION).encode(),
         ".pdf": lambda: vl_convert.vegalite_to_pdf(sized, VERSION),
@@ -96,3 +101,10 @@ def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
         raise UserError(f"--out {path}: its name must end in {', '.join(writers)}")
     drawn = writers[path.suffix.lower()]()
     write_whole(path, lambda partial: partial.write_bytes(drawn))
+
+
+def _columns(spec: Spec, width: float) -> int:
+    """How many names of a legend fit side by side into the plane."""
+    names = re.findall(r'"domain": (\["[^\]]*\])', json.dumps(spec, ensure_ascii=False))
+    longest = max((len(name) for one in names for name in json.loads(one)), default=1)
+    return max(1, int(width // (26 + 4.6 * longest)))

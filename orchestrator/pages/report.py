@@ -79,7 +79,7 @@ def _sections(config: Config, figures: Figures, clients: pd.DataFrame) -> str:
         page.axis_choice(figures.table.columns)
         + page.HINT
         + page.section("How good it is", of["good"])
-        + page.section(f"What {config.algorithm.name} did", of["did"])
+        + page.section(f"What {_who(config)} did", of["did"])
         + page.section("The clients", of["clients"] + _clients(clients))
         + page.section("Who holds what", of["data"])
         + page.section("What it cost", of["cost"])
@@ -94,6 +94,13 @@ def figures_of(folder: RunFolder) -> Figures:
         holdings = np.zeros((1 + held["client"].max(), max(1 + held["label"].max(), len(labels))))
         holdings[held["client"], held["label"]] = held["rows"]
     return Figures.of(folder.rounds(), folder.clients(), holdings, labels)
+
+
+def _who(config: Config) -> str:
+    """The algorithm, and what ends its rounds where that is a method of its own."""
+    end = config.round_end.name
+    usual = end == Config.model_fields["round_end"].default.name
+    return config.algorithm.name if usual else f"{config.algorithm.name} with {end}"
 
 
 def _tiles(result: Result) -> Iterator[tuple[str, str]]:

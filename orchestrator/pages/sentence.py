@@ -11,37 +11,34 @@ from orchestrator.config.schema import Config as Schema
 from orchestrator.results.result import Result
 
 
-def conditions(config: Config) -> list[str]:
-    """What sets the run apart from plain training, a few words each: attack, aggregator,
-    compression, round end, judged model; none where all is as usual.
+def conditions(config: Config) -> Iterator[tuple[str, str]]:
+    """What sets the run apart from plain training, (what, which): attack, aggregator, compression,
+    round end, judged model; none where all is as usual.
     """
-    return [*_conditions(config)]
-
-
-def _conditions(config: Config) -> Iterator[str]:
     fields = Schema.model_fields
     if not isinstance(config.attack, NoAttack):
         many = len(config.attack.malicious(config.seed, config.data.clients))
-        yield f"attack {config.attack.name} by {many} of {config.data.clients} clients"
+        yield "attack", f"{config.attack.name} by {many} of {config.data.clients} clients"
     if config.aggregator.name != fields["aggregator"].default.name:
-        yield f"aggregator {config.aggregator.name}"
+        yield "aggregator", config.aggregator.name
     for way in ("uplink", "downlink"):
         compressor = getattr(config.compression, way)
         if not isinstance(compressor, NoCompression):
-            yield f"{way} compressed by {compressor.name}"
+            yield f"{way} compressed by", compressor.name
     for key, words in (("round_end", "round end"), ("output", "judged model")):
         chosen = getattr(config, key)
         if chosen.name != fields[key].default.name:
-            yield f"{words} {chosen.name}"
+            yield words, chosen.name
 
 
 def about(config: Config, parameters: int | None = None) -> str:
     """What is trained, on what, under which conditions; without a full stop."""
     data, partition = config.data, config.data.partition
     options = partition.model_dump(mode="json", exclude={"name"})
-    first = next(((k, v) for k, v in options.items() if isinstance(v, int | float)), None)
+    first = next(((k, v) for k, v in options.items() if type(v) in (int, float)), None)
     said = f"{partition.name}, {first[0]} {first[1]:g}" if first else partition.name
-    under = f", with {'; '.join(conditions(config))}" if conditions(config) else ""
+    apart = "; ".join(" ".join(pair) for pair in conditions(config))
+    under = f", with {apart}" if apart else ""
     size = "" if parameters is None else f" ({parameters:,} parameters)"
     return (
         f"{config.algorithm.name} trains {config.model.name}{size} on {data.dataset.name}, which "
@@ -51,7 +48,7 @@ def about(config: Config, parameters: int | None = None) -> str:
 
 def told(config: Config, result: Result, parameters: int) -> list[str]:
     """Two sentences about a run: what it was, and how it ended."""
-    return [f"{about(config, parameters)}.", _ending(result)]
+    return [f"{about(config, parameters)}.", _ending(config, result)]
 
 
 ENDED = (
@@ -63,7 +60,7 @@ ENDED = (
 )
 
 
-def _ending(result: Result) -> str:
+def _ending(config: Config, result: Result) -> str:
     rounds = result["rounds"]
     how = "diverged" if result.get("diverged") else result["status"]
     metrics = result["metrics"]
@@ -71,8 +68,9 @@ def _ending(result: Result) -> str:
     if "test_accuracy" in metrics:  # which says what one wants to know of it
         known = [words for words in known if "test loss" not in words]
     found = f", with {' and '.join(known[:2])}" if known else ""
+    of = f" of {config.rounds}" if rounds != config.rounds else ""
     sent = (result["bytes_up"] + result["bytes_down"]) / 1e6
     return (
-        f"It {how} after {rounds} round{'s' if rounds != 1 else ''}{found}, {sent:,.1f} MB "
-        f"transmitted and {result['seconds']:,.1f} s."
+        f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{found}. It took "
+        f"{result['seconds']:,.1f} s and {sent:,.1f} MB, both ways."
     )

@@ -410,7 +410,7 @@ class RunFolder:
 
 def members(place: str) -> list[str]:
     """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
-    trials that have ended; of a run's own folder, and of one in storage, itself.
+    trials that have ended, or others; of a run's own folder, and of one in storage, itself.
     """
     folder = Path(place)
     if is_remote(place) or (folder / CONFIG).exists():
@@ -419,7 +419,10 @@ def members(place: str) -> list[str]:
         return trials
     runs = [one for one in folder.glob("seed-*") if (one / CONFIG).is_file()]
     numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
-    return [str(numbers[seed]) for seed in sorted(numbers)] or [place]
+    if numbers:
+        return [str(numbers[seed]) for seed in sorted(numbers)]
+    # as the quick start leaves them
+    return sorted(str(one.parent) for one in folder.glob(f"*/{CONFIG}")) or [place]
 
 
 def run_that_writes(file: Path) -> Path | None:

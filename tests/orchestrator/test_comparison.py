@@ -64,7 +64,7 @@ def test_forms(runs, tmp_path):
         assert "two-sided p" in text
     for form in ("csv", "json"):
         code, text = here("compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}")
-        assert (code, text.strip()) == (0, "")
+        assert (code, text.strip()) == (0, f"wrote {tmp_path}/a.{form}")
     told = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert [run["seed"] for run in told["runs"]] == [0, 1, 2] * 2
     assert {run["place"] for run in told["runs"]} == {str(place) for place in runs}

@@ -2,6 +2,7 @@
 has the numbers that the run had."""
 
 import json
+import re
 
 import numpy as np
 import onnxruntime
@@ -86,10 +87,27 @@ def test_the_card_says_what_the_model_is(images, tmp_path):
     assert json.loads((tmp_path / "hub" / "config.json").read_text())["inputs"]["dtype"] == "uint8"
 
 
+def test_the_card_of_a_table_s_model_says_how_inputs_are_made(table, tmp_path):
+    """By its words alone, a row is what ``predict`` makes of it."""
+    assert here("export", table / "run", tmp_path / "m.onnx")[0] == 0
+    (said,) = (
+        line for line in (tmp_path / "m.onnx.md").read_text().splitlines() if "Inputs:" in line
+    )
+    made = re.findall(r"\(x − ([\d.e-]+)\) / ([\d.e-]+)|1 where town is '(\w+)'", said)
+    (mean, std, _), (_, _, first), (_, _, second) = made
+    x, town = 11.5, "oslo"
+    row = [(x - float(mean)) / float(std), float(town == first), float(town == second)]
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (outputs,) = session.run(None, {"x": np.array([row], np.float32)})
+    expected = fedorch.open(table / "run").outputs({"x": x, "town": town})
+    np.testing.assert_allclose(outputs, expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_wrong_places_are_refused(images, tmp_path):
     for out, why in (
         (tmp_path / "m.h5", "ends in none of .onnx"),
-        (images, "is a folder"),
+        (images, "it is there already"),
+        (tmp_path / "nowhere" / "m.pt", "is no folder"),
     ):
         code, text = here("export", images, out)
         assert code == 2, text
@@ -118,6 +136,7 @@ def test_judged_on_its_own_data_a_model_has_the_numbers_of_its_run(which, reques
 
 def test_other_rows_are_standardised_as_in_training(table):
     """Against predictions row by row, which know nothing of datasets and federations."""
+    whole = judged(table / "run", "--set", f"data.dataset.test={table}/new.csv")
     found = judged(
         table / "run",
         "--set",
@@ -132,6 +151,7 @@ def test_other_rows_are_standardised_as_in_training(table):
         "data", "show", table / "run" / "config.yaml", "--set", f"data.dataset.path={table}/new.csv"
     )
     assert code == 0, text
+    assert whole["test_accuracy"] == pytest.approx(right.mean())
     # all rows are about as good as the half that is tested on; with its own means they are not
     assert abs(found["test_accuracy"] - right.mean()) < 0.06
     moved = frame.assign(x=frame["x"] - 2.0)

@@ -276,6 +276,37 @@ def test_figures_become_pictures_in_the_size_of_a_paper(runs, tmp_path):
         assert not (tmp_path / "x.pdf").exists()
 
 
+def test_a_page_has_the_name_of_a_page(runs, tmp_path):
+    for words in (("compare", runs / "fda", "--report"), ("report", runs / "fda", "--out")):
+        code, text = here(*words, tmp_path / "x.pdf")
+        assert code == 2
+        assert "a page's name ends in .html" in text
+    assert not (tmp_path / "x.pdf").exists()
+
+
+def test_a_picture_is_as_wide_as_its_plane_and_its_labels(runs, tmp_path):
+    """A legend that has many names takes more lines, and no more room beside the plane."""
+    code, text = here("plot", runs / "drdm", "--figure", "clients", "--out", tmp_path / "c.svg")
+    assert code == 0, text
+    width = float(ET.parse(tmp_path / "c.svg").getroot().attrib["width"].removesuffix("px"))
+    assert 3.0 * 72 < width < 3.0 * 72 + 55
+
+
+def test_attackers_are_marked_and_are_no_clients_that_are_served(runs):
+    figures = figures_of(RunFolder.viewed(str(runs / "attacked")))
+    clients = pd.read_parquet(runs / "attacked" / "clients.parquet").query("round == 3")
+    (bad,) = clients.query("malicious == 1")["client"]
+    cells = figures.named("weights").data["clients-map"]
+    assert {c["client"] for c in cells if "attacks" in c["client"]} == {f"{bad} attacks"}
+    assert len(figures.named("distribution").data["clients"]) == (clients["malicious"] == 0).sum()
+
+
+def test_the_quick_start_takes_no_other_run_s_place(runs):
+    code, text = here("quickstart", "--in-process", "--out", runs / "fda")
+    assert code == 2
+    assert "a run is there; choose another folder" in text
+
+
 def test_a_page_is_written_anew_and_hides_no_damage(runs, tmp_path):
     folder = RunFolder(tmp_path / "run")
     run_into(folder, small("rounds=2"))
@@ -322,6 +353,9 @@ def test_the_quick_start_compares_two_methods_from_one_start(tmp_path, monkeypat
     code, text = here("quickstart", "--in-process", "--out", tmp_path / "q")
     assert code == 0, text
     assert "drdm is finished already" in text
+    code, text = here("compare", tmp_path / "q", "--format", "json")
+    assert code == 0, text
+    assert {run["group"] for run in json.loads(text)["runs"]} == {"fedavg", "drdm"}
 
 
 def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):

@@ -11,6 +11,7 @@ import torch
 from orchestrator.clients import plane
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps import cli, commands
 from sweeps.choice import Choice, Planned
@@ -305,6 +306,8 @@ def test_the_best_is_the_same_in_the_status_and_in_the_table(tmp_path, statistic
     status, cells = Status.read(tmp_path / "s"), table(tmp_path / "s")
     assert status.best == pytest.approx(cells["mean"].iloc[0], abs=0)
     assert status.best_trial == cells["trial"].iloc[0]
+    best = RunFolder.viewed(str(tmp_path / "s" / "trials" / status.best_folder))
+    assert f"local.lr={best.config().local.lr:g}" in status.best_trial
     assert f"({plan.how})" in str(status)
 
 
