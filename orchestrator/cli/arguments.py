@@ -82,9 +82,17 @@ def picture(param: typer.CallbackParam, value: T) -> T:
 
 def page(param: typer.CallbackParam, value: T) -> T:
     """For the path of a page that is to be written."""
+    written(param, value)
     if value is not None and Path(str(value)).suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{_called(param)} {value}: a page's name ends in .html")
-    return written(param, value)
+    return value
+
+
+def new(param: typer.CallbackParam, value: T) -> T:
+    """For the path of a file or folder that is to be made; the command says what is there."""
+    if value is not None and not Path(str(value)).is_dir():
+        written(param, value)
+    return path(param, value)
 
 
 def written(param: typer.CallbackParam, value: T) -> T:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from algorithms.section import WHOLE
-from orchestrator.cli.arguments import numbers, page, path, picture, within, written
+from orchestrator.cli.arguments import new, numbers, page, path, picture, within, written
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.run_folder import REPORT, RunFolder, members
@@ -216,7 +216,7 @@ def export(
     out: Annotated[
         Path,
         typer.Argument(
-            callback=path,
+            callback=new,
             help="file to write: .onnx, .pt2 (torch.export), .torchscript, .pt (state dict) or "
             ".safetensors; or a new folder, as Hugging Face's hub has them",
         ),

@@ -405,7 +405,8 @@ def test_compare(finished, tmp_path):
     assert "prox" in text
     assert (tmp_path / "c.png").exists()
     assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"quickstart", "prox"}
-    assert here("compare", tmp_path)[0] == 2
+    (tmp_path / "empty").mkdir()
+    assert here("compare", tmp_path / "empty")[0] == 2
 
 
 def test_runs_in_folders_of_one_name_and_elsewhere_are_told_apart(finished, tmp_path):

@@ -166,7 +166,9 @@ def test_a_run_goes_on_with_a_plugin_that_is_named(config, tmp_path):
     newest = tmp_path / "newest"
     newest.mkdir()
     (newest / "mine.py").write_text(MINE.replace("0.5 * super()", "0.125 * super()"))
-    code, text = here("run", "--resume", folder.path, "--plugin", newest / "mine.py")
+    code, text = here(
+        "run", "--resume", folder.path, "--plugin", newest / "mine.py", "--in-process"
+    )
     assert code == 2
     assert "the run is finished, and nothing of it would be by another plugin mine" in text
     assert folder.plugins() == after
