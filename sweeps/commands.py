@@ -32,11 +32,10 @@ def show_list(as_json: bool = False) -> None:
         told = [_told(name, one, known) for name, one in entries().items()]
         console.print(json_text(told), soft_wrap=True)
         return
-    estimates = [f"{budget}: trials (estimate)" for budget in BUDGETS]
-    listed = Table(Column("id", no_wrap=True), "what", "rows x columns", *estimates)
+    listed = Table(Column("id", no_wrap=True), "what", f"trials: {', '.join(BUDGETS)}")
     for name, one in entries().items():
-        size = f"{len(one.rows)} x {len(one.columns)}"
-        listed.add_row(name, one.title, size, *[_cost(one, budget, known) for budget in BUDGETS])
+        costs_of = [_cost(one, budget, known) or "-" for budget in BUDGETS]
+        listed.add_row(name, one.title, ", ".join(costs_of))
     console.print(listed)
 
 
