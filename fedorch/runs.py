@@ -152,7 +152,7 @@ class Runs(Sequence[Run]):
 
         compared = Compared.read([run.folder for run in self.runs])
         columns = {}
-        for name, numbers in compared.columns().items():
+        for name, numbers in compared.columns.items():
             each = pd.DataFrame([self.runs[i].summary for i in numbers])
             columns[name] = pd.DataFrame(
                 {"mean": each.mean(), "sem": each.sem(), "n": each.count()}
@@ -170,10 +170,7 @@ class Runs(Sequence[Run]):
         compared = Compared.read([run.folder for run in self.runs])
         metric = metric or compared.usual()
         require_reported(metric, compared.folders, compared.rounds, every=True)
-        groups = {
-            name: [compared.rounds[i] for i in some] for name, some in compared.columns().items()
-        }
-        return bands(groups, metric, metric.replace("_", " "))
+        return bands(compared.groups(), metric, metric.replace("_", " "))
 
 
 def config_of(

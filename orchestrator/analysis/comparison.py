@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,12 +94,17 @@ class Runs:
         """What the runs of a column differ in."""
         return [result["seed"] for result in self.results]
 
+    @cached_property
     def columns(self) -> dict[str, list[int]]:
         """Name -> the runs that differ in the seed alone, by number."""
         groups = by_config(self.folders)
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
         named = group_names(groups, [self.names[runs[0]] for runs in numbers])
         return dict(zip(named, numbers, strict=True))
+
+    def groups(self) -> dict[str, list[pd.DataFrame]]:
+        """Name of a column -> the rounds of its runs."""
+        return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
 
     def usual(self) -> str:
         """The first of the headlines that one of them reports."""
@@ -127,10 +133,10 @@ def show_comparison(
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
     lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
-    columns = runs.columns()
+    columns = runs.columns
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
-    groups = {name: [runs.rounds[i] for i in some] for name, some in columns.items()}
+    groups = runs.groups()
     if plot is not None:
         _draw(groups, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))

@@ -39,7 +39,7 @@ def comparison_of(
 
 def _drawings(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> Iterator[Drawing]:
     every = [str(column) for runs in groups.values() for one in runs for column in one]
-    more = [name for column in further(dict.fromkeys(every)) for name in (f"test_{column}",)]
+    more = [f"test_{name}" for name in further(dict.fromkeys(every))]
     for column in dict.fromkeys((metric, *HEADLINES, *more)):
         rows = points(groups, column)
         if rows:

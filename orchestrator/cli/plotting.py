@@ -68,10 +68,6 @@ def _of_groups(folders: list[RunFolder], column: str) -> Drawing:
     runs = Runs.read(folders)
     column = runs.usual() if column == "accuracy" else column
     require_reported(column, folders, runs.rounds, every=True)
-    columns = runs.columns()
-    names = without_seeds(list(columns))
-    groups = {
-        name: [runs.rounds[i] for i in some]
-        for name, some in zip(names, columns.values(), strict=True)
-    }
-    return band(column, list(groups), points(groups, column))
+    groups = runs.groups()
+    names = without_seeds(list(groups))
+    return band(column, names, points(dict(zip(names, groups.values(), strict=True)), column))

@@ -1,10 +1,7 @@
 "use strict";
 (() => {
   const page = JSON.parse(document.getElementById("page").textContent);
-  const titles = {
-    round: "round", mb: "MB transmitted, both ways", seconds: "seconds since the start",
-    steps: "local steps, in lock step",
-  };
+  const titles = page.axes;
   const rows = (columns) => {
     const names = Object.keys(columns);
     return columns[names[0]].map((_, i) =>
@@ -18,7 +15,7 @@
     const grid = dark ? "#2b323d" : "#e6e9ee";
     const colours = dark
       ? ["#7ea6ff", "#ffa657", "#5fd3a4", "#e38fd0", "#d9bf6a", "#9cc9e6", "#ff8a7a", "#b3a6ff"]
-      : ["#3b6fd4", "#d9730d", "#2a9d6f", "#b5418f", "#8a6d1c", "#5b8aa6", "#c0392b", "#6d5bd0"];
+      : page.colours;
     return {
       background: "transparent", font: "system-ui, -apple-system, 'Segoe UI', sans-serif",
       axis: { labelColor: quiet, titleColor: quiet, gridColor: grid, domainColor: grid,

@@ -147,9 +147,9 @@ def over_clients(cell: str, still: bool = False) -> Spec:
     )
 
 
-def holdings(label: str, still: bool = False) -> Spec:
+def holdings(still: bool = False) -> Spec:
     """Training rows of each client and label, as a map: rows client, label, value."""
-    return _map(("client", "client"), ("label", label), "training rows", "holdings", still)
+    return _map(("client", "client"), ("label", "label"), "training rows", "holdings", still)
 
 
 def _map(x: tuple[str, str], y: tuple[str, str], cell: str, data: str, still: bool) -> Spec:

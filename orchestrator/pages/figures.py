@@ -292,6 +292,6 @@ def _holdings(rows: np.ndarray, labels: Sequence[str]) -> Drawing:
     ]
     return Drawing(
         "holdings", "Who holds what", "training rows of each client and label",
-        lambda over, still: charts.holdings("label", still),
+        lambda over, still: charts.holdings(still),
         data={"holdings": cells},
     )  # fmt: skip

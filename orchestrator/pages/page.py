@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.pages.figures import Drawing
-from orchestrator.pages.library import NOTICE, script
+from orchestrator.pages.library import COLOURS, NOTICE, script
 from orchestrator.pages.table import AXES
 
 Charts = Sequence[Mapping[str, Any]]
@@ -28,7 +28,8 @@ def page(title: str, body: str, charts: Charts, tables: Mapping[str, Any]) -> st
     they share.
     """
     # what ends a script ends it within a text, too
-    data = json.dumps({"charts": charts, "tables": tables}, allow_nan=False).replace("<", "\\u003c")
+    given = {"charts": charts, "tables": tables, "axes": AXES, "colours": COLOURS}
+    data = json.dumps(given, allow_nan=False).replace("<", "\\u003c")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from algorithms.parts.attacks import NoAttack
 from algorithms.parts.compressors import NoCompression
 from orchestrator.config import Config
-from orchestrator.config.schema import Config as Schema
 from orchestrator.results.result import Result
 
 
@@ -15,7 +14,7 @@ def conditions(config: Config) -> Iterator[tuple[str, str]]:
     """What sets the run apart from plain training, (what, which): attack, aggregator, compression,
     round end, judged model; none where all is as usual.
     """
-    fields = Schema.model_fields
+    fields = Config.model_fields
     if not isinstance(config.attack, NoAttack):
         many = len(config.attack.malicious(config.seed, config.data.clients))
         yield "attack", f"{config.attack.name} by {many} of {config.data.clients} clients"
