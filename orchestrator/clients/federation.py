@@ -199,6 +199,6 @@ class Federation:
         flipped = {"flipped": torch.ones(())} if flip else {}
         model = self.plane.share({"w": w, "buffers": buffers, **flipped})
         chunks = np.split(rows, range(CHUNK, len(rows), CHUNK))
-        found = PerSample.joined(self.plane.evaluate(model, chunks))
+        found = PerSample.joined(self.plane.evaluate(model, chunks), len(rows))
         self.log.evaluate_seconds += time.perf_counter() - begun
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,7 @@ class Plane(ABC):
         """Execute the assignments; answers in order, None where clients are dropped as slow."""
 
     @abstractmethod
-    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> list[PerSample]:
+    def evaluate(self, model: Any, chunks: Sequence[np.ndarray]) -> Iterable[PerSample]:
         """Per-sample results of a shared model on each chunk of rows, in order."""
 
     @abstractmethod
@@ -110,8 +110,8 @@ class InProcess(Plane):
             return self.host.resume(one.key, one.commands, one.keep)
         return self.host.start(one.key, one.spec, one.received, one.replay, one.commands, one.keep)
 
-    def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> list[PerSample]:
-        return [self.host.evaluate(model, rows) for rows in chunks]
+    def evaluate(self, model: Tensors, chunks: Sequence[np.ndarray]) -> Iterator[PerSample]:
+        return (self.host.evaluate(model, rows) for rows in chunks)
 
     def forget(self, keys: Sequence[Key]) -> None:
         for key in keys:

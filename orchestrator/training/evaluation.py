@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,20 @@ class PerSample(NamedTuple):
     """[n, o] (of tokens [n, L * o]), where ``world.outputs`` asks for them; else [n, 0]."""
 
     @classmethod
-    def joined(cls, pieces: Sequence[PerSample]) -> PerSample:
-        """One after the other; at least one."""
-        return cls(*(torch.cat(column) for column in zip(*pieces, strict=True)))
+    def joined(cls, pieces: Iterable[PerSample], n: int) -> PerSample:
+        """``pieces``, n rows in all and at least one, one after the other, where the first is."""
+        # each is copied as it comes: kept ones would lie, small, among batches that are freed, the
+        # next batch would fit in no gap, and memory would grow with the rows
+        kept: PerSample | None = None
+        end = 0
+        for piece in pieces:
+            kept = kept or cls(*(part.new_empty(n, *part.shape[1:]) for part in piece))
+            start, end = end, end + len(piece.loss)
+            for whole, part in zip(kept, piece, strict=True):
+                whole[start:end] = part
+        assert kept is not None
+        assert end == n
+        return kept
 
 
 NOBODY = PerSample(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, 0))
@@ -47,14 +58,15 @@ def per_sample(
         return NOBODY
     net.bind(w, buffers)
     net.module.eval()
-    found = []
-    for i in range(0, len(rows), BATCH):
-        x, y = _batch(world, rows[i : i + BATCH], flip)
-        out = net.module(x)
-        loss, hit = world.loss.per_sample(out, y), world.loss.correct(out, y)
-        outputs = out.flatten(1)
-        found.append(PerSample(loss, hit, outputs if world.outputs else outputs[:, :0]))
-    return PerSample(*(part.cpu() for part in PerSample.joined(found)))
+    batches = (_of_batch(world, net, rows[i : i + BATCH], flip) for i in range(0, len(rows), BATCH))
+    return PerSample(*(part.cpu() for part in PerSample.joined(batches, len(rows))))
+
+
+def _of_batch(world: World, net: Net, rows: np.ndarray, flip: bool) -> PerSample:
+    x, y = _batch(world, rows, flip)
+    out = net.module(x)
+    outputs = out.flatten(1)[:, : None if world.outputs else 0]
+    return PerSample(world.loss.per_sample(out, y), world.loss.correct(out, y), outputs)
 
 
 def _batch(world: World, rows: np.ndarray, flip: bool) -> tuple[Tensor, Tensor]:

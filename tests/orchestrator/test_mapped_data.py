@@ -319,8 +319,10 @@ except MemoryError:
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """With room for less than a quarter of it, all that is done with a set is done."""
-    rows, mib = 98_304, 72  # threads of a busy machine take up to 20 MiB more
+    """With room for less than a quarter of it, all that is done with a set is done: nor do results
+    that are kept lie so among what is freed that the next batch fits in no gap.
+    """
+    rows, mib = 98_304, 72
     labels = np.arange(rows) % 3
     for name, kind, shape in (("images", np.uint8, (56, 64)), ("numbers", np.float32, (896,))):
         place = written(tmp_path / name, y=labels)
