@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli import app as cli
 from orchestrator.cli.arguments import path, within, written
 from orchestrator.errors import UserError
+from orchestrator.results.storage import is_remote
 
 
 class Form(StrEnum):
@@ -104,7 +105,10 @@ def sweep(
 @cli.app.command()
 def table(
     target: Annotated[
-        str, typer.Argument(help="PAPER/TABLE of `fedorch sweep --list`, or a sweep's YAML file")
+        str,
+        typer.Argument(
+            help="PAPER/TABLE of `fedorch sweep --list`, a sweep's YAML file, or a sweep's folder"
+        ),
     ],
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
@@ -121,8 +125,15 @@ def table(
     from sweeps import targets
     from sweeps.home import local_copy
 
-    chosen = targets.resolve(target, budget, column or ())
-    chosen.show(local_copy(chosen.place(out)), form.value, file)
+    if is_remote(target) or Path(target).is_dir():
+        if out is not None:
+            raise UserError("--out: the sweep's folder is given already")
+        folder = local_copy(target)
+        chosen = targets.held(folder, column or ())
+    else:
+        chosen = targets.resolve(target, budget, column or ())
+        folder = local_copy(chosen.place(out))
+    chosen.show(folder, form.value, file)
 
 
 def main() -> None:

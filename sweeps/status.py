@@ -53,10 +53,11 @@ class Status:
 
     def __str__(self) -> str:
         """One line, of a sweep that is being run: running, failed, best, time left."""
-        parts = [f"{len(self.running)} running", *self._so_far()]
+        running = [f"{len(self.running)} running"] if self.running else []
+        parts = [*running, *self._so_far()]
         if self.seconds_left is not None and self.seconds_left > 0:
             parts.append(f"about {self.seconds_left / 60:.0f} min left")
-        return ", ".join(parts)
+        return ", ".join(parts) or f"{self.finished} finished"
 
     def seen(self, driven: bool | None, now: float) -> str:
         """One line for somebody else at the time ``now``, who knows whether a process runs the

@@ -24,7 +24,7 @@ from orchestrator.terminal import console
 from sweeps import costs, efforts, figures, tables
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
-from sweeps.papers import entry
+from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import no_sweep, plan_of, stored
@@ -89,18 +89,29 @@ def resolve(target: str, budget: str, columns: Sequence[str] = ()) -> Target:
     return PaperTarget(Reproduction(entry(target), budget, tuple(columns)))
 
 
+def held(folder: Path, columns: Sequence[str] = ()) -> Target:
+    """What the sweep in ``folder`` was of; raises UserError if there is none."""
+    name = plan_of(folder).name
+    for one in entries().values():
+        for size in one.budgets:
+            if Reproduction(one, size).name == name:
+                return PaperTarget(Reproduction(one, size, tuple(columns)))
+    return SweepFile(folder, tuple(columns))
+
+
 @dataclass(frozen=True)
 class SweepFile(Target):
     """A sweep of the user's own."""
 
     path: Path
+    """The YAML file, or where its results are."""
     columns: tuple[str, ...] = ()
     """Of --column, which a file does not have: they are refused."""
 
     @cached_property
     def plan(self) -> Sweep:
         """What the file says; raises UserError with one sentence."""
-        return read_sweep(self.path)
+        return plan_of(self.path) if self.path.is_dir() else read_sweep(self.path)
 
     @property
     def name(self) -> str:

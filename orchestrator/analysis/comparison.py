@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -119,20 +119,23 @@ def show_comparison(
     target: Goal | None = None,
     form: Form = "terminal",
     report: Path | None = None,
+    about: str = "",
+    only: Sequence[str] = (),
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
     Returns its text; the terminal's is printed instead, and empty.
 
-    ``report``: all of that also as a page there. With ``target`` also the rounds and seconds until
-    the metric reached it. A metric that ends in "/" is all columns that begin so
-    (``gradient_norm/``).
+    ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
+    the rounds and seconds until the metric reached it; with ``only`` no other rows than those. A
+    metric that ends in "/" is all columns that begin so (``gradient_norm/``).
     """
     runs = Runs.read(folders)
     metric = metric or runs.usual()
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
     lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
+    lines = _chosen(lines, only)
     columns = runs.columns
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
@@ -142,14 +145,25 @@ def show_comparison(
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
     written = _written(lines, columns, tests)
     if report is not None:
-        write_text(report, comparison_of("Runs compared", written, groups, metric))
+        write_text(report, comparison_of(about, written, groups, metric))
         errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
         told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
         return json_text(told)
+    if form == "latex":  # a paper's table has a line a method
+        written = replace(written, table=written.table.T)
     return written.as_(form)
+
+
+def _chosen(lines: list[Line], only: Sequence[str]) -> list[Line]:
+    """Those that are called so, in that order, or all; raises UserError for one that is not."""
+    known = {line.label: line for line in lines}
+    for label in only:
+        if label not in known:
+            raise UserError(f"--row {label!r}: the table has {', '.join(known)}")
+    return [known[label] for label in only] or lines
 
 
 def _written(

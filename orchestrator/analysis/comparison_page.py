@@ -14,19 +14,23 @@ from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.terminal import HEADLINES, further
 
+TITLE = "Runs compared"
+
 
 def comparison_of(
-    title: str, written: Written, groups: Mapping[str, Sequence[pd.DataFrame]], metric: str
+    about: str, written: Written, groups: Mapping[str, Sequence[pd.DataFrame]], metric: str
 ) -> str:
-    """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first."""
+    """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first;
+    ``about``: a sentence on what they are, "" for their names alone.
+    """
     short = without_seeds(list(groups))
     drawings = [*_drawings(dict(zip(short, groups.values(), strict=True)), metric)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
     tests = "".join(f"<li>{html.escape(line)}</li>\n" for line in written.said)
     body = (
-        f"<h1>{html.escape(title)}</h1>\n"
-        + f'<p class="lead">{html.escape(", ".join(groups))}</p>\n'
+        f"<h1>{TITLE}</h1>\n"
+        + f'<p class="lead">{html.escape(about or ", ".join(groups))}</p>\n'
         + page.table(written.table)
         + notes
         + (f"<ul>{tests}</ul>\n" if tests else "")
@@ -34,7 +38,7 @@ def comparison_of(
         + page.HINT
         + page.section("Curves", page.figures(drawings))
     )
-    return page.page(title, body, [page.chart(drawing) for drawing in drawings], {})
+    return page.page(TITLE, body, [page.chart(drawing) for drawing in drawings], {})
 
 
 def _drawings(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> Iterator[Drawing]:

@@ -57,13 +57,23 @@ def _html(written: Written) -> str:
 
 
 def _latex(written: Written) -> str:
+    """The sentences are comments: a paper has its own."""
+    table = written.table.rename_axis(index=None).map(escaped)
+    table.index, table.columns = table.index.map(escaped), table.columns.map(escaped)
     about = "; ".join(part for part in (written.head, *written.notes) if part)
-    # of nothing there is no caption
-    caption = escaped(" ".join(f"{line}." for line in (about, *written.said) if line)) or None
-    columns = "l" + "r" * written.table.shape[1]
-    return written.table.rename_axis(index=None).to_latex(
-        caption=caption, column_format=columns, escape=True
+    about = about[:1].upper() + about[1:] if about[:1].isascii() else about
+    text = table.to_latex(
+        caption=f"{escaped(about)}." if about else None,
+        label=f"tab:{_slug(written.head)}" if written.head else None,
+        column_format="l" + "r" * table.shape[1],
+        position="t",
     )
+    said = [line.replace("\n", " ") for line in written.said]
+    return "".join(f"% {line}\n" for line in ("needs the package booktabs", *said)) + text
+
+
+def _slug(head: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", head.partition(":")[0].lower()).strip("-")
 
 
 def _markdown(written: Written) -> str:
@@ -126,10 +136,31 @@ def _drawn(part: pd.DataFrame, head: str) -> Table:
     return drawn
 
 
-def escaped(text: str) -> str:
-    """``text`` with what LaTeX would read as commands made plain."""
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(plain.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+def escaped(text: object) -> str:
+    """``text`` with what LaTeX would read as commands made plain, and with symbols that its fonts
+    for text lack as formulas.
+    """
+    return "".join(_PLAIN.get(c) or (f"\\{c}" if c in "&%$#_{}" else c) for c in str(text))
+
+
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"),
+    *("iota", "kappa", "lambda", "mu", "nu", "xi", "omicron", "pi"),
+    *("rho", "varsigma", "sigma", "tau", "upsilon", "varphi", "chi", "psi", "omega"),
+)
+_PLAIN = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "−": "$-$", "—": "---", "–": "--", "“": "``", "”": "''",
+    **{
+        symbol: f"$\\{command}$"
+        for symbol, command in {
+            "±": "pm", "·": "cdot", "×": "times", "≤": "leq", "≥": "geq", "∞": "infty", "→": "to",
+            "Σ": "Sigma", "Θ": "Theta", "Λ": "Lambda", "Γ": "Gamma", "Δ": "Delta",
+            "Ω": "Omega", "Π": "Pi", "Φ": "Phi", "Ψ": "Psi", "√": "surd", "∇": "nabla",
+            **{chr(0x3B1 + i): name for i, name in enumerate(_GREEK)},
+        }.items()
+    },
+}  # fmt: skip
 
 
 def _line(cells: list[str]) -> str:

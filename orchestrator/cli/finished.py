@@ -83,6 +83,9 @@ def compare(
         Path | None,
         typer.Option(callback=page, help="also write a page (.html) with all curves"),
     ] = None,
+    row: Annotated[
+        list[str] | None, typer.Option("--row", help="only this row of the table (repeatable)")
+    ] = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
     curves. A folder of seeds or of a sweep is all runs in it.
@@ -91,7 +94,8 @@ def compare(
     from orchestrator.config.goal import target_goal
 
     folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
-    text = show_comparison(folders, plot, metric, target_goal(target), form.value, report)
+    goal = target_goal(target)
+    text = show_comparison(folders, plot, metric, goal, form.value, report, only=row or ())
     _give(text, file)
 
 

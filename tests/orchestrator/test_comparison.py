@@ -60,7 +60,7 @@ def test_forms(runs, tmp_path):
     for form in ("markdown", "latex", "html"):
         code, text = here("compare", *runs, "--format", form)
         assert code == 0, text
-        assert cell in text
+        assert (cell.replace("±", r"$\pm$") if form == "latex" else cell) in text
         assert "two-sided p" in text
     for form in ("csv", "json"):
         code, text = here("compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}")
@@ -83,10 +83,30 @@ def test_forms_of_what_has_no_notes_and_odd_names():
     assert "caption" not in bare.as_("latex")
     noted = Written("", table, ("means",), ("one is ahead",))
     assert noted.as_("markdown").startswith("Means.\n\n| m")
-    assert r"\caption{means. one is ahead.}" in noted.as_("latex")
+    assert r"\caption{Means.}" in noted.as_("latex")
+    assert "% one is ahead\n" in noted.as_("latex")
     titled = Written("Table 1", table, said=("one is ahead",))
     assert titled.as_("markdown").startswith("**Table 1**.\n\n| m")
-    assert r"\caption{Table 1. one is ahead.}" in titled.as_("latex")
+    assert r"\caption{Table 1.}" in titled.as_("latex")
+    assert r"\label{tab:table-1}" in titled.as_("latex")
+
+
+def test_latex_has_no_symbol_that_its_fonts_lack():
+    table = pd.DataFrame({"Θ = 1e-5": ["0.9 ± 0.1"]}, index=["α_0 & 10 %"])
+    text = Written("ε ≤ 1", table).as_("latex")
+    assert r"$\alpha$\_0 \& 10 \% & 0.9 $\pm$ 0.1 \\" in text
+    assert r"$\Theta$ = 1e-5" in text
+    assert text.isascii()
+
+
+def test_only_some_rows(runs):
+    code, text = here("compare", *runs, "--format", "markdown", "--row", "MB up")
+    assert code == 0, text
+    assert "| MB up |" in text
+    assert "| test accuracy |" not in text
+    code, text = here("compare", *runs, "--row", "MB")
+    assert code == 2
+    assert "the table has test accuracy" in " ".join(text.split())
 
 
 def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):

@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
-from sweeps.targets import SweepFile, resolve
+from sweeps.targets import SweepFile, held, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, tuned
@@ -41,7 +42,7 @@ def test_the_cells_are_means_over_seeds(finished):
 
 def test_status_from_another_shell(finished, capsys):
     commands.show_status(finished)
-    assert "trials 8/8: 0 running, best test_accuracy" in capsys.readouterr().out
+    assert "trials 8/8: best test_accuracy" in capsys.readouterr().out
 
 
 def test_a_method_without_such_a_number_need_not_report_it(reproduced):
@@ -145,7 +146,8 @@ def test_every_form_of_the_table(reproduced, form, capsys):
     assert form == "csv" or "MB a run: 3" in text
     assert form == "csv" or "standard error of it, 3 seeds" in text.replace("\n", " ")
     assert "and with local.batch_size=7" in text.replace("\n", " ").replace(r"\_", "_")
-    assert form != "latex" or not re.search(r"(?<!\\)[%_]", text)
+    typeset = re.sub(r"^%.*$", "", text, flags=re.M)
+    assert form != "latex" or not re.search(r"(?<!\\)[%_]", typeset)
 
 
 def test_what_could_not_be_had_stands_under_the_table():
@@ -189,6 +191,17 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     assert "| metric |" in (tmp_path / "t.md").read_text()
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
+    held(finished).show(finished, "terminal", None)
+    assert "8 trials ended" in capsys.readouterr().out
+
+
+def test_a_folder_says_whose_table_it_is(finished, monkeypatch):
+    with pytest.raises(UserError, match="no sweep"):
+        held(finished / "trials")
+    monkeypatch.setattr(
+        "sweeps.targets.plan_of", lambda _: SimpleNamespace(name="fda-table4.4-rte-full")
+    )
+    assert held(finished) == resolve("fda/table4.4-rte", "full")
 
 
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
