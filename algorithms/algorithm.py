@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Clients, Cohort, Influence, Updates
 from algorithms.flat import outside
@@ -27,6 +26,9 @@ from algorithms.parts.round_ends import Fixed, RoundState
 from algorithms.parts.samplers import Draw
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.setting import Composition, Setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AlgorithmOptions(Part):

@@ -16,11 +16,10 @@ default, and in the experiments of the published code, ε₁ and ε₂ decide al
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
 from algorithms.contract import Clients, Cohort
@@ -28,6 +27,9 @@ from algorithms.figure import Figure
 from algorithms.local import LocalRule
 from algorithms.part import option
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Clustered(Algorithm):

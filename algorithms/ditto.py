@@ -12,8 +12,7 @@ model that it receives, and is what the client is judged by.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from algorithms.contract import Clients
 from algorithms.fedavg import FedAvg
@@ -21,6 +20,9 @@ from algorithms.local import LocalRule, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,19 @@ every g_i, formed from the uploads.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Influence, Training
 from algorithms.drfa import DRFA
 from algorithms.feddyn import DynamicRegularizer
 from algorithms.local import LocalRule, ModelProbe
 from algorithms.part import option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class DRDM(DRFA):

@@ -14,11 +14,10 @@ one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from algorithms.algorithm import (
     Algorithm,
@@ -34,6 +33,9 @@ from algorithms.local import GivenModel, Work
 from algorithms.part import chosen_from, option
 from algorithms.parts.graphs import Graph, Ring
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ Algorithm 3 are the same sampling and dual update, so DRDM builds on this file.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from torch import Tensor
 
 from algorithms.algorithm import uniform
 from algorithms.contract import Clients, Cohort, Training
@@ -24,6 +25,9 @@ from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform, by_probability
 from algorithms.parts.step_sizes import StepSize, at
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class DRFA(Minimax):

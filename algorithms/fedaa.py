@@ -21,11 +21,10 @@ weigher: uniform weights on the same clients show what the selection alone is wo
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from algorithms.contract import Clients, Cohort, Influence, Updates
 from algorithms.draws import generator
@@ -36,6 +35,9 @@ from algorithms.parts.aggregators import Mean
 from algorithms.parts.selection import Selected, columns, layers, nearest
 from algorithms.parts.weighers import Situation, UniformWeights, Weigher
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # in what the text and the published code agree
 _COMMON = {

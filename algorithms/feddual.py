@@ -25,10 +25,9 @@ KL of two softmaxes over d entries is tiny, about Var_p(w_k − w_t)/2, and its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
 
 from algorithms.fedavg import FedAvg
 from algorithms.flat import slices
@@ -36,6 +35,9 @@ from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
 from algorithms.parts.barycenters import Authors, BarycentricMean, Exact, Iterated
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

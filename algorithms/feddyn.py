@@ -10,9 +10,9 @@ all. g_k estimates client k's gradient at the solution and starts at 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.algorithm import steps_by_itself
 from algorithms.contract import Updates
@@ -21,6 +21,9 @@ from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work, zeros
 from algorithms.part import option
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ here, as in the paper), 1/m with ``mean``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.contract import Updates
 from algorithms.fedavg import FedAvg
@@ -25,6 +25,9 @@ from algorithms.part import option
 from algorithms.parts.aggregators import WeightedMean
 from algorithms.parts.optimizers import Optimizer, Sgd
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

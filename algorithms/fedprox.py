@@ -7,12 +7,14 @@ is  g + μ (w − w_t).
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Work
 from algorithms.part import option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class NotFinite(ValueError):
@@ -27,7 +31,7 @@ def all_finite(state: object) -> bool:
     lists of them; what is no number is passed over.
     """
     match state:
-        case Tensor():
+        case torch.Tensor():
             return bool(finite_rows(state.detach()[None]).all())
         case np.ndarray():
             return state.dtype.kind not in "fc" or bool(np.isfinite(state).all())

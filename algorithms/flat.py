@@ -10,9 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Segment:
     shape: tuple[int, ...]
     start: int
     stop: int
-    dtype: torch.dtype = torch.float32
+    dtype: torch.dtype
     """The tensor's own; the vector is float32."""
     nhwc: bool = False
     """Whether it is stored with channels last, as 4-D kernels are (faster on CPU)."""
@@ -142,12 +145,12 @@ def outside(parts: Iterable[slice], size: int) -> Tensor:
     return mask
 
 
-def trainable(module: nn.Module) -> dict[str, Tensor]:
+def trainable(module: torch.nn.Module) -> dict[str, Tensor]:
     """The parameters that training changes."""
     return {n: p for n, p in module.named_parameters() if p.requires_grad}
 
 
-def floating_buffers(module: nn.Module) -> dict[str, Tensor]:
+def floating_buffers(module: torch.nn.Module) -> dict[str, Tensor]:
     """The buffers that carry learned statistics (running mean, variance; no integer counters)."""
     return {
         n: b for n, b in module.named_buffers() if b.is_floating_point() and math.prod(b.shape) > 0

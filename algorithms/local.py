@@ -5,13 +5,16 @@ clients at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
-from torch import Tensor
 
 from algorithms.flat import ParamSpec
 
-Tensors = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Tensors: TypeAlias = "dict[str, Tensor]"
 
 
 @dataclass

@@ -6,13 +6,16 @@ exchanged.
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, steps_by_itself, uniform
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class OwnModel(LocalRule):

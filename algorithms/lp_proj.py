@@ -17,10 +17,9 @@ is no global model: clients are judged by θ_k.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from torch import Tensor
 
 from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work
 from algorithms.contract import Clients
@@ -30,6 +29,9 @@ from algorithms.local_only import OwnModel
 from algorithms.part import option
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

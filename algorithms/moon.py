@@ -10,15 +10,17 @@ uses the first global one that it receives: ℓ_con is then constant, as if it w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from algorithms.fedavg import FedAvg
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.part import option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Contrastive(LocalRule):
 
     def contrast(self, features: Tensor, references: list[Tensor]) -> Tensor:
         near, far = (
-            F.cosine_similarity(features, z, dim=-1) / self.temperature for z in references
+            torch.nn.functional.cosine_similarity(features, z, dim=-1) / self.temperature
+            for z in references
         )
         # Eq. 3: −log(e^a/(e^a + e^b)), which for a small T would overflow as written
         return self.mu * (torch.logaddexp(near, far) - near)

@@ -12,9 +12,9 @@ Control variates start at 0; K is the number of steps that the client did.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.contract import Clients, Updates
 from algorithms.fedavg import FedAvg
@@ -24,6 +24,9 @@ from algorithms.local import LocalRule, Tensors, Work
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.optimizers import Sgd
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SMALLEST = 1e-30
 """Reach of a client that did no step, in a division of 0."""

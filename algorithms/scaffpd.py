@@ -16,9 +16,10 @@ first round), which is fedorch's reading. ``uncertainty`` puts another set in th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
@@ -28,6 +29,9 @@ from algorithms.part import option
 from algorithms.parts.optimizers import Sgd
 from algorithms.parts.step_sizes import StepSize, at
 from algorithms.setting import Composition
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class WithAnchor(LocalRule):

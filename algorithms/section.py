@@ -122,7 +122,8 @@ class Section(BaseModel):
     infinite says so: ``allow_inf_nan=True``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # its validator is built when it is first needed: of all parts that there are, a run has a dozen
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def __get_pydantic_core_schema__(

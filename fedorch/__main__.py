@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from fedorch import lazily
 
 ROOT = Path(__file__).resolve().parents[1]
 """Where the packages of this installation lie."""
@@ -18,7 +21,11 @@ def main() -> None:
     for package in ("algorithms", "rl", "orchestrator", "sweeps"):
         if place := hidden_by(package):
             sys.exit(_refused(package, place))
+    lazily.defer()
+    gc.disable()  # what is imported stays
     from sweeps.cli import main as command
+
+    gc.enable()
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor, nn
+import torch
 
 from fedorch.runs import config_of
 from orchestrator.config import Config
@@ -21,6 +21,9 @@ from orchestrator.models.net import require_float32
 from orchestrator.plugins import raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Experiment:
@@ -38,7 +41,7 @@ class Experiment:
         self,
         config: str | PathLike[str] | Mapping[str, Any] | Config | None = None,
         *,
-        model: nn.Module | str | Mapping[str, Any] | None = None,
+        model: torch.nn.Module | str | Mapping[str, Any] | None = None,
         data: Sequence[Any] | Samples | None = None,
         test: float | np.ndarray = 0.2,
         **settings: Any,
@@ -46,7 +49,7 @@ class Experiment:
         """Raises UserError for a config, model or data that do not fit."""
         samples = None if data is None else _samples(data, test)
         added: dict[str, Any] = {}
-        if isinstance(model, nn.Module):
+        if isinstance(model, torch.nn.Module):
             added["model"] = {"name": "given", "sha256": _kept(model)}
         elif model is not None:
             settings["model"] = model
@@ -100,7 +103,7 @@ class Experiment:
         """Digest of the server's model and batch-norm statistics."""
         return self.inner.weights_sha256()
 
-    def model(self) -> nn.Module:
+    def model(self) -> torch.nn.Module:
         """A network of its own with the server's weights, in evaluation mode."""
         import copy
 
@@ -109,7 +112,7 @@ class Experiment:
         return copy.deepcopy(net.module).eval()
 
 
-def _kept(model: nn.Module) -> str:
+def _kept(model: torch.nn.Module) -> str:
     """Digest of a module, of which this process keeps a copy; raises UserError for one that cannot
     be trained, or copied.
     """

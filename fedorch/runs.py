@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor, nn
+import torch
 
 from algorithms.part import nearest
 from orchestrator import files
@@ -28,6 +28,7 @@ from orchestrator.results.usage import Given, TrainedModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 Place = str | PathLike[str]
 
@@ -85,7 +86,7 @@ class Run:
         """The page that shows the run."""
         return self.folder.path / REPORT
 
-    def model(self) -> nn.Module:
+    def model(self) -> torch.nn.Module:
         """The network with the final weights, in evaluation mode."""
         return TrainedModel(self.folder).module
 

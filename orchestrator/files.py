@@ -9,20 +9,26 @@ import json
 import math
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyarrow import ArrowException
 from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
 
 from orchestrator.errors import UserError
 
 Shape = TypeVar("Shape")
 
-BROKEN = (OSError, SafetensorError, ArrowException)
-"""What libraries raise where a disk, a folder or a file's bytes are not as they must be."""
+_LIBRARIES = {"safetensors": "SafetensorError", "pyarrow": "ArrowException"}
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """What libraries raise where a disk, a folder or a file's bytes are not as they must be; of a
+    library that nobody has imported there can be no error.
+    """
+    there = [(sys.modules[name], kind) for name, kind in _LIBRARIES.items() if name in sys.modules]
+    return (OSError, UnicodeError, *(getattr(module, kind) for module, kind in there))
 
 
 @contextlib.contextmanager
@@ -30,7 +36,7 @@ def said(problem: str) -> Iterator[None]:
     """Say in one sentence, a UserError, what a disk or a file has against something."""
     try:
         yield
-    except (*BROKEN, UnicodeError) as error:
+    except broken() as error:
         raise UserError(f"{problem}: {_reason(error)}") from error
 
 

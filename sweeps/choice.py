@@ -16,8 +16,8 @@ from orchestrator.config.reading import apply
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.manifest import verify
+from orchestrator.results.places import join
 from orchestrator.results.run_folder import TRIAL, RunFolder
-from orchestrator.results.storage import join
 from sweeps.spaces import Yaml
 
 PLANNED = "planned"

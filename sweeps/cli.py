@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli import app as cli
 from orchestrator.cli.arguments import path, within, written
 from orchestrator.errors import UserError
-from orchestrator.results.storage import is_remote
+from orchestrator.results.places import is_remote
 
 
 class Form(StrEnum):
@@ -80,10 +80,8 @@ def sweep(
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
     # imported here: they take seconds, which other commands need not wait for
-    from orchestrator.cluster.connection import connected
-    from sweeps import commands, targets
+    from sweeps import commands
     from sweeps.home import local_copy
-    from sweeps.reuse import Finished
 
     if show:
         commands.show_list(as_json)
@@ -95,6 +93,10 @@ def sweep(
         return
     if not target or folder is not None:
         raise UserError("sweep: name a table (see --list), a sweep's YAML file, or: status FOLDER")
+    from orchestrator.cluster.connection import connected
+    from sweeps import targets
+    from sweeps.reuse import Finished
+
     chosen = targets.resolve(target, budget, column or ())
     chosen.check()
     place, finished = chosen.place(out), Finished.of(reuse or ())

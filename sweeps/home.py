@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import Mirror, is_remote, join
 
 TUNING = "tuning"
 """The first of two stages has a folder of its own inside."""
@@ -63,6 +63,8 @@ def local_copy(place: str) -> Path:
     """
     if not is_remote(place):
         return Path(place).resolve()
+    from orchestrator.results.storage import Mirror
+
     mirror = Mirror(place, viewed=True)
     mirror.pull(_read)
     # a status that was copied may speak of a trial that has ended since the first look

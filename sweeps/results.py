@@ -6,11 +6,10 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.typing import SeriesGroupBy
 
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
@@ -23,6 +22,9 @@ from sweeps.plan import Sweep
 from sweeps.spaces import Yaml
 from sweeps.statistics import beside, value
 from sweeps.status import ended_trials
+
+if TYPE_CHECKING:
+    from pandas.api.typing import SeriesGroupBy
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CLIENTS, RESULT, ROUNDS, RunFolder
-from orchestrator.results.storage import is_remote
 from orchestrator.rounds.experiment import Experiment, digest
 from orchestrator.terminal import console
 from sweeps.home import EXTENSION, TUNING

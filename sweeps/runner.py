@@ -22,8 +22,8 @@ from orchestrator.credentials import has_credentials
 from orchestrator.errors import Interrupted, UserError
 from orchestrator.files import said
 from orchestrator.plugins import publish
+from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import is_remote, join
 from orchestrator.rounds.drive import PATIENCE
 from orchestrator.terminal import told
 from sweeps import tune_state

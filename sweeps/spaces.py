@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import yaml
@@ -152,5 +153,15 @@ def as_settings(cell: Mapping[str, Yaml]) -> list[str]:
 
 def _yaml(value: Yaml) -> str:
     """On one line, however long: a setting is one."""
+    return _scalar(value) if isinstance(value, str | int | float) else _dumped(value)
+
+
+# the numbers of a grid come again in each of its combinations
+@lru_cache(2**14, typed=True)
+def _scalar(value: str | int | float) -> str:
+    return _dumped(value)
+
+
+def _dumped(value: Yaml) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
     return text.removesuffix("\n...").strip()

@@ -17,11 +17,11 @@ from orchestrator.analysis.comparison import Form, show_comparison
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import RunFolder, members
-from orchestrator.results.storage import is_remote
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
-from sweeps import costs, efforts, figures, tables
+from sweeps import costs, efforts, tables
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
@@ -30,7 +30,6 @@ from sweeps.reproduction import Reproduction
 from sweeps.results import no_sweep, plan_of, stored
 from sweeps.results import table as cells_of
 from sweeps.reuse import NOTHING, Finished
-from sweeps.runner import run_sweep
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
 
@@ -124,7 +123,7 @@ class SweepFile(Target):
 
     def run(self, place: str, how: Running) -> None:
         home = Home(place)
-        run_sweep(how.changed(self.plan), home, how.resume, how.finished)
+        _run(self.plan, home, how, how.resume)
         show_cells(home.path)
         _require_some(home)
 
@@ -195,10 +194,16 @@ def _shown(cell: object) -> str:
     return f"{number:.4g}" if math.isfinite(number) else ""
 
 
+def _run(plan: Sweep, home: Home, how: Running, resume: bool) -> None:
+    # Ray Tune, which takes seconds to import: who only looks at results need not wait for it
+    from sweeps.runner import run_sweep
+
+    run_sweep(how.changed(plan), home, resume, how.finished)
+
+
 def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
     """One of the sweeps that an entry is, from where it was left."""
-    resume = how.resume and home.holds("sweep.json")
-    run_sweep(how.changed(plan), home, resume, how.finished)
+    _run(plan, home, how, how.resume and home.holds("sweep.json"))
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,8 @@ class PaperTarget(Target):
         values = self.one.measured(folder)
         self._show_table(folder, values, form, file)
         if self.one.entry.picture:
+            from sweeps import figures
+
             figure, data = figures.draw(self.one, values, folder)
             write_picture(figure, (file or folder / "figure.png").with_suffix(".png"), data)
 

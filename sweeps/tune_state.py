@@ -11,7 +11,7 @@ from typing import Any
 from ray import tune
 
 from orchestrator.files import read_bytes, read_json
-from orchestrator.results.storage import is_remote
+from orchestrator.results.places import is_remote
 
 STATE = "experiment_state-*.json"
 KEPT = ("tuner.pkl", "callback-states-*.pkl", STATE)

@@ -12,15 +12,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.draws import generator
 from algorithms.part import Part, option
 from algorithms.parts.distances import pairwise
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Attack(Part):

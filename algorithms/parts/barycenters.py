@@ -12,17 +12,19 @@ import itertools
 import math
 import warnings
 from abc import abstractmethod
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from algorithms.figure import Figure
 from algorithms.flat import ParamSpec, Segment
 from algorithms.part import Layers, Part, chosen_from, option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows, weighted_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Barycenter(Part):

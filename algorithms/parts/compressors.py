@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from algorithms.part import Part, option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Compressor(Part):
@@ -159,7 +161,7 @@ class Quantized(_Lossy):
 
 def _buckets(row: Tensor, each: int) -> Tensor:
     """A vector cut into buckets [n, each], the last one filled up with zeros."""
-    return functional.pad(row, (0, -len(row) % each)).view(-1, each)
+    return torch.nn.functional.pad(row, (0, -len(row) % each)).view(-1, each)
 
 
 class _Rounded(_Lossy):

@@ -8,9 +8,12 @@ are float64.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ELEMENTS = 2**20
 """Entries of a block of columns: short sums of squares in float32 (relative error 1e-6), and little

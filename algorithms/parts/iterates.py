@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from algorithms.part import Part, option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Past = dict[str, Any]
 """What is remembered of the iterates: their number t and means of them; nothing for ``last``."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
 
 from algorithms.part import Part, option
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IGNORED = -100
 """In place of the class of a token that has none: padding, or the rest of a word."""
@@ -74,7 +75,7 @@ def as_numbers(outputs: Tensor, targets: Tensor) -> Tensor:
     """Targets [n, o] float32: numbers as they are, classes as one-hot rows."""
     if targets.is_floating_point():
         return targets
-    return F.one_hot(targets, outputs.shape[1]).to(outputs.dtype)
+    return torch.nn.functional.one_hot(targets, outputs.shape[1]).to(outputs.dtype)
 
 
 class CrossEntropy(Loss):
@@ -91,7 +92,7 @@ class CrossEntropy(Loss):
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
         tokens = targets.dim() > 1
-        losses = F.cross_entropy(
+        losses = torch.nn.functional.cross_entropy(
             outputs.movedim(-1, 1) if tokens else outputs,
             targets,
             reduction="none",
@@ -105,12 +106,14 @@ class CrossEntropy(Loss):
         if self.weight or targets.dim() > 1:
             return super().mean(outputs, targets)
         # one kernel in place of two
-        return F.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing)
+        return torch.nn.functional.cross_entropy(
+            outputs, targets, label_smoothing=self.label_smoothing
+        )
 
     def sum(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if self.weight or targets.dim() > 1:
             return super().sum(outputs, targets)
-        return F.cross_entropy(
+        return torch.nn.functional.cross_entropy(
             outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
         )
 
@@ -131,7 +134,7 @@ class Focal(Loss):
     gamma: float = option(2.0, "how much less well-predicted samples count", "γ", ge=0, le=100)
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        log_p = -F.cross_entropy(outputs, targets, reduction="none")
+        log_p = -torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
         # 1 − p as such would be 0 where p rounds to 1, and its power's derivative infinite
         return -(torch.expm1(log_p).neg().clamp_min(1e-12) ** self.gamma) * log_p
 
@@ -165,7 +168,9 @@ class Huber(Loss):
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
         wanted = as_numbers(outputs, targets)
-        return F.huber_loss(outputs, wanted, reduction="none", delta=self.delta).mean(1)
+        return torch.nn.functional.huber_loss(
+            outputs, wanted, reduction="none", delta=self.delta
+        ).mean(1)
 
 
 class BinaryCrossEntropy(Loss):
@@ -178,7 +183,9 @@ class BinaryCrossEntropy(Loss):
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
         wanted = as_numbers(outputs, targets)
-        return F.binary_cross_entropy_with_logits(outputs, wanted, reduction="none").mean(1)
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            outputs, wanted, reduction="none"
+        ).mean(1)
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if not targets.is_floating_point():

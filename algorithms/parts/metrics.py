@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from algorithms.part import Part
 from algorithms.parts.losses import IGNORED
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Metric(Part):

@@ -10,15 +10,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.local import Probe, Tensors, Work
 from algorithms.part import Part, option
 from algorithms.parts.sketch import shared, squared_norm
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 XI = "xi"
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
-from torch import Tensor
 
 from algorithms.flat import ParamSpec
 from algorithms.part import Part, option
 
-State = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+State: TypeAlias = "dict[str, Tensor]"
 
 
 @lru_cache(maxsize=4)  # asked for by every lane of every round

@@ -7,16 +7,18 @@ counted among them.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.finite import all_finite, finite_rows
 from algorithms.part import option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows
 from algorithms.parts.distances import norms, pairwise
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Robust(Aggregator):

@@ -9,11 +9,13 @@ experiments do.
 from __future__ import annotations
 
 from abc import abstractmethod
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from algorithms.part import Part, option
 from algorithms.parts.optimizers import AdaGrad, Adam, AdamW, Optimizer, Sgd, State, Yogi
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ServerOptimizer(Part):

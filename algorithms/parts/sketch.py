@@ -10,11 +10,14 @@ linear in v.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.draws import generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PRIME = 2**31 - 1
 CHUNK = 2**16

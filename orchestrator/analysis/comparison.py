@@ -24,7 +24,6 @@ from orchestrator.analysis.written import Written
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
-from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -313,6 +312,8 @@ def _draw(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str, plot: Path)
     """Write the curves of ``metric`` as a picture, and their data beside it as CSV: of runs that
     differ in their seeds alone the mean with a band, of a family of columns a panel for each run.
     """
+    from orchestrator.results import plots
+
     each = {
         name if len(runs) == 1 else f"{name} #{i}": one
         for name, runs in groups.items()

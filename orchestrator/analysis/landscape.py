@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from rich.table import Table
-from torch import Tensor
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
@@ -27,6 +26,9 @@ from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import bar, console
 from orchestrator.training.evaluation import mean_loss, per_sample
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

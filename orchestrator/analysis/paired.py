@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 CONFIDENCE = 0.95
 """Of the intervals."""
@@ -101,7 +101,7 @@ def _deviation(values: np.ndarray) -> float:
 def _half_width(spread: float, n: int) -> float:
     if n < 2:
         return math.nan
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
+    return float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
 
 
 def _t_test(mean: float, spread: float, n: int) -> tuple[float, float]:
@@ -110,7 +110,7 @@ def _t_test(mean: float, spread: float, n: int) -> tuple[float, float]:
     if n < 2 or spread == 0:
         return math.nan, math.nan
     t = mean / spread * math.sqrt(n)
-    return float(stats.t.sf(t, n - 1)), float(stats.t.sf(-t, n - 1))
+    return float(scipy.stats.t.sf(t, n - 1)), float(scipy.stats.t.sf(-t, n - 1))
 
 
 def _rank_test(gaps: np.ndarray) -> tuple[float, float, float]:
@@ -118,7 +118,7 @@ def _rank_test(gaps: np.ndarray) -> tuple[float, float, float]:
     it.
     """
     gaps = gaps[gaps != 0]
-    signed = stats.rankdata(np.abs(gaps)) * np.sign(gaps)
+    signed = scipy.stats.rankdata(np.abs(gaps)) * np.sign(gaps)
     if len(gaps) < 2:
         return float(signed.sum()), math.nan, math.nan
     return float(signed.sum()), _by_flipping(signed), _by_flipping(-signed)
@@ -126,7 +126,7 @@ def _rank_test(gaps: np.ndarray) -> tuple[float, float, float]:
 
 def _by_flipping(signed: np.ndarray) -> float:
     """One-sided p of a sum above 0, by flipping signs (in all ways, up to 13 numbers)."""
-    found = stats.permutation_test(
+    found = scipy.stats.permutation_test(
         (signed,), np.sum, permutation_type="samples", alternative="greater", n_resamples=9999,
         vectorized=True, rng=0,
     )  # fmt: skip

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
-from torch import Tensor
 
 from algorithms.draws import torch_generator
 from orchestrator.errors import UserError
 from orchestrator.models.net import Net
 from orchestrator.training.evaluation import BATCH, mean_loss, summed_gradient
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RESTARTS = 50
 """Of Lanczos' method, with some twenty products each, before it is given up."""

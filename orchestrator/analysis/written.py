@@ -29,7 +29,7 @@ class Written:
     """What the numbers are."""
     said: tuple[str, ...] = ()
     """Sentences."""
-    further: pd.DataFrame = field(default_factory=pd.DataFrame)
+    further: pd.DataFrame = field(default_factory=lambda: pd.DataFrame())
     """A second table of texts, of which the terminal shows nothing; may be empty."""
     about_further: str = ""
 

@@ -30,9 +30,9 @@ from orchestrator.errors import Interrupted, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text
 from orchestrator.plugins import NAME, take_named
+from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console, escaping, told
 
 app = typer.Typer(

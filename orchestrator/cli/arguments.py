@@ -15,8 +15,8 @@ from typer.exceptions import TyperException
 
 from algorithms.section import UNWRITABLE
 from orchestrator.errors import UserError
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import run_that_writes
-from orchestrator.results.storage import is_remote
 
 T = TypeVar("T")
 NAME, PATH = 255, 4095

@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
 
 from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
@@ -23,11 +23,14 @@ from orchestrator.results.run_folder import CONFIG, INPUTS, RunFolder
 from orchestrator.results.usage import Inputs, TrainedModel
 from orchestrator.terminal import console
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 EXAMPLES = 2
 """Inputs that a network is traced with."""
 
 
-class Prepared(nn.Module):
+class Prepared(torch.nn.Module):
     """A network with what its inputs need in front: pixels (uint8) are scaled as in training."""
 
     shift: Tensor

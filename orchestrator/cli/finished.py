@@ -14,8 +14,8 @@ from algorithms.section import WHOLE
 from orchestrator.cli.arguments import new, numbers, page, path, picture, within, written
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import REPORT, RunFolder, members
-from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console, errors
 
 commands = typer.Typer()

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
-from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 
@@ -31,6 +30,8 @@ def show_data(config: Config, plot: Path | None) -> None:
     console.print(_summary(data, histogram))
     console.print(_use(data, config.data.pool == "all"))
     if plot is not None:
+        from orchestrator.results import plots
+
         write_picture(plots.label_map(histogram), plot)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.pages.report import page_so_far, report_of
 from orchestrator.results import checkpoint
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import RESULT, RunFolder
-from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 
 HERE = "127.0.0.1"

@@ -13,8 +13,8 @@ from orchestrator.cli.running import Series, run_here, run_on_ray
 from orchestrator.cluster.connection import connected
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.storage import is_remote
 from orchestrator.terminal import console
 
 ALIKE = ["rounds=30", "local.steps=8"]

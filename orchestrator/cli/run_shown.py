@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.progress import TimeRemainingColumn
@@ -13,12 +13,14 @@ from rich.table import Table
 
 from orchestrator.config import Config
 from orchestrator.pages.sentence import conditions
+from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder
-from orchestrator.results.storage import is_remote, join
-from orchestrator.rounds.drive import Prepared
-from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import HEADLINES, bar, console, further, headed, told
+
+if TYPE_CHECKING:
+    from orchestrator.rounds.drive import Prepared
+    from orchestrator.rounds.metrics import Record
 
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C (or SIGTERM) has ended: what a shell has for it."""

@@ -14,9 +14,9 @@ from algorithms.section import WHOLE
 from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder
-from orchestrator.results.storage import join
 from orchestrator.terminal import console, errors, told
 
 if TYPE_CHECKING:

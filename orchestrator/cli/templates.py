@@ -15,7 +15,6 @@ TRY
 
 ALGORITHM = '''from dataclasses import dataclass
 
-from torch import Tensor
 
 import fedorch
 

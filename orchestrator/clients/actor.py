@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
 import torch
-from torch import Tensor
 
 from algorithms.local import Tensors
 from orchestrator.clients.plane import abridged
@@ -18,6 +17,9 @@ from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.messages import BlockSpec, Command
 from orchestrator.training.world import World, device_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def tensors_travel_as_arrays() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.flat import outside
 from algorithms.local import Tensors
 from algorithms.parts.attacks import Attack, Forging, LabelFlip
 from orchestrator.training.messages import Role, role
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from algorithms.local import Tensors
 from algorithms.local_config import LocalConfig
@@ -17,6 +16,9 @@ from orchestrator.clients.plane import abridged
 from orchestrator.clients.round_log import RoundLog
 from orchestrator.clients.watch import Watch
 from orchestrator.training.messages import BufferPolicy
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NonFinite = Literal["fail", "drop", "keep"]
 

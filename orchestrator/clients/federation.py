@@ -6,11 +6,10 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Cohort
 from algorithms.draws import generator
@@ -26,6 +25,9 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged
 from orchestrator.training.evaluation import PerSample
 from orchestrator.training.messages import BUFFERS, travelling, weight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CHUNK = 1000
 """Rows of one evaluation job: a constant, so that no result depends on the number of actors."""

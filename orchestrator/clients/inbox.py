@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Updates
 from algorithms.finite import all_finite, finite_rows
@@ -25,6 +25,9 @@ from orchestrator.errors import Diverged
 from orchestrator.training.memory import errors_of
 from orchestrator.training.messages import ERROR, Collected, Role, role
 from orchestrator.training.uplink import Uplink
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.clients.ledger import Ledger
 from orchestrator.training.messages import LOSSY, BufferPolicy, leaving, role, travelling, weight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass

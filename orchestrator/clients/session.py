@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.contract import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
@@ -29,6 +28,9 @@ from orchestrator.training.messages import (
     Look,
     weight,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

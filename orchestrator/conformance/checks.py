@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from safetensors.torch import save as serialised
-from torch import Tensor
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
@@ -35,6 +35,9 @@ from orchestrator.models.base import Model
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.tracking import Tracked, Tracker
 from orchestrator.training.engines import vectorizable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ANY: tuple[type[Part], ...] = (Part,)
 

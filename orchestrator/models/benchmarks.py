@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import nn
+import torch
 
 from algorithms.part import option
 from orchestrator.models.base import Model, image_shape
@@ -26,26 +26,26 @@ class PflCnn(Model):
         True, "dropout of 0.25 after pooling and of 0.5 after the dense units, as theirs; or none"
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 6, self.name)
         # two 3x3 convolutions, each of which takes 2 pixels off, halved
         flat = 64 * ((h - 4) // 2) * ((w - 4) // 2)
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, 3),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 32, 3),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(32, 64, 3),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
             *self._dropped(0.25),
-            nn.Flatten(),
-            nn.Linear(flat, 128),
-            nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(flat, 128),
+            torch.nn.ReLU(),
             *self._dropped(0.5),
-            nn.Linear(128, classes),
+            torch.nn.Linear(128, classes),
         )
 
-    def _dropped(self, part: float) -> list[nn.Module]:
-        return [nn.Dropout(part)] if self.dropout else []
+    def _dropped(self, part: float) -> list[torch.nn.Module]:
+        return [torch.nn.Dropout(part)] if self.dropout else []
 
 
 VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
@@ -61,17 +61,17 @@ class Vgg11(Model):
     norm: Literal["none", "batch", "group"] = option("none", "norm after each convolution")
     groups: int = option(2, "group norm: most groups of channels a layer", ge=1, le=4096)
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 32, self.name)
-        layers: list[nn.Module] = []
+        layers: list[torch.nn.Module] = []
         for group in VGG11:
             for width in group:
-                normed = [] if self.norm == "none" else [nn.BatchNorm2d(width)]
-                layers += [nn.Conv2d(channels, width, 3, padding=1), *normed, nn.ReLU()]
+                normed = [] if self.norm == "none" else [torch.nn.BatchNorm2d(width)]
+                layers += [torch.nn.Conv2d(channels, width, 3, padding=1), *normed, torch.nn.ReLU()]
                 channels = width
-            layers.append(nn.MaxPool2d(2))
+            layers.append(torch.nn.MaxPool2d(2))
         flat = 512 * (h // 32) * (w // 32)
-        net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, classes))
+        net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(flat, classes))
         if self.norm == "group":
             group_norm(net, self.groups)
         return net
@@ -86,6 +86,6 @@ class ResNet18GroupNorm(Model):
     name: str = "resnet18_gn"
     groups: int = option(2, "groups of channels a layer", ge=1, le=4096)
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         same = TorchVisionModel(of="resnet18", norm="group", stem="small", groups=self.groups)
         return same.build(shape, classes)

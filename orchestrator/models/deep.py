@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model, image_shape
 from orchestrator.models.pretrained import pretrained
+
+if TYPE_CHECKING:
+    pass
 
 Blocks = tuple[Annotated[int, Field(ge=1, le=100)], ...]
 """Layers of each dense block."""
@@ -23,45 +26,47 @@ class Vgg16Star(Model):
     name: str = "vgg16_star"
     dropout: float = option(0.5, "dropout after both hidden dense layers", ge=0, lt=1)
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 8, self.name)
-        layers: list[nn.Module] = []
+        layers: list[torch.nn.Module] = []
         for width in (64, 128, 256):
             for inputs in (channels, width):
-                layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()]
-            layers.append(nn.MaxPool2d(2))
+                layers += [torch.nn.Conv2d(inputs, width, 3, padding=1), torch.nn.ReLU()]
+            layers.append(torch.nn.MaxPool2d(2))
             channels = width
         flat = 256 * (h // 8) * (w // 8)
-        dense: list[nn.Module] = [nn.Flatten()]
+        dense: list[torch.nn.Module] = [torch.nn.Flatten()]
         for inputs in (flat, 512):
-            dense += [nn.Linear(inputs, 512), nn.ReLU(), nn.Dropout(self.dropout)]
-        return nn.Sequential(*layers, *dense, nn.Linear(512, classes))
+            dense += [torch.nn.Linear(inputs, 512), torch.nn.ReLU(), torch.nn.Dropout(self.dropout)]
+        return torch.nn.Sequential(*layers, *dense, torch.nn.Linear(512, classes))
 
 
 class _Dense(Model):
     dropout: float = option(0.2, "dropout after both convolutions of a layer (thesis)", ge=0, lt=1)
     blocks: Blocks = ()
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         from torchvision.models.densenet import DenseNet  # slow to import, in every actor
 
         channels, _, _ = image_shape(shape, 32, self.name)
         net = DenseNet(32, tuple(self.blocks), 64, num_classes=classes)
         # torchvision builds the first convolution for colour images only
         if channels != 3:
-            net.features.conv0 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+            net.features.conv0 = torch.nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
         for module in list(net.modules()):
-            if isinstance(module, nn.BatchNorm2d):
+            if isinstance(module, torch.nn.BatchNorm2d):
                 module.eps, module.momentum = 1.001e-5, 0.01  # as Keras has them
-            if isinstance(module, nn.Conv2d):
+            if isinstance(module, torch.nn.Conv2d):
                 # the thesis' he_normal, which Keras cuts off at two deviations
-                nn.init.kaiming_normal_(module.weight)
+                torch.nn.init.kaiming_normal_(module.weight)
         for name, layer in net.named_modules():
             if name.rpartition(".")[2].startswith("denselayer") and self.dropout:
                 # torchvision's own dropout comes once a layer, after the second convolution
                 for conv in ("conv1", "conv2"):
                     setattr(
-                        layer, conv, nn.Sequential(getattr(layer, conv), nn.Dropout(self.dropout))
+                        layer,
+                        conv,
+                        torch.nn.Sequential(getattr(layer, conv), torch.nn.Dropout(self.dropout)),
                     )
         return net
 
@@ -102,7 +107,9 @@ class FedDualVgg16(Model):
         file=True,
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+        from orchestrator.models.modules import MeanPool
+
         channels, _, _ = image_shape(shape, 32, self.name)
         if channels != 3:
             raise ValueError(
@@ -110,8 +117,12 @@ class FedDualVgg16(Model):
             )
         net = pretrained("vgg16", self.weights, "model.weights")
         frozen = net.features.requires_grad_(False)
-        return nn.Sequential(
-            frozen, _MeanPool(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, classes)
+        return torch.nn.Sequential(
+            frozen,
+            MeanPool(),
+            torch.nn.Linear(512, 64),
+            torch.nn.ReLU(),
+            torch.nn.Linear(64, classes),
         )
 
 
@@ -130,19 +141,21 @@ class ConvNeXtLarge(Model):
         file=True,
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+        from orchestrator.models.modules import MeanPool
+
         image_shape(shape, 32, self.name)
         if shape[0] != 3:
             raise ValueError(
                 f"model {self.name!r} needs colour images, and the inputs have shape {shape}"
             )
         net = pretrained("convnext_large", self.weights, "model.weights", stochastic_depth_prob=0.0)
-        head = nn.Sequential(
-            nn.Linear(1536, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, classes)
+        head = torch.nn.Sequential(
+            torch.nn.Linear(1536, 512),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.5),
+            torch.nn.Linear(512, classes),
         )
-        return nn.Sequential(net.features, _MeanPool(), nn.LayerNorm(1536, eps=1e-6), head)
-
-
-class _MeanPool(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean((-2, -1))
+        return torch.nn.Sequential(
+            net.features, MeanPool(), torch.nn.LayerNorm(1536, eps=1e-6), head
+        )

@@ -7,12 +7,12 @@ import hashlib
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
-from torch import nn
+import torch
 
 from algorithms.part import option
 from orchestrator.models.base import Model
 
-GIVEN: dict[str, nn.Module] = {}
+GIVEN: dict[str, torch.nn.Module] = {}
 """Digest -> what this process has handed over."""
 
 
@@ -28,7 +28,7 @@ class GivenModule(Model):
     def foreign(self) -> str:
         return "the module"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         if self.sha256 not in GIVEN:
             raise ValueError(
                 "model: this is a module of a Python process; hand it over again "
@@ -37,7 +37,7 @@ class GivenModule(Model):
         return copy.deepcopy(GIVEN[self.sha256]).train()
 
 
-def give(module: nn.Module) -> str:
+def give(module: torch.nn.Module) -> str:
     """Keep a copy of a module for this process; returns its digest: of layers, weights, code and
     what else its modules know.
     """
@@ -53,7 +53,7 @@ def give(module: nn.Module) -> str:
     return digest
 
 
-def _known(module: nn.Module) -> Iterator[str]:
+def _known(module: torch.nn.Module) -> Iterator[str]:
     """Its numbers, texts and flags."""
     for name, value in sorted(vars(module).items()):
         if isinstance(value, int | float | str | tuple | list | None) and name != "training":

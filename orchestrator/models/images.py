@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from torch import Tensor, nn
+import torch
 
 from algorithms.part import Width, option
 from orchestrator.models.base import Model, image_shape
+
+if TYPE_CHECKING:
+    pass
 
 
 class Linear(Model):
@@ -21,8 +24,8 @@ class Linear(Model):
 
     name: str = "linear"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), classes))
 
 
 class Mlp(Model):
@@ -35,12 +38,12 @@ class Mlp(Model):
         (100,), "widths of the hidden layers; FedAA's EMNIST model is [100, 100]", max_length=20
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         widths = (math.prod(shape), *self.hidden)
-        layers: list[nn.Module] = [nn.Flatten()]
+        layers: list[torch.nn.Module] = [torch.nn.Flatten()]
         for a, b in itertools.pairwise(widths):
-            layers += [nn.Linear(a, b), nn.ReLU()]
-        return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+            layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], classes))
 
 
 class LeNet5(Model):
@@ -51,23 +54,23 @@ class LeNet5(Model):
         "glorot", "Glorot-uniform as in the thesis, or PyTorch's defaults"
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 12, self.name)
         # a 5x5 convolution that keeps the size, halved; one that takes 4 pixels off, halved
         flat = 16 * ((h // 2 - 4) // 2) * ((w // 2 - 4) // 2)
-        return nn.Sequential(
-            nn.Conv2d(channels, 6, 5, padding=2),
-            nn.Tanh(),
-            nn.AvgPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.Tanh(),
-            nn.AvgPool2d(2),
-            nn.Flatten(),
-            nn.Linear(flat, 120),
-            nn.Tanh(),
-            nn.Linear(120, 84),
-            nn.Tanh(),
-            nn.Linear(84, classes),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 6, 5, padding=2),
+            torch.nn.Tanh(),
+            torch.nn.AvgPool2d(2),
+            torch.nn.Conv2d(6, 16, 5),
+            torch.nn.Tanh(),
+            torch.nn.AvgPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(flat, 120),
+            torch.nn.Tanh(),
+            torch.nn.Linear(120, 84),
+            torch.nn.Tanh(),
+            torch.nn.Linear(84, classes),
         )
 
 
@@ -81,23 +84,23 @@ class FedDualLeNet(Model):
         "glorot", "Glorot-uniform as Keras does, or PyTorch's defaults"
     )
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 16, self.name)
         # twice a 5x5 convolution, which takes 4 pixels off, halved
         flat = 120 * (((h - 4) // 2 - 4) // 2) * (((w - 4) // 2 - 4) // 2)
-        return nn.Sequential(
-            nn.Conv2d(channels, 6, 5),
-            nn.Tanh(),
-            nn.AvgPool2d(2),
-            nn.Conv2d(6, 6, 5),
-            nn.Tanh(),
-            nn.AvgPool2d(2),
-            nn.Conv2d(6, 120, 1),
-            nn.Tanh(),
-            nn.Flatten(),
-            nn.Linear(flat, 84),
-            nn.Tanh(),
-            nn.Linear(84, classes),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 6, 5),
+            torch.nn.Tanh(),
+            torch.nn.AvgPool2d(2),
+            torch.nn.Conv2d(6, 6, 5),
+            torch.nn.Tanh(),
+            torch.nn.AvgPool2d(2),
+            torch.nn.Conv2d(6, 120, 1),
+            torch.nn.Tanh(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(flat, 84),
+            torch.nn.Tanh(),
+            torch.nn.Linear(84, classes),
         )
 
 
@@ -108,23 +111,23 @@ class FedAACnn(Model):
 
     name: str = "fedaa_cnn"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 16, self.name)
         # twice a 5x5 convolution, which takes 4 pixels off, halved
         flat = 16 * (((h - 4) // 2 - 4) // 2) * (((w - 4) // 2 - 4) // 2)
-        return nn.Sequential(
-            nn.Conv2d(channels, 6, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(flat, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, classes),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 6, 5),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(6, 16, 5),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(flat, 120),
+            torch.nn.ReLU(),
+            torch.nn.Linear(120, 84),
+            torch.nn.ReLU(),
+            torch.nn.Linear(84, classes),
         )
 
 
@@ -133,41 +136,20 @@ class DrdmCnn(Model):
 
     name: str = "drdm_cnn"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 4, self.name)
-        return nn.Sequential(
-            nn.Conv2d(channels, 16, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(32 * (h // 4) * (w // 4), 500),
-            nn.ReLU(),
-            nn.Linear(500, classes),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 16, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(16, 32, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(32 * (h // 4) * (w // 4), 500),
+            torch.nn.ReLU(),
+            torch.nn.Linear(500, classes),
         )
-
-
-class ResidualUnit(nn.Module):
-    """Two 3x3 convolutions with batch norm and a skip connection (1x1 convolution where the shape
-    changes).
-    """
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        changes = stride != 1 or inputs != outputs
-        self.shortcut: nn.Module = (
-            nn.Conv2d(inputs, outputs, 1, stride) if changes else nn.Identity()
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
-        return (y + self.shortcut(x)).relu()
 
 
 class FedAAResNet(Model):
@@ -175,18 +157,20 @@ class FedAAResNet(Model):
 
     name: str = "fedaa_resnet"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+        from orchestrator.models.modules import ResidualUnit
+
         channels, _, _ = image_shape(shape, 16, self.name)
-        return nn.Sequential(
-            nn.Conv2d(channels, 64, 7, 2, 3),
-            nn.BatchNorm2d(64),
-            nn.ReLU(),
-            nn.MaxPool2d(3, 2, 1),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 64, 7, 2, 3),
+            torch.nn.BatchNorm2d(64),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(3, 2, 1),
             ResidualUnit(64, 64, 1),
             ResidualUnit(64, 64, 1),
             ResidualUnit(64, 128, 2),
             ResidualUnit(128, 128, 1),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(128, classes),
+            torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(),
+            torch.nn.Linear(128, classes),
         )

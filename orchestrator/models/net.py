@@ -5,18 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.parameter import is_lazy
 
 from algorithms.draws import torch_seed
 from algorithms.flat import ParamSpec, floating_buffers, trainable
 from orchestrator.models.base import Model
 
-STOCHASTIC = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Net:
@@ -26,7 +24,7 @@ class Net:
     training step on the vector is a training step on the module and nothing is copied.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module) -> None:
         """Raises ValueError as :func:`require_float32`."""
         require_float32(module)
         self.module = module
@@ -55,8 +53,10 @@ class Net:
     @cached_property
     def stochastic(self) -> bool:
         """Whether training may draw random numbers inside the network (dropout)."""
+        nn = torch.nn
+        drops = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
         return self.may_draw or any(
-            getattr(m, "may_draw", False) or (isinstance(m, STOCHASTIC) and m.p > 0)
+            getattr(m, "may_draw", False) or (isinstance(m, drops) and m.p > 0)
             for m in self.module.modules()
         )
 
@@ -94,10 +94,10 @@ class Net:
 
         def forward(params: dict[str, Tensor], x: Tensor) -> Any:
             if not featured:
-                return functional_call(self.module, params, (x,))
+                return torch.func.functional_call(self.module, params, (x,))
             # before the call: the first look at it registers the hook
             box = self._features
-            return functional_call(self.module, params, (x,)), box.pop()
+            return torch.func.functional_call(self.module, params, (x,)), box.pop()
 
         return forward
 
@@ -113,7 +113,7 @@ class Net:
             n: b.clone() for n, b in self.buffer_spec.views(buffers).items()
         }
         box = self._features
-        return functional_call(self.module, tensors, (x,)), box.pop()
+        return torch.func.functional_call(self.module, tensors, (x,)), box.pop()
 
     @cached_property
     def _features(self) -> list[Tensor]:
@@ -122,8 +122,8 @@ class Net:
         """
         box: list[Tensor] = []
 
-        def keep(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-            if inputs and isinstance(inputs[0], Tensor):
+        def keep(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+            if inputs and isinstance(inputs[0], torch.Tensor):
                 box[:] = [inputs[0].flatten(1)]
 
         for name in self.spec.layers:
@@ -131,12 +131,12 @@ class Net:
         return box
 
 
-def require_float32(module: nn.Module) -> None:
+def require_float32(module: torch.nn.Module) -> None:
     """Raise ValueError for a parameter that training would change and that is not float32, as the
     flat vector is; and for a tensor without a shape, or of a type of which no digest can be made.
     """
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
-        if is_lazy(tensor):
+        if torch.nn.parameter.is_lazy(tensor):
             raise ValueError(
                 f"model: {name} has no shape yet: call the network once on an input first, or give "
                 "its layers their sizes (no Lazy modules)"

@@ -1,11 +1,11 @@
-"""A network of the user's own: any ``nn.Module`` class, or function that makes one, in a plugin."""
+"""A network of the user's own: any ``torch.nn.Module`` class, or function that makes one."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from torch import nn
+import torch
 
 from orchestrator.models.base import Model
 from orchestrator.plugins import Own
@@ -26,9 +26,9 @@ class OwnModule(Own, Model):
     def foreign(self) -> str:
         return self.of
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         module = self.made("model", _facts(shape, classes))
-        if not isinstance(module, nn.Module):
+        if not isinstance(module, torch.nn.Module):
             raise ValueError(f"model: {self.of} makes a {type(module).__name__}, and no nn.Module")
         return module
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from torch import nn
 
 from orchestrator.errors import UserError
 
@@ -37,10 +35,12 @@ def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options
     return network
 
 
-def load_weights(network: nn.Module, path: str, key: str, name: str) -> None:
+def load_weights(network: torch.nn.Module, path: str, key: str, name: str) -> None:
     """Give the network ``name`` the state dict of a file (of torch, or .safetensors); raises
     UserError, naming the config's ``key``, if it cannot be had.
     """
+    from safetensors.torch import load_file
+
     file = existing(path, key)
     try:
         if file.suffix == ".safetensors":

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
+
+import torch
 
 from algorithms.part import Width, option
 from orchestrator.models.base import Model
 
-
-class NextCharacter(nn.Module):
-    """Embedded characters [B, L] through stacked LSTMs; the last one's output is classified."""
-
-    def __init__(self, vocabulary: int, embedded: int, width: int, layers: int, out: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, embedded)
-        self.lstm = nn.LSTM(embedded, width, layers, batch_first=True)
-        self.head = nn.Linear(width, out)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        states, _ = self.lstm(self.embedding(ids))
-        return self.head(states[:, -1])
+if TYPE_CHECKING:
+    pass
 
 
 class CharLstm(Model):
@@ -41,12 +32,14 @@ class CharLstm(Model):
     width: Width = option(256, "width of each LSTM")
     layers: int = option(2, "LSTMs, one on top of the other", ge=1, le=20)
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         if len(shape) != 1:
             raise ValueError(
                 f"model {self.name!r} needs ids of characters [L], and the inputs have shape "
                 f"{shape}"
             )
+        from orchestrator.models.modules import NextCharacter
+
         rows = self.vocabulary or classes + 1
         return NextCharacter(rows, self.embedding, self.width, self.layers, classes)
 
@@ -71,25 +64,15 @@ class LstmTagger(Model):
     def tags(self) -> bool:
         return True
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         if len(shape) != 1:
             raise ValueError(
                 f"model {self.name!r} needs token ids [L], and the inputs have shape {shape}"
             )
-        words = nn.Embedding(self.vocabulary, self.embedding, padding_idx=0)
-        reader = nn.LSTM(
+        from orchestrator.models.modules import Reader
+
+        words = torch.nn.Embedding(self.vocabulary, self.embedding, padding_idx=0)
+        reader = torch.nn.LSTM(
             self.embedding, self.width, self.layers, batch_first=True, bidirectional=True
         )
-        return Reader(words, reader, nn.Linear(2 * self.width, classes))
-
-
-class Reader(nn.Module):
-    """Outputs [B, L, o] for token ids [B, L], from both sides of each token."""
-
-    def __init__(self, embedding: nn.Embedding, lstm: nn.LSTM, head: nn.Linear) -> None:
-        super().__init__()
-        self.embedding, self.lstm, self.head = embedding, lstm, head
-
-    def forward(self, ids: Tensor) -> Tensor:
-        found: Tensor = self.head(self.lstm(self.embedding(ids))[0])
-        return found
+        return Reader(words, reader, torch.nn.Linear(2 * self.width, classes))

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from typing import TYPE_CHECKING
+
+import torch
 
 from algorithms.part import option
 from orchestrator.models.base import Model
 
-
-class MeanEmbedding(nn.Module):
-    """Average the embeddings of a text's tokens, then a linear layer."""
-
-    def __init__(self, vocabulary: int, width: int, classes: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width, padding_idx=0)
-        self.head = nn.Linear(width, classes)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        present = (ids > 0).unsqueeze(-1)
-        total = (self.embedding(ids) * present).sum(-2)
-        # a text may have no word at all
-        return self.head(total / present.sum(-2).clamp_min(1))
+if TYPE_CHECKING:
+    pass
 
 
 class FastText(Model):
@@ -35,9 +25,11 @@ class FastText(Model):
     )
     width: int = option(32, "embedding width", ge=1, le=4096)
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         if len(shape) != 1:
             raise ValueError(
                 f"model {self.name!r} needs token ids [L], and the inputs have shape {shape}"
             )
+        from orchestrator.models.modules import MeanEmbedding
+
         return MeanEmbedding(self.vocabulary, self.width, classes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
 from pydantic import JsonValue
-from torch import nn
 
 from algorithms.part import nearest, option
 from orchestrator.models.base import Model, image_shape
@@ -35,7 +35,7 @@ class TimmModel(Model):
         # dropout and dropped paths, which timm has in many ways, are found by trying
         return f"timm's {self.of}"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, _, _ = image_shape(shape, 4, f"timm {self.of}")
         self._require_known()
         if self.weights == "none":

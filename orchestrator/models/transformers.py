@@ -4,53 +4,20 @@ low-rank adapters.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from algorithms.part import option
 from orchestrator.models.base import Model
+
+if TYPE_CHECKING:
+    pass
 
 HEADS = ("classifier", "score")
 """Modules that peft trains as a whole by itself in a classifier of sequences."""
 TARGETS = {"distilbert": ("q_lin", "v_lin")}
 """Where adapters go, by architecture, that peft has no choice for."""
-
-
-class SequenceClassifier(nn.Module):
-    """A checkpoint's classifier on ids and types [B, 2, L], cut to the batch's longest text."""
-
-    may_draw = True
-    """Some architectures call dropout as a function, which no look at the modules finds."""
-    depends_on_values = True
-    """Which kernels run depends on the lengths of the texts."""
-
-    def __init__(self, net: nn.Module, pad: int, types: int) -> None:
-        super().__init__()
-        self.net = net
-        self.pad, self.types = pad, types
-
-    def forward(self, x: Tensor) -> Tensor:
-        ids, types = x[:, 0].long(), x[:, 1].long()
-        present = ids != self.pad
-        # padding behind the longest text of the batch would only be computed and masked
-        longest = max(1, int(present.sum(1).max()))
-        extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
-        out = self.net(
-            input_ids=ids[:, :longest], attention_mask=present[:, :longest].long(), **extra
-        )
-        logits: Tensor = out.logits
-        return logits
-
-
-class TokenClassifier(SequenceClassifier):
-    """The same for each token: [B, L, classes], 0 behind the batch's longest text."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits = super().forward(x)
-        return F.pad(logits, (0, 0, 0, x.shape[-1] - logits.shape[1]))
 
 
 class Transformer(Model):
@@ -82,12 +49,14 @@ class Transformer(Model):
     def tags(self) -> bool:
         return self.head == "tokens"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         if len(shape) != 2 or shape[0] != 2:
             raise ValueError(
                 f"model {self.name!r} needs tokenised text; set data.dataset.tokenizer to "
                 f"{self.checkpoint!r}"
             )
+        from orchestrator.models.modules import SequenceClassifier, TokenClassifier
+
         net, fresh = self._load(classes)
         pad = net.config.pad_token_id
         types = int(getattr(net.config, "type_vocab_size", 0) or 0)

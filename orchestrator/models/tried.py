@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
 from algorithms.flat import floating_buffers
 from orchestrator.plugins import raised
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Pass:
         return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
-def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
+def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether training it draws from torch's generator, which is then keyed.
 
     ``x`` [2, ...] are inputs as in training. Raises ValueError, which names it as ``of``, unless it
@@ -65,7 +68,7 @@ def tried(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
         return trained.drew
 
 
-def mixes(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
+def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether what it makes of an input in training depends on the others of the batch ``x`` [2,
     ...]; of one that :func:`tried` has found to draw nothing.
     """
@@ -79,7 +82,7 @@ def mixes(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
         return not torch.allclose(both, alone, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
-def needs_company(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
+def needs_company(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether it can make nothing of one row ``x`` [1, ...] in training."""
     with _unchanged(module):
         module.train()
@@ -90,13 +93,13 @@ def needs_company(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...]) 
         return False
 
 
-def _require_kept(of: str, module: nn.Module, before: dict[str, Tensor]) -> None:
+def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -> None:
     """Raise ValueError for a buffer that no client sends, and that passes have changed."""
     # batch norm needs its counter for momentum=None alone, which the passes tell
     counters = {
         f"{name}.num_batches_tracked".lstrip(".")
         for name, part in module.named_modules()
-        if isinstance(part, nn.modules.batchnorm._NormBase)
+        if isinstance(part, torch.nn.modules.batchnorm._NormBase)
     }
     for name, buffer in module.named_buffers():
         if name in counters or name not in before or buffer.is_floating_point():
@@ -109,7 +112,7 @@ def _require_kept(of: str, module: nn.Module, before: dict[str, Tensor]) -> None
 
 
 @contextmanager
-def _unchanged(module: nn.Module) -> Iterator[dict[str, Tensor]]:
+def _unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
     """Put buffers and mode back at the end. Not by a copy of the module: not every one can be
     copied. Gives what was in the buffers.
     """
@@ -124,7 +127,7 @@ def _unchanged(module: nn.Module) -> Iterator[dict[str, Tensor]]:
         module.train(training)
 
 
-def _passed(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...], seed: int) -> Pass:
+def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], seed: int) -> Pass:
     """A pass that leaves the floating-point buffers as they were."""
     statistics = floating_buffers(module)
     before = {name: buffer.clone() for name, buffer in statistics.items()}
@@ -146,10 +149,10 @@ def _passed(of: str, module: nn.Module, x: Tensor, made: tuple[int, ...], seed: 
 
 def _of_form(of: str, out: object, x: Tensor, made: tuple[int, ...]) -> Tensor:
     wanted = (len(x), *made)
-    if isinstance(out, Tensor) and out.shape == wanted and out.dtype == torch.float32:
+    if isinstance(out, torch.Tensor) and out.shape == wanted and out.dtype == torch.float32:
         return out
     found = type(out).__name__
-    if isinstance(out, Tensor):
+    if isinstance(out, torch.Tensor):
         found = f"{out.dtype} of shape {tuple(out.shape)}"
     raise ValueError(
         f"model: {of} makes {found} of inputs of shape {tuple(x.shape)}, and not torch.float32 of "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
 from pydantic import JsonValue
-from torch import nn
 
 from algorithms.part import nearest, option
 from orchestrator.models.base import Model, image_shape
@@ -39,12 +39,12 @@ class TorchVisionModel(Model):
         # dropout and dropped paths, which it has in many ways, are found by trying
         return f"torchvision's {self.of}"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, _, _ = image_shape(shape, 16, f"torchvision {self.of}")
         self._require_known()
         try:
             given: dict[str, Any] = dict(self.options)
-            net: nn.Module = pretrained(self.of, self.weights, "model.weights", **given)
+            net: torch.nn.Module = pretrained(self.of, self.weights, "model.weights", **given)
         except (TypeError, ValueError, AttributeError) as error:
             why = " ".join(str(error).split())[:200]
             raise ValueError(f"model.options: torchvision's {self.of}: {why}") from error
@@ -64,22 +64,22 @@ class TorchVisionModel(Model):
         if self.of not in known:
             raise ValueError(f"model.of: there is no {self.of!r}; {nearest(self.of, known)}"[:600])
 
-    def _take(self, net: nn.Module, channels: int) -> None:
+    def _take(self, net: torch.nn.Module, channels: int) -> None:
         """Have the first convolution take images of so many channels."""
         if self.weights != "none":
             raise ValueError(
                 f"model.weights: those of torchvision's {self.of} are for colour images, and these "
                 f"have {channels} channels"
             )
-        name, first = next((n, m) for n, m in net.named_modules() if isinstance(m, nn.Conv2d))
+        name, first = next((n, m) for n, m in net.named_modules() if isinstance(m, torch.nn.Conv2d))
         put(net, name, like(first, in_channels=channels))
 
 
 def _small(net: Any, name: str) -> None:
-    if not (isinstance(getattr(net, "conv1", None), nn.Conv2d) and hasattr(net, "maxpool")):
+    if not (isinstance(getattr(net, "conv1", None), torch.nn.Conv2d) and hasattr(net, "maxpool")):
         raise ValueError(f"model.stem: {name} is no ResNet; leave it at imagenet")
     net.conv1 = like(net.conv1, kernel_size=3, stride=1, padding=1)
-    net.maxpool = nn.Identity()
+    net.maxpool = torch.nn.Identity()
 
 
 class LeafCnn(Model):
@@ -89,17 +89,17 @@ class LeafCnn(Model):
 
     name: str = "leaf_cnn"
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> torch.nn.Module:
         channels, h, w = image_shape(shape, 4, self.name)
-        return nn.Sequential(
-            nn.Conv2d(channels, 32, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(64 * (h // 4) * (w // 4), 2048),
-            nn.ReLU(),
-            nn.Linear(2048, classes),
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(channels, 32, 5, padding=2),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(32, 64, 5, padding=2),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(64 * (h // 4) * (w // 4), 2048),
+            torch.nn.ReLU(),
+            torch.nn.Linear(2048, classes),
         )

@@ -14,16 +14,17 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from orchestrator.errors import UserError
 from orchestrator.files import said, sync
 from orchestrator.results import manifest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TENSORS, REST = "tensors.safetensors", "state.json"
 
@@ -97,6 +98,8 @@ def _round(path: Path) -> int:
 
 
 def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
+    from safetensors.torch import save_file
+
     _remove(partial)
     partial.mkdir(parents=True)
     tensors: dict[str, Tensor] = {}
@@ -127,6 +130,8 @@ def load_latest(folder: Path) -> tuple[int, dict[str, Any], list[str]]:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
     tensors, rest = (manifest.verify(path, name) for name in (TENSORS, REST))
     document = json.loads(rest.read_text())
     if document["round"] != _round(path):
@@ -137,7 +142,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
-    if isinstance(value, Tensor | np.ndarray):
+    if isinstance(value, torch.Tensor | np.ndarray):
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         # safetensors refuses tensors that share memory
         tensors[path] = tensor.detach().cpu().contiguous().clone()

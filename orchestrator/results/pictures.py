@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.files import write_whole
 from orchestrator.terminal import console
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def require_free(plot: Path) -> None:
@@ -50,6 +52,8 @@ def _take_words_as_they_are(figure: Figure) -> None:
     """Names of runs and folders are shown as they are, also with dollars in them; numbers at the
     axes are formulas of matplotlib's own.
     """
+    from matplotlib.text import Text
+
     sides = [side for place in figure.axes for side in (place.xaxis, place.yaxis)]
     numbers = {id(text) for side in sides for text in side.findobj(Text) if text is not side.label}
     for text in figure.findobj(Text):

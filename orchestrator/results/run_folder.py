@@ -10,11 +10,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from orchestrator import files
 from orchestrator.config import Config, build
@@ -23,8 +21,13 @@ from orchestrator.errors import UserError
 from orchestrator.plugins import FOLDER as PLUGINS
 from orchestrator.plugins import exchanged, kept, source
 from orchestrator.results import checkpoint, locks, manifest
+from orchestrator.results.places import is_remote
 from orchestrator.results.result import Ending, Result
-from orchestrator.results.storage import Mirror, is_remote
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from orchestrator.results.storage import Mirror
 
 LOCK = locks.NAME
 CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
@@ -60,6 +63,8 @@ class RunFolder:
     def at(cls, place: str | Path) -> RunFolder:
         """The folder of a path, or the local copy of a URI's; raises UserError for a bad URI."""
         if is_remote(str(place)):
+            from orchestrator.results.storage import Mirror
+
             return MirroredRunFolder(Mirror(str(place)))
         return RunFolder(files.resolved(place))
 
@@ -102,6 +107,8 @@ class RunFolder:
         if not is_remote(place):
             folder = cls.existing(place)
         else:
+            from orchestrator.results.storage import Mirror
+
             folder = MirroredRunFolder(Mirror(place, viewed=True))
             # checkpoints and TensorBoard files are in folders, and nobody looks at them
             folder.collect(lambda name: "/" not in name or name.startswith(f"{PLUGINS}/"))
@@ -320,6 +327,8 @@ class RunFolder:
 
     def write_model(self, tensors: Mapping[str, Tensor]) -> None:
         """Write the model's tensors."""
+        from safetensors.torch import save_file
+
         files.write_whole(self._mine(MODEL), lambda path: save_file(dict(tensors), path))
 
     def write_report(self, text: str) -> None:
@@ -389,6 +398,8 @@ class RunFolder:
 
     def model(self) -> dict[str, Tensor]:
         """The tensors of the final model; raises UserError if they cannot be read."""
+        from safetensors.torch import load_file
+
         return load_file(self._left(MODEL))
 
     def _left(self, name: str) -> Path:

@@ -18,6 +18,7 @@ from orchestrator.cluster.waiting import patience, within
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import cache
 from orchestrator.results import locks
+from orchestrator.results.places import join
 
 OUTAGE = 60
 """Seconds that Google's storage may be away in the middle of a run."""
@@ -25,17 +26,6 @@ SILENCE = 600.0
 """Seconds that one call may take, the copy of a file among them: a storage that accepts calls and
 answers none would hold up a run for ever."""
 T = TypeVar("T")
-
-
-def is_remote(place: str) -> bool:
-    """Whether ``place`` is a URI and not a path."""
-    return "://" in place
-
-
-def join(place: str, *names: str) -> str:
-    """A path, or a URI (whose options stay at its end), below ``place``."""
-    base, mark, options = place.partition("?") if is_remote(place) else (place, "", "")
-    return "/".join([base.rstrip("/"), *names]) + mark + options
 
 
 class Mirror:

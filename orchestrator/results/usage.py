@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NotRequired
+from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
 
 # pydantic reads the standard library's only from Python 3.12 on
 from typing_extensions import TypedDict
@@ -24,7 +23,10 @@ from orchestrator.plugins import raised
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
 
-Given = np.ndarray | Tensor | pd.DataFrame | Mapping[str, object]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Given: TypeAlias = "np.ndarray | Tensor | pd.DataFrame | Mapping[str, object]"
 """What a model may be asked of."""
 BATCH = 500
 """Rows of one forward pass, as in training's evaluations."""
@@ -75,7 +77,6 @@ class TrainedModel:
         _put(net, folder.model(), folder.place)
         self.module = net.module.eval()
 
-    @torch.no_grad()
     def outputs(self, x: Given) -> Tensor:
         """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
         [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; rows
@@ -87,7 +88,8 @@ class TrainedModel:
 
     def _made(self, part: Tensor) -> Tensor:
         try:
-            made: Tensor = self.module(self._ready(part))
+            with torch.no_grad():
+                made: Tensor = self.module(self._ready(part))
         except Exception as error:  # whatever a network may raise, as an id that it has no row for
             raise UserError(
                 f"the model cannot take {_told(part, self.module)}: {raised(error)}"
@@ -146,11 +148,13 @@ def _wrong_type(x: np.ndarray, kind: np.dtype) -> str | None:
     return None if good else f"from {x.min()} to {x.max()}; the model takes token ids, 0 or more"
 
 
-def _told(x: Tensor, module: nn.Module) -> str:
+def _told(x: Tensor, module: torch.nn.Module) -> str:
     """Inputs in words; token ids with those that there are."""
     if x.dtype != torch.int32 or not x.numel():
         return f"inputs of shape {tuple(x.shape)}"
-    rows = [part.num_embeddings for part in module.modules() if isinstance(part, nn.Embedding)]
+    rows = [
+        part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)
+    ]
     known = f" (its embeddings have {', '.join(map(str, rows))} rows)" if rows else ""
     return f"token ids from {int(x.min())} to {int(x.max())}{known}"
 
@@ -182,7 +186,6 @@ def _built(config: Config, inputs: Inputs) -> Net:
         raise UserError(f"config: {error}") from error
 
 
-@torch.no_grad()
 def _put(net: Net, tensors: Mapping[str, Tensor], place: str) -> None:
     """Give a network the weights and statistics of the run at ``place``; raises UserError if these
     are of another one. Integers, and what no client trains, are as they were built.
@@ -200,4 +203,5 @@ def _put(net: Net, tensors: Mapping[str, Tensor], place: str) -> None:
                 f"{place}: the weights do not fit its model: {name} is {shapes[0]}, and in the "
                 f"model {shapes[1]}"
             )
-        mine[name].copy_(tensors[name])
+        with torch.no_grad():
+            mine[name].copy_(tensors[name])

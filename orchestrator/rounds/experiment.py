@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.contract import Cohort
@@ -504,8 +503,8 @@ def digest(state: Any) -> str:
             for key in sorted(value, key=str):
                 sha.update(f"{key}:".encode())
                 feed(value[key])
-        elif isinstance(value, Tensor | np.ndarray):
-            array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        elif isinstance(value, torch.Tensor | np.ndarray):
+            array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
             sha.update(np.ascontiguousarray(array).tobytes())
         else:
             sha.update(repr(value).encode())

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import nn
 
 from algorithms.local_config import LocalConfig
 from algorithms.parts.losses import IGNORED
@@ -62,7 +61,7 @@ def require_batches(config: Config, data: FederatedData, net: Net) -> None:
     """Raises ValueError for a client that would train on a single row where the network's batch
     normalisation can make nothing of one.
     """
-    if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.module.modules()):
+    if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in net.module.modules()):
         return
     of, samples = config.model.foreign or config.model.name, data.samples
     if not needs_company(of, net.module, _inputs(samples, 1), samples.made):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.algorithm import Algorithm
 from algorithms.local import GivenModel
@@ -24,6 +24,9 @@ from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import Record, over_clients, over_rows, spread
 from orchestrator.training.evaluation import per_client
 from orchestrator.training.messages import BUFFERS
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ClientTable = dict[str, np.ndarray]
 """Column -> a value of each client [N]."""

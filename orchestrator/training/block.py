@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
@@ -31,6 +30,9 @@ from orchestrator.training.messages import (
 )
 from orchestrator.training.recording import Recorded
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Block:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-from torch.func import vmap
 
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ class Vectorized(Engine):
 
     def __init__(self, net: Net, loss: Loss) -> None:
         super().__init__(net, loss)
-        self.forward = vmap(net.functional())
-        self.featured = vmap(net.functional(featured=True))
+        self.forward = torch.func.vmap(net.functional())
+        self.featured = torch.func.vmap(net.functional(featured=True))
 
     def gradients(
         self,
@@ -161,6 +163,6 @@ def vectorizable(net: Net) -> str | None:
         return "what it makes of an input in training depends on the others of the batch"
     if net.stochastic:
         return "it may have dropout, whose draws could not be keyed by client"
-    if any(isinstance(module, nn.RNNBase) for module in net.module.modules()):
+    if any(isinstance(module, torch.nn.RNNBase) for module in net.module.modules()):
         return "it has recurrent layers, which torch cannot batch over clients"
     return None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from orchestrator.models.net import Net
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BATCH = 500
 """Rows of one forward pass. It divides the chunks of an evaluation (``federation.CHUNK``), so a row
@@ -44,10 +46,6 @@ class PerSample(NamedTuple):
         return kept
 
 
-NOBODY = PerSample(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, 0))
-
-
-@torch.no_grad()
 def per_sample(
     world: World, net: Net, w: Tensor, buffers: Tensor, rows: np.ndarray, flip: bool = False
 ) -> PerSample:
@@ -55,11 +53,13 @@ def per_sample(
     gives them.
     """
     if not len(rows):
-        return NOBODY
+        return PerSample(torch.zeros(0), torch.zeros(0, dtype=torch.bool), torch.zeros(0, 0))
     net.bind(w, buffers)
     net.module.eval()
     batches = (_of_batch(world, net, rows[i : i + BATCH], flip) for i in range(0, len(rows), BATCH))
-    return PerSample(*(part.cpu() for part in PerSample.joined(batches, len(rows))))
+    with torch.no_grad():
+        found = PerSample.joined(batches, len(rows))
+    return PerSample(*(part.cpu() for part in found))
 
 
 def _of_batch(world: World, net: Net, rows: np.ndarray, flip: bool) -> PerSample:

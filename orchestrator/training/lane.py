@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.draws import torch_seed
 from algorithms.finite import finite_rows
@@ -21,6 +21,9 @@ from orchestrator.training.memory import Memory
 from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
 from orchestrator.training.world import World
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Lane:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from algorithms.flat import outside
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.monitors import XI
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BUFFERS = "buffers"
 """Batch-norm statistics [b], in a broadcast, in an upload, and in the state of a client."""

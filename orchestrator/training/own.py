@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
 
 from algorithms.part import option
 from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric, dummy
 from orchestrator.errors import UserError
 from orchestrator.plugins import Own
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _facts(outputs: Tensor, targets: Tensor) -> dict[str, Any]:
@@ -39,8 +41,10 @@ class OwnLoss(Own, Loss):
         except ValueError as error:
             raise UserError(f"config: {error}") from error
         n = len(outputs)
-        if not isinstance(losses, Tensor) or losses.shape != (n,):
-            found = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        if not isinstance(losses, torch.Tensor) or losses.shape != (n,):
+            found = (
+                tuple(losses.shape) if isinstance(losses, torch.Tensor) else type(losses).__name__
+            )
             raise UserError(
                 f"config: loss: {self.of} returns {found} for {n} samples, and not a loss for each "
                 f"({n},)"

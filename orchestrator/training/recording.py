@@ -8,13 +8,16 @@ the same bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WARM_UP = 3
 """Steps before recording, in which libraries choose their algorithms and take workspaces."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from orchestrator.training.messages import LOSSY, leaving, role
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.local_config import LocalConfig
 from algorithms.parts.compressors import Compressor, NoCompression
@@ -20,6 +20,9 @@ from orchestrator.data.mapped import Mapped
 from orchestrator.models.base import Model
 from orchestrator.models.net import Net
 from orchestrator.training.messages import BufferPolicy
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def device_of(gpus: float) -> str:

@@ -82,7 +82,7 @@ def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(UserError, match="No space"):
         checkpoint.save(tmp_path, 2, STATE, 2)
     assert checkpoint.load_latest(tmp_path)[0] == 1

@@ -16,7 +16,7 @@ from orchestrator.results.run_folder import MODEL, RunFolder
 from orchestrator.rounds.drive import begin, held
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.tracking import Tracked
-from orchestrator.tracking.tensorboard import Board
+from orchestrator.tracking.board import Board
 from tests.configs import small
 from tests.running import finish, run_into
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algorithms.part import Part
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Augmentation(Part):
@@ -39,7 +42,7 @@ class Augmentation(Part):
             return refusal
         draws = self.draw(np.random.default_rng(0), 1, tuple(x.shape[1:]))
         made = self.apply(x.clone(), torch.from_numpy(draws))
-        if not isinstance(made, Tensor):
+        if not isinstance(made, torch.Tensor):
             return f"returns a {type(made).__name__}, and no tensor"
         if made.shape != x.shape or made.dtype != x.dtype:
             return (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from algorithms.part import option
 from orchestrator.data.augment.augmentation import Augmentation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class OfImages(Augmentation):
@@ -51,7 +52,7 @@ class Crop(OfImages):
 
     def apply(self, x: Tensor, draws: Tensor) -> Tensor:
         mode = "constant" if self.mode == "zero" else "reflect"
-        wide = F.pad(x, (self.padding,) * 4, mode)
+        wide = torch.nn.functional.pad(x, (self.padding,) * 4, mode)
         # all pieces as views; 0.4 ms for 64 images of CIFAR, 1.0 ms by gather
         pieces = wide.unfold(2, x.shape[2], 1).unfold(3, x.shape[3], 1)
         top, left = draws.unbind(1)

@@ -7,16 +7,18 @@ import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from pydantic import JsonValue, model_validator
-from torch import Tensor
 
 from algorithms.part import nearest, option
 from orchestrator.data.augment.augmentation import Augmentation
 from orchestrator.plugins import Own, raised
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Singly(Augmentation):
