@@ -131,7 +131,7 @@ def table(
         if out is not None:
             raise UserError("--out: the sweep's folder is given already")
         folder = local_copy(target)
-        chosen = targets.held(folder, column or ())
+        chosen = targets.of_folder(folder, column or ())
     else:
         chosen = targets.resolve(target, budget, column or ())
         folder = local_copy(chosen.place(out))

@@ -88,7 +88,7 @@ def resolve(target: str, budget: str, columns: Sequence[str] = ()) -> Target:
     return PaperTarget(Reproduction(entry(target), budget, tuple(columns)))
 
 
-def held(folder: Path, columns: Sequence[str] = ()) -> Target:
+def of_folder(folder: Path, columns: Sequence[str] = ()) -> Target:
     """What the sweep in ``folder`` was of; raises UserError if there is none."""
     name = plan_of(folder).name
     for one in entries().values():

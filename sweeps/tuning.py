@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from orchestrator.files import read_sealed, write_sealed
@@ -29,7 +28,7 @@ class Candidate:
     values: tuple[tuple[str, Yaml], ...]
     """Config key and value, of each axis."""
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
         """As ``--set`` takes them."""
         return tuple(as_settings(dict(self.values)))

@@ -55,7 +55,7 @@ def test_what_trains_nothing_imports_nothing_for_it(told, words, code):
 
 
 def test_a_deferred_library_is_the_library():
-    """Whatever is asked of it first: a submodule, a name."""
+    """Whatever is asked of it first: an attribute, a submodule, a name."""
     for line in (
         "torch.zeros(1)",
         "import torch.nn",

@@ -160,6 +160,7 @@ _PLAIN = {
             **{chr(0x3B1 + i): name for i, name in enumerate(_GREEK)},
         }.items()
     },
+    "ο": "o",  # of which LaTeX has no Greek one
 }  # fmt: skip
 
 

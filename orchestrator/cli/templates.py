@@ -15,6 +15,7 @@ TRY
 
 ALGORITHM = '''from dataclasses import dataclass
 
+from torch import Tensor
 
 import fedorch
 

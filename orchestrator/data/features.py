@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -18,9 +18,6 @@ from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.models.pretrained import existing, pretrained
-
-if TYPE_CHECKING:
-    pass
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BATCH = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -10,9 +10,6 @@ from pydantic import Field
 from algorithms.part import option
 from orchestrator.models.base import Model, image_shape
 from orchestrator.models.pretrained import pretrained
-
-if TYPE_CHECKING:
-    pass
 
 Blocks = tuple[Annotated[int, Field(ge=1, le=100)], ...]
 """Layers of each dense block."""

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 
 from algorithms.part import Width, option
 from orchestrator.models.base import Model, image_shape
-
-if TYPE_CHECKING:
-    pass
 
 
 class Linear(Model):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from algorithms.part import option
 from orchestrator.models.base import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 class FastText(Model):

@@ -4,15 +4,12 @@ low-rank adapters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
 from algorithms.part import option
 from orchestrator.models.base import Model
-
-if TYPE_CHECKING:
-    pass
 
 HEADS = ("classifier", "score")
 """Modules that peft trains as a whole by itself in a classifier of sequences."""

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -401,7 +402,7 @@ def test_compare(finished, tmp_path):
     )
     code, text = here("compare", finished[0], out, "--plot", tmp_path / "c.png")
     assert code == 0
-    assert "prox" in text
+    assert re.search(r"\brun\b", text)
     assert "prox" in text
     assert (tmp_path / "c.png").exists()
     assert set(pd.read_csv(tmp_path / "c.csv")["run"]) == {"run", "prox"}

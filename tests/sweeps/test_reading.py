@@ -19,7 +19,7 @@ from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
-from sweeps.targets import SweepFile, held, resolve
+from sweeps.targets import SweepFile, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, tuned
@@ -191,17 +191,17 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     assert "| metric |" in (tmp_path / "t.md").read_text()
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
-    held(finished).show(finished, "terminal", None)
+    of_folder(finished).show(finished, "terminal", None)
     assert "8 trials ended" in capsys.readouterr().out
 
 
 def test_a_folder_says_whose_table_it_is(finished, monkeypatch):
     with pytest.raises(UserError, match="no sweep"):
-        held(finished / "trials")
+        of_folder(finished / "trials")
     monkeypatch.setattr(
         "sweeps.targets.plan_of", lambda _: SimpleNamespace(name="fda-table4.4-rte-full")
     )
-    assert held(finished) == resolve("fda/table4.4-rte", "full")
+    assert of_folder(finished) == resolve("fda/table4.4-rte", "full")
 
 
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
