@@ -64,6 +64,8 @@ class Monitored(RoundEnd):
 
     records = {
         "round_steps": "local steps from one synchronisation to the next",
+        "exceeded": "1 where the clients synchronised because H exceeded Θ, 0 where their local "
+        "work was done",
         "variance_estimate": "H, the monitor's estimate of the models' variance at the "
         "synchronisation",
         "theta": "Θ, the threshold on it",
@@ -142,7 +144,7 @@ class Fda(Thresholded):
             estimate = self.ask(training, about)
             if not estimate <= theta:  # so written that a diverged client's NaN ends the round, too
                 break
-        return {"round_steps": float(done), "variance_estimate": estimate, "theta": theta}
+        return {"round_steps": float(done), **compared(estimate, theta)}
 
     def _next(self, done: int) -> int:
         """The next step of the round after which to ask; past all local work after the last."""
@@ -151,6 +153,13 @@ class Fda(Thresholded):
         later = [step for step in self.at if step > done]
         # past any local work, at whose end ``run`` stops
         return min(later) if later else 2**62
+
+
+def compared(estimate: float, theta: float) -> dict[str, float]:
+    """What a round records of H against Θ."""
+    # so written that a diverged client's NaN counts as too large
+    exceeded = float(not estimate <= theta)
+    return {"variance_estimate": estimate, "theta": theta, "exceeded": exceeded}
 
 
 def threshold(theta: float | str, size: int) -> float:
@@ -188,9 +197,9 @@ class FdaOpt(Monitored):
             about.memory["theta"] = torch.tensor(following, dtype=torch.float64)
         return {
             "round_steps": float(done),
-            "variance_estimate": estimate,
+            **compared(estimate, theta),
             "variance": variance,
-            "theta": max(theta, 0.0),
+            "theta": max(theta, 0.0),  # that of the first round is none
         }
 
     def _variance(self, training: Training, about: RoundState) -> float:
@@ -271,7 +280,7 @@ class AsyncFda(Thresholded):
         about.memory["clock"] = torch.tensor(total, dtype=torch.float64)
         return {
             "round_steps": mean_steps,
-            "variance_estimate": estimate,
+            **compared(estimate, theta),
             "virtual_time": total,
             "lock_step_time": float(mean_steps * speed[timed].max()),
         }

@@ -61,8 +61,8 @@ class FedAA(FedAvg):
 
         name: str = "fedaa"
         records = {
-            "reward": "the agent's reward: held-out accuracy of the model before the round, or its "
-            "change",
+            "reward": "the agent's reward for the round's weights: held-out accuracy of the model "
+            "that they make, or its change",
             "heldout_class_*": "held-out accuracy of that class",
             "state_spread": "largest less smallest distance in the agent's state",
             "policy_effective": "1/Σp² of the weights p that the agent means",
@@ -73,7 +73,7 @@ class FedAA(FedAvg):
             Figure(
                 "reward",
                 "The agent's reward",
-                "held-out accuracy of the model before the round, or its change",
+                "held-out accuracy of the model that the round's weights make, or its change",
                 "reward",
                 {"reward": "reward"},
             ),

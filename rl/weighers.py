@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from pydantic import model_validator
 
+from algorithms.figure import Figure
 from algorithms.part import Width, option
 from algorithms.parts.weighers import Agent, Weigher
 from rl.options import DdpgOptions, Td3Options
@@ -43,6 +44,20 @@ _ROBUST: Preset = {
 class Learned(Weigher):
     """An agent whose preset fills in the options that are not given."""
 
+    records = {
+        "agent_critic_loss": "loss of the agent's critic in its last update of the round; none "
+        "before it learns",
+        "agent_policy_loss": "loss of the agent's policy in its last update of the round",
+    }
+    figures = (
+        Figure(
+            "agent",
+            "What the agent learns",
+            "losses of its critic and of its policy in the last update of a round",
+            "loss",
+            {"agent_critic_loss": "critic", "agent_policy_loss": "policy"},
+        ),
+    )
     presets: ClassVar[Mapping[str, Preset]] = {}
     policy: Path | None = option(
         None, "folder of a policy to start from (fedorch agent pretrain)", file=True

@@ -109,7 +109,8 @@ def table(
     target: Annotated[
         str,
         typer.Argument(
-            help="PAPER/TABLE of `fedorch sweep --list`, a sweep's YAML file, or a sweep's folder"
+            callback=path,
+            help="PAPER/TABLE of `fedorch sweep --list`, a sweep's YAML file, or a sweep's folder",
         ),
     ],
     budget: BudgetOption = "reduced",

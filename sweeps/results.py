@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pandas.api.typing import SeriesGroupBy
 
 
+STATISTICS = ("count", "mean", "sem", "test", "stopped", "failed", "diverged")
+"""Columns of a sweep's table; the others say which setting a row is."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One trial that has ended."""

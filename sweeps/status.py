@@ -82,7 +82,7 @@ class Status:
             if count
         ]
         if self.best is not None:
-            parts.append(f"best {self.metric} {self.best:.4g} ({self.best_trial})")
+            parts.append(f"best trial's {self.metric} {self.best:.4g} ({self.best_trial})")
         return parts
 
     def write(self, folder: RunFolder) -> None:

@@ -177,7 +177,10 @@ def show_cells(folder: Path) -> None:
     if plan.samples > 1 and len(data):  # draws of the same axes have the same label
         data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
     title = f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
-    drawn = Table(*[str(c) for c in data.columns], title=title, title_justify="left")
+    drawn = Table(title=title, title_justify="left")
+    for column in data.columns:
+        # a setting that is cut off is another's
+        drawn.add_column(str(column), overflow="fold")
     for _, line in data.iterrows():
         drawn.add_row(*map(_shown, line))
     console.print(drawn)

@@ -298,12 +298,14 @@ def test_a_sweep(ray_session, tmp_path):
         "base": {"model": "linear", "rounds": 1, "cohort": 2, "data": {"clients": 4, "limit": 400}},
         "axes": {"local.lr": [0.01, 0.1]},
         "metric": "test_accuracy",
-        "choose_on": "nothing",
+        "choose_on": "test",
     }
     swept = fedorch.sweep(plan, out=tmp_path / "sweep")
     assert len(swept.table()) == 2
     runs = fedorch.open_sweep(tmp_path / "sweep").runs()
     assert sorted(run.config.local.lr for run in runs) == [0.01, 0.1]
+    (best,) = swept.best()
+    assert best.summary["test_accuracy"] == pytest.approx(swept.table()["mean"].max())
     with pytest.raises(fedorch.UserError, match="sweep"):
         fedorch.sweep({"name": "x", "axis": {}}, out=tmp_path / "other")
 

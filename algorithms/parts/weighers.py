@@ -149,7 +149,10 @@ class GreedyWeights(Rule):
 
     name: str = "greedy"
     kappas: tuple[float, ...] = option(
-        (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), "values of κ tried; 0 is uniform", "κ"
+        (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+        "values of κ tried; 0 is uniform",
+        "κ",
+        min_length=1,
     )
 
     def weigh(self, situation: Situation) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,19 +18,28 @@ from orchestrator.analysis.names import (
     group_names,
     require_reported,
     require_same_data,
+    without_seeds,
 )
 from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.analysis.written import Written
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
-from orchestrator.results.pictures import write_picture
+from orchestrator.pages.bands import band, points
+from orchestrator.pages.figures import Drawing
+from orchestrator.pages.library import drawn
+from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES, errors, further
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
+PAPER = (4.2, 2.6)
+"""Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
 
@@ -105,6 +114,12 @@ class Runs:
         """Name of a column -> the rounds of its runs."""
         return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
 
+    def band(self, column: str) -> Drawing:
+        """Of each group that differs in the seed alone the mean of ``column``, in a band."""
+        groups = self.groups()
+        names = without_seeds(list(groups))
+        return band(column, names, points(dict(zip(names, groups.values(), strict=True)), column))
+
     def usual(self) -> str:
         """The first of the headlines that one of them reports."""
         found = (key for key in HEADLINES if any(key in table for table in self.rounds))
@@ -140,7 +155,7 @@ def show_comparison(
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
     groups = runs.groups()
     if plot is not None:
-        _draw(groups, metric, plot)
+        _draw(runs, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
     written = _written(lines, columns, tests)
     if report is not None:
@@ -308,25 +323,34 @@ def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     return f"{'; '.join(said)}; two-sided p {value} ({test}{corrected})"
 
 
-def _draw(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str, plot: Path) -> None:
+def _draw(runs: Runs, metric: str, plot: Path) -> None:
     """Write the curves of ``metric`` as a picture, and their data beside it as CSV: of runs that
     differ in their seeds alone the mean with a band, of a family of columns a panel for each run.
     """
+    columns = _columns(runs.rounds, metric)
+    tables = [
+        runs.rounds[i][["round", *columns]].dropna().assign(run=name, seed=runs.seeds[i])
+        for name, some in runs.columns.items()
+        for i in some
+    ]
+    if metric.endswith("/"):
+        write_picture(_panels(runs, metric, columns), plot, pd.concat(tables))
+    else:
+        picture = drawn(runs.band(metric).still(), plot, PAPER)
+        write_beside(lambda partial: partial.write_bytes(picture), plot, pd.concat(tables))
+
+
+def _panels(runs: Runs, metric: str, columns: Sequence[str]) -> Figure:
+    """A panel for each run, with a curve for each of a family's columns."""
     from orchestrator.results import plots
 
     each = {
-        name if len(runs) == 1 else f"{name} #{i}": one
-        for name, runs in groups.items()
-        for i, one in enumerate(runs)
+        name if len(some) == 1 else f"{name}, seed {runs.seeds[i]}": runs.rounds[i]
+        for name, some in runs.columns.items()
+        for i in some
     }
-    columns = _columns(list(each.values()), metric)
-    ylabel = metric.strip("/").replace("_", " ")
-    if metric.endswith("/"):
-        figure = plots.panels(each, {c: c.removeprefix(metric) for c in columns}, ylabel)
-    else:
-        figure = plots.bands(groups, metric, ylabel)
-    tables = [t[["round", *columns]].dropna().assign(run=name) for name, t in each.items()]
-    write_picture(figure, plot, pd.concat(tables))
+    labels = {c: c.removeprefix(metric) for c in columns}
+    return plots.panels(each, labels, metric.strip("/").replace("_", " "))
 
 
 def _columns(runs: Sequence[pd.DataFrame], metric: str) -> list[str]:

@@ -18,7 +18,7 @@ from algorithms.section import WHOLE
 from orchestrator.cli import completion, finished
 from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
-from orchestrator.cli.listing import listed
+from orchestrator.cli.listing import Facts, listed
 from orchestrator.cli.run_shown import INTERRUPTED, interrupted, show_result
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders, seeds_of
 from orchestrator.cli.templates import TEMPLATES
@@ -443,6 +443,20 @@ def submit(
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
     console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
+    if "--out" not in words:
+        console.print(f"results: {jobs.RESULTS}/{started} on the head node", soft_wrap=True)
+
+
+@app.command("jobs")
+def jobs_listed(address: JobsOption = None, as_json: JsonOption = False) -> None:
+    """The jobs of a cluster: ids, how they are doing, commands."""
+    from orchestrator.cluster import jobs
+
+    with listed(as_json):
+        table = Facts(id="id", status="status", started="started", command="command")
+        for job in jobs.listed(address):
+            table.add(**job)
+        console.print(table)
 
 
 @app.command()

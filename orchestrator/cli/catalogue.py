@@ -11,7 +11,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from rich.table import Table
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import Part, nearest, variants
@@ -31,7 +30,9 @@ from algorithms.parts.schedules import Schedule
 from algorithms.parts.server_optimizers import ServerOptimizer
 from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
+from orchestrator.cli.listing import Facts
 from orchestrator.config import Config
+from orchestrator.config.sentences import keys_meaning
 from orchestrator.data import Dataset
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.partitioners import Partitioner
@@ -70,13 +71,13 @@ KINDS: dict[str, tuple[str, type[Part]]] = {
 
 def show_kinds() -> None:
     """All kinds of parts and their members."""
-    table = Table("kind", "config key", "names")
+    table = Facts(kind="kind", key="config key", names="names")
     for kind, (key, base) in KINDS.items():
         names = [
             f"{name} ({origin(cls)})" if origin(cls) else name
             for name, cls in variants(base).items()
         ]
-        table.add_row(kind, key, ", ".join(names))
+        table.add(kind=kind, key=key, names=names)
     console.print(table)
 
 
@@ -87,16 +88,17 @@ def show_kind(kind: str, key: str = "") -> None:
     if kind not in KINDS:
         raise UserError(f"there is no kind {kind!r}; {nearest(kind, list(KINDS))}")
     usual, base = KINDS[kind]
-    table = Table(kind, f"chosen by `{key or usual}`")
+    table = Facts(name=kind, meaning=f"chosen by `{key or usual}`")
     for name, cls in variants(base).items():
         own = f" ({origin(cls)})" if origin(cls) else ""
-        table.add_row(name, _first_sentence(cls) + own)
+        table.add(name=name, meaning=_first_sentence(cls) + own, kind=kind, key=key or usual)
     console.print(table)
 
 
 def show_part(name: str) -> None:
-    """What ``name`` is: parts of that name, a section or a key of the config (dotted), or
-    ``columns``; raises UserError for what is none of them.
+    """What ``name`` is: parts of that name, a section or a key of the config (dotted), an option of
+    parts (``algorithm.mu``, ``fedprox.mu``), or ``columns``; raises UserError for what is none of
+    them.
     """
     if name == "columns":
         return _show_columns()
@@ -111,11 +113,35 @@ def show_part(name: str) -> None:
         found.append((name, sections[name]))
     elif name in fields:
         _show_key(name, fields[name])
+    elif options := _options_called(name):
+        _show_option(options)
     elif not found:
         raise UserError(f"there is nothing called {name!r}{_near(name, {*fields, *sections})}")
     for title, cls in found:
         _show_options(title, cls)
     return None
+
+
+def _options_called(name: str) -> list[tuple[str, FieldInfo]]:
+    """(PART.OPTION, field) of what ``KEY.OPTION`` or ``PART.OPTION`` may mean."""
+    above, _, option = name.rpartition(".")
+    return [
+        (f"{part}.{option}", cls.model_fields[option])
+        for key, base in KINDS.values()
+        for part, cls in variants(base).items()
+        if above in (key, part) and option != "name" and option in cls.model_fields
+    ]
+
+
+def _show_option(found: list[tuple[str, FieldInfo]]) -> None:
+    table = _options_table("option of")
+    for name, field in found:
+        table.add(option=name, **_described(field, name))
+    console.print(table)
+
+
+def _options_table(first: str) -> Facts:
+    return Facts(option=first, type="type", default="default", symbol="symbol", meaning="meaning")
 
 
 def keys() -> list[str]:
@@ -146,6 +172,7 @@ def _near(name: str, known_keys: set[str]) -> str:
     known = within or sorted(known_keys | parts)
     # the last word may be right, and what is before it not
     close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    close += [c for c in keys_meaning(name) if c not in close]
     close += [c for c in get_close_matches(name[:100], known, 5, 0.5) if c not in close]
     if not close and within:
         close = within
@@ -165,8 +192,8 @@ def _keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldI
 
 def _show_key(key: str, field: FieldInfo) -> None:
     """One key, and the parts that it can name."""
-    table = Table("key", "type", "default", "symbol", "meaning")
-    table.add_row(key, *_described(field, key))
+    table = _options_table("key")
+    table.add(option=key, **_described(field, key))
     console.print(table)
     family = _family(field.annotation)
     for kind, (_, base) in KINDS.items():
@@ -185,10 +212,10 @@ def _family(annotation: Any) -> type[Part] | None:
 def _show_columns() -> None:
     """The dictionary of a run's tables."""
     for name in ("rounds", "clients"):
-        table = Table(f"column of {name}.parquet", "what it says")
+        table = Facts(column=f"column of {name}.parquet", meaning="what it says")
         for where, column, meaning in all_of_them():
             if where == name:
-                table.add_row(column, meaning)
+                table.add(column=column, meaning=meaning, table=where)
         console.print(table)
 
 
@@ -203,12 +230,12 @@ def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, ty
 def _show_options(title: str, cls: type[BaseModel]) -> None:
     meaning = " ".join((cls.__doc__ or "").split())
     console.print(headed(title, "bold", f" — {meaning}"))
-    table = Table("option", "type", "default", "symbol", "meaning")
+    table = _options_table("option")
     for key, field in cls.model_fields.items():
         # the name of a part chooses it, and is no option
         if key != "name" or not issubclass(cls, Part):
             section = key if title == "config" else f"{title}.{key}"
-            table.add_row(key, *_described(field, section))
+            table.add(option=key, **_described(field, section), of=title)
     console.print(table if table.row_count else "(no options)")
     if issubclass(cls, Part) and cls.records:
         console.print(f"records, each round: {', '.join(cls.records)} (`fedorch describe columns`)")
@@ -219,7 +246,7 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
                 console.print(f"{text}: {shown}")
 
 
-def _described(field: FieldInfo, section: str) -> tuple[str, str, str, str]:
+def _described(field: FieldInfo, section: str) -> dict[str, Any]:
     """Type, default, symbol and meaning of an option; a section's default is a table of its own."""
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     below = isinstance(field.default, BaseModel) and not isinstance(field.default, Part)
@@ -227,7 +254,12 @@ def _described(field: FieldInfo, section: str) -> tuple[str, str, str, str]:
     symbol = str(extra.get("symbol", ""))
     family = _family(field.annotation)
     meaning = field.description or (_first_sentence(family) if family else "")
-    return _type(field.annotation), default, symbol, meaning
+    return {
+        "type": _type(field.annotation),
+        "default": default,
+        "symbol": symbol,
+        "meaning": meaning,
+    }
 
 
 def _presets(cls: type[AlgorithmOptions]) -> dict[str, dict[str, Any]]:
@@ -260,13 +292,13 @@ def _type(annotation: Any) -> str:
     return str(annotation).replace("typing.", "").replace("Literal", "one of ")
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: FieldInfo) -> Any:
     value = field.get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined:
         return "(required)"
     if isinstance(value, Part):
         return value.name
-    return str(value)
+    return [*value] if isinstance(value, tuple) else value
 
 
 def _first_sentence(cls: type[BaseModel]) -> str:

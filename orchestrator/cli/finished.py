@@ -60,7 +60,10 @@ def compare(
     runs: RunsArgument,
     plot: Annotated[
         Path | None,
-        typer.Option(callback=picture, help="write the overlaid curves to this PNG"),
+        typer.Option(
+            callback=picture,
+            help="write the curves as a picture (.pdf, .svg, .png), and their data as .csv",
+        ),
     ] = None,
     metric: Annotated[
         str | None,

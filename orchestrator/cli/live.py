@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pandas as pd
 
@@ -11,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.pages.report import page_so_far, report_of
 from orchestrator.results import checkpoint
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import RESULT, RunFolder
+from orchestrator.results.run_folder import LOCK, RESULT, RunFolder
 from orchestrator.terminal import console
 
 HERE = "127.0.0.1"
@@ -24,10 +25,12 @@ class LivePage:
     """What there is to show now: of the newest checkpoint, or of a run that has ended."""
 
     def __init__(self, place: str) -> None:
-        """Raises UserError if there is no run."""
+        """Raises UserError if there is no run, and none that begins."""
         self.place = place
         self.round, self.text = -1, ""
-        RunFolder.viewed(place)
+        # a run claims its folder first, and writes what it is when its data are loaded
+        if not (Path(place) / LOCK).is_file():
+            RunFolder.viewed(place)
 
     def now(self) -> str:
         """The page, which asks for the next one by itself until the run has ended."""

@@ -9,9 +9,8 @@ from rich.table import Table
 
 from algorithms.part import nearest
 from orchestrator.analysis.comparison import Runs
-from orchestrator.analysis.names import require_reported, without_seeds
+from orchestrator.analysis.names import require_reported
 from orchestrator.errors import UserError
-from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import write_chart
 from orchestrator.pages.report import figures_of
@@ -68,6 +67,4 @@ def _of_groups(folders: list[RunFolder], column: str) -> Drawing:
     runs = Runs.read(folders)
     column = runs.usual() if column == "accuracy" else column
     require_reported(column, folders, runs.rounds, every=True)
-    groups = runs.groups()
-    names = without_seeds(list(groups))
-    return band(column, names, points(dict(zip(names, groups.values(), strict=True)), column))
+    return runs.band(column)

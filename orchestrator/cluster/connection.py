@@ -55,6 +55,9 @@ def connected(
             context = ray.init(
                 address=place, log_to_driver=False, logging_level=logging.ERROR, **options
             )
+    except KeyboardInterrupt:
+        told("fedorch", "stopped while Ray was being reached; nothing has begun")
+        raise
     except Exception as error:  # Ray's own are of any type: a node that starts too slowly, say
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         what = "Ray cannot be started" if address == "local" else "cannot connect to a Ray cluster"

@@ -6,11 +6,13 @@ import asyncio
 import importlib.util
 import logging
 import os
+import re
 import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import yaml
 from orchestrator.cluster.connection import authenticate, connected
 from orchestrator.cluster.reach import cluster_at
 from orchestrator.cluster.waiting import patience, within
+from orchestrator.config import load
 from orchestrator.config.reading import read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
@@ -34,6 +37,8 @@ AGENT_WITHIN = 120.0
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop is waited for."""
 YAML = (".yaml", ".yml")
+STARTS = "python -m sweeps.cli "
+"""What a job's command begins with."""
 
 
 def submit(address: str | None, words: Sequence[str], name: str) -> str:
@@ -45,8 +50,11 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
     """
     words = _separate(words)
     _check(words)
+    _read(words)
     with _client(address) as client, tempfile.TemporaryDirectory() as place:
         command = _carry(words, Path(place))
+        if any(job.submission_id == name for job in client.list_jobs()):
+            raise UserError(f"--id {name}: the cluster has a job of that id; choose another")
         if "--out" not in words and not (words[0] == "run" and "--resume" in words):
             # double quotes: the shell of the head node is to put in its own $HOME
             command += f' --out "{RESULTS}/{name}"'
@@ -57,7 +65,7 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
             # else a log that is followed comes in blocks
             "env_vars": {"PYTHONUNBUFFERED": "1"},
         }
-        entrypoint = f"python -m sweeps.cli {command} --address auto"
+        entrypoint = f"{STARTS}{command} --address auto"
         return _submitted(
             client, entrypoint=entrypoint, submission_id=name, runtime_env=environment
         )
@@ -79,6 +87,24 @@ def _submitted(client: Any, **job: Any) -> str:
         time.sleep(1)
 
 
+def listed(address: str | None) -> list[dict[str, str]]:
+    """The cluster's jobs, the newest first: id, status, started (local time), command."""
+    with _client(address) as client:
+        jobs = within(patience(), client.list_jobs)
+    found = sorted(
+        (job for job in jobs if job.submission_id), key=lambda job: -(job.start_time or 0)
+    )
+    return [
+        {
+            "id": job.submission_id,
+            "status": str(job.status).lower(),
+            "started": time.strftime("%F %T", time.localtime((job.start_time or 0) / 1000)),
+            "command": job.entrypoint.removeprefix(STARTS),
+        }
+        for job in found
+    ]
+
+
 def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
     """What the job has printed; with ``follow``, until it ends.
 
@@ -86,8 +112,10 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
     """
     with _client(address) as client:
         if not follow:
+            _status(client, name)
             yield within(patience(), lambda: client.get_job_logs(name))
             return
+        _status(client, name)
         tail = client.tail_job_logs(name)
         # an asynchronous generator, whose pieces are wanted one by one as they come
         with asyncio.Runner() as runner:
@@ -101,6 +129,7 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
 def stop(address: str | None, name: str) -> str:
     """End the job and wait for it; returns its last status. Raises UserError if there is none."""
     with _client(address) as client:
+        _status(client, name)
         within(patience(), lambda: client.stop_job(name))
         deadline = time.monotonic() + ENDS_WITHIN
         while not _status(client, name).is_terminal() and time.monotonic() < deadline:
@@ -109,8 +138,13 @@ def stop(address: str | None, name: str) -> str:
 
 
 def _status(client: Any, name: str) -> Any:
-    """Ray's word for how the job is doing."""
-    return within(patience(), lambda: client.get_job_status(name))
+    """Ray's word for how the job is doing; raises UserError if there is none of that id."""
+    try:
+        return within(patience(), lambda: client.get_job_status(name))
+    except RuntimeError as error:
+        if "404" not in str(error):
+            raise
+        raise UserError(f"the cluster has no job {name!r}; `fedorch jobs` lists them") from error
 
 
 @contextmanager
@@ -173,7 +207,11 @@ def _named(address: str, dashboard: str) -> str:
 def _first(error: Exception) -> str:
     """The first line of what an error says; of another machine's traceback the last."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[-1] if "Traceback" in lines[0] else lines[0]
+    if "Traceback" not in lines[0]:
+        return lines[0]
+    # what follows the error's own line is the rest of a sentence, if anything
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return (named or lines)[-1]
 
 
 def _separate(words: Sequence[str]) -> list[str]:
@@ -200,6 +238,19 @@ def _check(words: Sequence[str]) -> None:
                 f"submit: {word} makes no sense in a job, which runs on the cluster it is "
                 "submitted to"
             )
+
+
+def _read(words: Sequence[str]) -> None:
+    """Raise UserError here, and not in the job's log, for a run whose config is refused."""
+    if words[0] != "run" or "--resume" in words:
+        return
+
+    def given(option: str) -> list[str]:
+        return [value for word, value in pairwise(words) if word == option]
+
+    valued = {i + 1 for i, word in enumerate(words) if word.startswith("-")}
+    files = [w for i, w in enumerate(words) if i not in valued and w.endswith(YAML)]
+    load(Path(files[0]) if files else None, given("--set"), given("--plugin"))
 
 
 def _carry(words: Sequence[str], place: Path) -> str:

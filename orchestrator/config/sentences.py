@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -28,9 +28,10 @@ def sentence(
     # pydantic's prefix to what our own validators say
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
         message = (
-            "there is no such key; "
-            f"{nearest(str(first['loc'][-1]), _keys_beside(first['loc'], raw, model))}"
+            f"there is no such key; {meant(key)}"
+            f"{nearest(key, _keys_beside(first['loc'], raw, model))}"
         )
         return f"{what}: {where}: {message}"
     if not where or first["type"] in ("unknown_name", "no_name"):
@@ -39,6 +40,28 @@ def sentence(
     message = re.sub(r"\d{20,}", lambda digits: f"{float(digits[0]):g}", message)
     message = message.replace("Input should be", "must be")
     return f"{what}: {where}: {message} (got {_short(first['input'])})"
+
+
+def meant(key: str) -> str:
+    """A hint where the last word of ``key`` is what a key of the config means: learning_rate."""
+    found = keys_meaning(key)
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def keys_meaning(name: str) -> list[str]:
+    """Dotted keys of the config, three at most, whose description has the words of ``name``."""
+    words = name.rpartition(".")[2].replace("_", " ").lower()
+    said = re.compile(rf"\b{re.escape(words)}\b")
+    return [key for key, about in _described(Config) if len(words) > 3 and said.search(about)][:3]
+
+
+def _described(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted key and description of every key that is no section."""
+    for key, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
+            yield from _described(type(field.default), f"{above}{key}.")
+        else:
+            yield above + key, (field.description or "").lower()
 
 
 def _telling(problems: list[ErrorDetails]) -> ErrorDetails:

@@ -249,6 +249,9 @@ def _whole(numbers: np.ndarray, most: int) -> np.ndarray:
     """Which of them are whole numbers from 0 to ``most``, in whatever type they were stored."""
     if numbers.dtype.kind not in "iuf":
         return np.zeros(numbers.shape, bool)
+    if numbers.dtype.kind == "f":
+        # in a narrow type ``most`` itself would be infinite, and infinity no more than it
+        numbers = numbers.astype(np.float64)
     return (numbers >= 0) & (numbers <= most) & (numbers == np.floor(numbers))
 
 

@@ -121,6 +121,10 @@ class Drawing:
         """The chart with its explanation, which is also read aloud."""
         return {**self.make(over, still), "description": f"{self.title}: {self.about}"}
 
+    def still(self, over: str = "") -> Spec:
+        """The chart with its own data, for a picture."""
+        return {**self.spec(over or self.over or "round", still=True), "datasets": {**self.data}}
+
 
 @dataclass(frozen=True)
 class Figures:

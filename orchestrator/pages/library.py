@@ -84,9 +84,15 @@ _NAMED = "window.vegaEmbed = vegaEmbed;"
 
 
 def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
-    """Write a chart as a picture (by its ending: .svg, .pdf or .png), so wide and high without its
-    axes' titles; raises UserError if that cannot be written.
+    """Write a chart as a picture (by its ending: .svg, .pdf, .png, .jpg), so wide and high without
+    its axes' titles; raises UserError if that cannot be written.
     """
+    picture = drawn(spec, path, inches)
+    write_whole(path, lambda partial: partial.write_bytes(picture))
+
+
+def drawn(spec: Spec, path: Path, inches: tuple[float, float]) -> bytes:
+    """What :func:`write_chart` writes; raises UserError for an ending that is none of a picture."""
     import vl_convert
 
     width, height = (POINTS * length for length in inches)
@@ -96,11 +102,13 @@ def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
         ".svg": lambda: vl_convert.vegalite_to_svg(sized, VERSION).encode(),
         ".pdf": lambda: vl_convert.vegalite_to_pdf(sized, VERSION),
         ".png": lambda: vl_convert.vegalite_to_png(sized, VERSION, scale=4),
+        **dict.fromkeys(
+            (".jpg", ".jpeg"), lambda: vl_convert.vegalite_to_jpeg(sized, VERSION, scale=4)
+        ),
     }
     if path.suffix.lower() not in writers:
         raise UserError(f"--out {path}: its name must end in {', '.join(writers)}")
-    drawn = writers[path.suffix.lower()]()
-    write_whole(path, lambda partial: partial.write_bytes(drawn))
+    return writers[path.suffix.lower()]()
 
 
 def _columns(spec: Spec, width: float) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from algorithms.part import Part
 from algorithms.parts.attacks import NoAttack
 from algorithms.parts.compressors import NoCompression
 from orchestrator.config import Config
@@ -17,17 +18,31 @@ def conditions(config: Config) -> Iterator[tuple[str, str]]:
     fields = Config.model_fields
     if not isinstance(config.attack, NoAttack):
         many = len(config.attack.malicious(config.seed, config.data.clients))
-        yield "attack", f"{config.attack.name} by {many} of {config.data.clients} clients"
+        yield "attack", f"{_named(config.attack)} by {many} of {config.data.clients} clients"
     if config.aggregator.name != fields["aggregator"].default.name:
-        yield "aggregator", config.aggregator.name
+        yield "aggregator", _named(config.aggregator)
     for way in ("uplink", "downlink"):
         compressor = getattr(config.compression, way)
         if not isinstance(compressor, NoCompression):
-            yield f"{way} compressed by", compressor.name
+            yield f"{way} compressed by", _named(compressor)
     for key, words in (("round_end", "round end"), ("output", "judged model")):
         chosen = getattr(config, key)
         if chosen.name != fields[key].default.name:
-            yield words, chosen.name
+            yield words, _named(chosen)
+
+
+def _named(part: Part) -> str:
+    """Its name, and in brackets its symbols' values where there are any: ``fda (Θ 0.001)``."""
+    said = []
+    for key, field in type(part).model_fields.items():
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        value = getattr(part, key)
+        if isinstance(value, Part):
+            said.append(f"{key} {value.name}")
+        elif extra.get("symbol") and isinstance(value, int | float | str):
+            shown = f"{value:g}" if isinstance(value, int | float) else value
+            said.append(f"{extra['symbol']} {shown}")
+    return f"{part.name} ({', '.join(said)})" if said else part.name
 
 
 def about(config: Config, parameters: int | None = None) -> str:

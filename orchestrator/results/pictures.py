@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,15 +29,29 @@ def require_free(plot: Path) -> None:
 
 
 def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) -> None:
-    """Write ``figure`` as ``plot``, and ``data`` beside it as CSV: both or neither.
+    """Write ``figure`` as ``plot``, as :func:`write_beside` does."""
+    from matplotlib import rc_context
+
+    def save(partial: Path) -> None:
+        _take_words_as_they_are(figure)
+        # publishers refuse Type 3, which is matplotlib's own choice
+        with rc_context({"pdf.fonttype": 42}):
+            figure.savefig(partial, dpi=130, format=plot.suffix.lstrip(".").lower())
+
+    write_beside(save, plot, data)
+
+
+def write_beside(
+    save: Callable[[Path], object], plot: Path, data: pd.DataFrame | None = None
+) -> None:
+    """Have a picture saved as ``plot``, and write ``data`` beside it as CSV: both or neither.
 
     Raises UserError if they cannot be written, and as :func:`require_free`.
     """
     table = _table_beside(plot)
 
     def write(partial: Path) -> None:
-        _take_words_as_they_are(figure)
-        figure.savefig(partial, dpi=130, format=plot.suffix.lstrip(".").lower())
+        save(partial)
         # before the picture has its name
         if data is not None:
             write_whole(table, lambda beside: data.to_csv(beside, index=False))

@@ -377,6 +377,30 @@ def test_list_and_describe_know_everything():
         assert "did you mean" in text
 
 
+def test_describe_finds_options_of_parts_and_what_is_meant():
+    """By the key that chooses the part, by its name, and a key by what it means."""
+    for name in ("algorithm.mu", "fedprox.mu"):
+        code, text = here("describe", name)
+        assert code == 0
+        assert "fedprox.mu" in text
+        assert ("moon.mu" in text) == (name == "algorithm.mu")
+    code, text = here("describe", "learning_rate")
+    assert code == 2
+    assert "local.lr" in text
+    assert "did you mean local.lr" in here("run", "--set", "local.learning_rate=1")[1]
+
+
+def test_lists_for_programs_are_data():
+    kinds = {row["kind"]: row for row in json.loads(here("list", "--json")[1])}
+    assert kinds["attacks"]["key"] == "attack"
+    assert set(variants(KINDS["attacks"][1])) == set(kinds["attacks"]["names"])
+    options = {row["option"]: row for row in json.loads(here("describe", "fedprox", "--json")[1])}
+    assert options["mu"]["default"] == 0.01
+    columns = json.loads(here("describe", "columns", "--json")[1])
+    assert {"rounds", "clients"} == {row["table"] for row in columns}
+    assert {"reward", "agent_critic_loss"} <= {row["column"] for row in columns}
+
+
 def test_data_show(tmp_path):
     code, text = here("data", "show", "--set", "data.clients=5", "--plot", tmp_path / "map.png")
     assert code == 0

@@ -142,6 +142,9 @@ def test_the_server_is_no_client_to_a_monitor(monkeypatch):
     e = run("round_end={name: fda, theta: 1e9, monitor: linear}", *trust)
     assert [r["bytes_down"] for r in e.records] == [4 * D * 5, 2 * 4 * D * 5]
     assert {r["bytes_questions"] for r in e.records} == {8 * 5 * 6}
+    assert {r["exceeded"] for r in e.records} == {0.0}
+    at_once = run("round_end={name: fda, theta: 0, monitor: linear}", *trust)
+    assert {(r["exceeded"], r["round_steps"]) for r in at_once.records} == {(1.0, 1.0)}
     collected, collect = [], Session.collect
     monkeypatch.setattr(
         Session, "collect", lambda self, w=None: collected.append(collect(self, w)) or collected[-1]

@@ -13,7 +13,9 @@ from orchestrator.errors import UserError
 def test_words_of_a_job(monkeypatch):
     """``--out=X`` is ``--out X``; a resumed sweep needs its folder, a resumed run has named it."""
     sent = []
-    client = SimpleNamespace(submit_job=lambda **job: sent.append(job["entrypoint"]) or "x")
+    client = SimpleNamespace(
+        submit_job=lambda **job: sent.append(job["entrypoint"]) or "x", list_jobs=list
+    )
     monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(client))
     for words, out in (
         (["run", "--out=there"], "--out there"),
@@ -26,6 +28,31 @@ def test_words_of_a_job(monkeypatch):
         assert sent[-1].count("--out") == ("--out" in out)
     with pytest.raises(UserError, match="--address makes no sense"):
         jobs.submit("http://nowhere", ["run", "--address=auto"], "x")
+
+
+def test_an_id_in_use_and_a_job_that_is_not_there(monkeypatch):
+    """Ray answers the first with a traceback of its own, the second with its server's 404."""
+
+    def nowhere(name):
+        raise RuntimeError("Request failed with status code 404: Job nope does not exist")
+
+    there = SimpleNamespace(
+        submission_id="x", status="RUNNING", start_time=1000, entrypoint=f"{jobs.STARTS}run"
+    )
+    client = SimpleNamespace(list_jobs=lambda: [there], get_job_status=nowhere)
+    monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(client))
+    with pytest.raises(UserError, match="--id x: the cluster has a job of that id"):
+        jobs.submit("http://nowhere", ["run"], "x")
+    for ask in (lambda: list(jobs.logs(None, "nope", False)), lambda: jobs.stop(None, "nope")):
+        with pytest.raises(UserError, match="no job 'nope'; `fedorch jobs` lists them"):
+            ask()
+    (listed,) = jobs.listed(None)
+    assert (listed["id"], listed["status"], listed["command"]) == ("x", "running", "run")
+
+
+def test_the_line_of_a_traceback_that_says_what_is_wrong():
+    said = "Request failed: Traceback (most recent call last):\n  File x\nValueError: no\n."
+    assert jobs._first(RuntimeError(said)) == "ValueError: no"
 
 
 def test_a_node_that_takes_no_jobs_yet_is_waited_for(monkeypatch):
@@ -66,6 +93,7 @@ def test_a_dashboard_is_taken_as_it_is_and_a_cluster_is_asked_for_its(monkeypatc
         (["list"], "say what to run"),
         (["run", "--in-process"], "makes no sense in a job"),
         (["run", "nowhere.yaml"], "cannot read nowhere.yaml"),
+        (["run", "--set", "local.lr=-1"], "local.lr: must be"),
     ],
 )
 def test_what_cannot_be_a_job(monkeypatch, words, message):

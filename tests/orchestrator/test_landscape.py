@@ -254,6 +254,7 @@ def test_compare_counts_rounds_to_a_target_and_draws_layers(folders, tmp_path):
     )
     assert set(pd.read_csv(plot.with_suffix(".csv"))) == {
         "round",
+        "seed",
         "run",
         *(f"gradient_norm/{i}" for i in (0, 3, 6, 9, 11)),
     }

@@ -266,7 +266,7 @@ def test_figures_become_pictures_in_the_size_of_a_paper(runs, tmp_path):
     assert code == 0
     assert "lambda" in text
     for wrong, why in {
-        ("--out", tmp_path / "x.jpg"): "must end in .svg, .pdf, .png",
+        ("--out", tmp_path / "x.gif"): "must end in .svg, .pdf, .png",
         ("--out", tmp_path / "x.pdf", "--over", "rund"): "did you mean 'round'",
         ("--out", tmp_path / "x.pdf", "--figure", "variance"): "the run has no 'variance'",
     }.items():
@@ -385,7 +385,8 @@ def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):
 
 def test_a_report_says_what_sets_a_run_apart(runs):
     page = (runs / "attacked" / "report.html").read_text()
-    assert "with attack sign_flip by 1 of 6 clients; aggregator krum" in page
+    assert "with attack sign_flip" in page
+    assert "by 1 of 6 clients; aggregator krum" in page
 
 
 def test_the_library_is_kept_and_a_torn_copy_is_made_anew(tmp_path, monkeypatch):

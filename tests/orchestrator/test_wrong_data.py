@@ -13,7 +13,7 @@ import pytest
 from algorithms.part import variants
 from orchestrator.data import Dataset, Samples, room
 from orchestrator.data.federated import DataConfig, FederatedData
-from orchestrator.data.samples import Request, checked
+from orchestrator.data.samples import Request, checked, counts, row_numbers
 from orchestrator.errors import UserError
 from tests.orchestrator.test_sources import folder, load, write_idx, write_raw, write_tiny  # noqa: F401
 
@@ -66,6 +66,18 @@ def test_labels_in_any_type_of_whole_numbers(folder):  # noqa: F811
         samples = load("cifar10")
         assert samples.y.tolist() == Y.tolist()
         assert (samples.y.dtype, samples.classes) == (np.int64, 10)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("wrong", [np.inf, np.nan, 0.5, -1])
+def test_numbers_of_rows_are_whole_in_any_type(kind, wrong):
+    """float16 cannot hold the largest number that is allowed, so infinity was one."""
+    numbers = np.array([3, wrong], kind)
+    with pytest.raises(UserError, match="row numbers"):
+        row_numbers(numbers, "here")
+    with pytest.raises(UserError, match="whole number of rows"):
+        counts(numbers, 2**20, "here")
+    assert row_numbers(np.array([3, 7], kind), "here").tolist() == [3, 7]
 
 
 @pytest.mark.parametrize(

@@ -290,10 +290,10 @@ def test_lists_and_status_are_there_for_programs(tmp_path, monkeypatch):
     assert budgets["full"]["trials"] >= budgets["reduced"]["trials"] > budgets["smoke"]["trials"]
     code, text = here("list", "samplers", "--json")
     assert code == 0, text
-    assert "uniform" in {row["samplers"] for row in json.loads(text)}
+    assert "uniform" in {row["name"] for row in json.loads(text)}
     code, text = here("describe", "local.lr", "--json")
     (row,) = json.loads(text)
-    assert row["key"] == "local.lr"
+    assert row["option"] == "local.lr"
     assert row["type"] == "float"
 
 
