@@ -45,19 +45,16 @@ class Sweep:
         Raises UserError for a sweep that compares and chooses nothing, and before any has finished.
         """
         from orchestrator.errors import UserError
-        from sweeps.results import STATISTICS, stored
+        from sweeps.results import stored, table_of
 
         plan, results = stored(self.path)
         if plan.choose_on == "nothing":
             raise UserError(f"{self.path}: the sweep compares, and chooses nothing (choose_on)")
-        table = self.table()
-        drawn = [str(c) for c in table if c not in STATISTICS]
-        first = table.iloc[0][drawn].to_dict() if len(table) else {}
+        first = next(iter(table_of(plan, results).to_dict("records")), {})
         chosen = [
             Run(r.folder.place)
             for r in results
-            if r.status == "finished"
-            and first == {"trial": r.label, **{path: str(v) for path, v in r.drawn.items()}}
+            if r.status == "finished" and r.setting.items() <= first.items()
         ]
         if not chosen:
             raise UserError(f"{self.path}: no trial of the best setting has finished yet")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from pandas.api.typing import SeriesGroupBy
 
 
-STATISTICS = ("count", "mean", "sem", "test", "stopped", "failed", "diverged")
-"""Columns of a sweep's table; the others say which setting a row is."""
-
-
 @dataclass(frozen=True)
 class Result:
     """One trial that has ended."""
@@ -45,6 +41,11 @@ class Result:
     folder: RunFolder
     diverged: bool = False
     """Whether its model, or its loss, ended as NaN or infinity."""
+
+    @property
+    def setting(self) -> dict[str, str]:
+        """Which row of the sweep's table it is of: the columns that say so."""
+        return {"trial": self.label, **{path: str(value) for path, value in self.drawn.items()}}
 
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed."""
@@ -107,7 +108,11 @@ def table(folder: Path) -> pd.DataFrame:
 
     Where the metric is of validation rows, ``test`` is the mean of the same on test rows.
     """
-    sweep, results = stored(folder)
+    return table_of(*stored(folder))
+
+
+def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
+    """The :func:`table` of trials that are read already."""
     rows = [_row(result, sweep) for result in results]
     if not rows:
         return pd.DataFrame()
@@ -141,7 +146,6 @@ def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> n
 def _row(result: Result, sweep: Sweep) -> dict[str, object]:
     """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns."""
     column, metric = sweep.column, on_test(sweep.metric)
-    at = {"trial": result.label, **{path: str(value) for path, value in result.drawn.items()}}
     own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
     test = {} if metric is None else {"test": result.beside(column, metric)}
-    return {**at, **own, **test, "diverged": result.diverged}
+    return {**result.setting, **own, **test, "diverged": result.diverged}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
-PAPER = (4.2, 2.6)
+PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
@@ -116,9 +116,8 @@ class Runs:
 
     def band(self, column: str) -> Drawing:
         """Of each group that differs in the seed alone the mean of ``column``, in a band."""
-        groups = self.groups()
-        names = without_seeds(list(groups))
-        return band(column, names, points(dict(zip(names, groups.values(), strict=True)), column))
+        groups = without_seeds(self.groups())
+        return band(column, list(groups), points(groups, column))
 
     def usual(self) -> str:
         """The first of the headlines that one of them reports."""
@@ -336,7 +335,7 @@ def _draw(runs: Runs, metric: str, plot: Path) -> None:
     if metric.endswith("/"):
         write_picture(_panels(runs, metric, columns), plot, pd.concat(tables))
     else:
-        picture = drawn(runs.band(metric).still(), plot, PAPER)
+        picture = drawn(runs.band(metric).still(), plot, PLANE)
         write_beside(lambda partial: partial.write_bytes(picture), plot, pd.concat(tables))
 
 

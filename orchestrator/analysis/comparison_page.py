@@ -23,8 +23,7 @@ def comparison_of(
     """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first;
     ``about``: a sentence on what they are, "" for their names alone.
     """
-    short = without_seeds(list(groups))
-    drawings = [*_drawings(dict(zip(short, groups.values(), strict=True)), metric)]
+    drawings = [*_drawings(without_seeds(groups), metric)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
     tests = "".join(f"<li>{html.escape(line)}</li>\n" for line in written.said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 
+T = TypeVar("T")
 NO_MATTER = ("seed", "name", "resources", "track")
 """Sections of a config in which runs of one experiment may differ."""
 SEEDS = re.compile(r" \(seeds [\d, ]+\)$")
@@ -194,7 +195,8 @@ def _alike(folder: RunFolder) -> str:
     return folder.config().model_dump_json(exclude=set(NO_MATTER))
 
 
-def without_seeds(names: Sequence[str]) -> list[str]:
-    """The names of groups as curves have them: without the seeds, where all have the same."""
-    seeds = {found[0] if (found := SEEDS.findall(name)) else "" for name in names}
-    return [SEEDS.sub("", name) for name in names] if len(seeds) == 1 else list(names)
+def without_seeds(groups: Mapping[str, T]) -> dict[str, T]:
+    """Groups by their names as curves have them: without the seeds, where all have the same."""
+    seeds = {found[0] if (found := SEEDS.findall(name)) else "" for name in groups}
+    alike = len(seeds) == 1
+    return {SEEDS.sub("", name) if alike else name: runs for name, runs in groups.items()}

@@ -443,8 +443,8 @@ def submit(
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
     console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
-    if "--out" not in words:
-        console.print(f"results: {jobs.RESULTS}/{started} on the head node", soft_wrap=True)
+    if (place := jobs.results(words, started)) is not None:
+        console.print(f"results: {place} on the head node", soft_wrap=True)
 
 
 @app.command("jobs")

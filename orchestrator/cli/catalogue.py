@@ -32,7 +32,7 @@ from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
 from orchestrator.cli.listing import Facts
 from orchestrator.config import Config
-from orchestrator.config.sentences import keys_meaning
+from orchestrator.config.sentences import keys_meaning, keys_of
 from orchestrator.data import Dataset
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.partitioners import Partitioner
@@ -103,7 +103,7 @@ def show_part(name: str) -> None:
     if name == "columns":
         return _show_columns()
     sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
-    fields = dict(_keys(Config))
+    fields = dict(keys_of(Config))
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name])
         for key, base in KINDS.values()
@@ -146,7 +146,7 @@ def _options_table(first: str) -> Facts:
 
 def keys() -> list[str]:
     """Dotted keys of a config."""
-    return [key for key, _ in _keys(Config)]
+    return [key for key, _ in keys_of(Config)]
 
 
 def everything() -> list[str]:
@@ -157,7 +157,7 @@ def everything() -> list[str]:
 
 def parts_at(key: str) -> list[str]:
     """Names of the parts that a key takes; none where it takes no part."""
-    field = dict(_keys(Config)).get(key)
+    field = dict(keys_of(Config)).get(key)
     family = _family(field.annotation) if field else None
     return list(variants(family)) if family else []
 
@@ -177,17 +177,6 @@ def _near(name: str, known_keys: set[str]) -> str:
     if not close and within:
         close = within
     return f"; did you mean {', '.join(close[:5])}?" if close else "; `fedorch list` has all parts"
-
-
-def _keys(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Dotted key and field of everything that a config can say, sections and options of parts left
-    out.
-    """
-    for key, field in model.model_fields.items():
-        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
-            yield from _keys(type(field.default), f"{above}{key}.")
-        else:
-            yield above + key, field
 
 
 def _show_key(key: str, field: FieldInfo) -> None:

@@ -49,16 +49,14 @@ def draw(
     if len(folders) == 1:
         figures = figures_of(folders[0])
         drawing = figures.named(figure)
-        data = {"rounds": figures.table.rows(), **drawing.data}
-        known = figures.table.columns
+        shared, known = {"rounds": figures.table.rows()}, [*figures.table.columns]
     else:
         drawing = _of_groups(folders, figure)
-        data = dict(drawing.data)
-        known = [*data["points"][0]]
+        shared, known = {}, [*drawing.data["points"][0]]
     axis = over or drawing.over or "round"
     if drawing.over is not None and axis not in known:
         raise UserError(f"--over {axis}: the runs do not report it")
-    write_chart({**drawing.spec(axis, still=True), "datasets": data}, out, inches)
+    write_chart(drawing.still(axis, shared), out, inches)
     console.print(f"wrote {out}", soft_wrap=True)
 
 

@@ -53,11 +53,11 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
     _read(words)
     with _client(address) as client, tempfile.TemporaryDirectory() as place:
         command = _carry(words, Path(place))
-        if any(job.submission_id == name for job in client.list_jobs()):
+        if any(job.submission_id == name for job in within(patience(), client.list_jobs)):
             raise UserError(f"--id {name}: the cluster has a job of that id; choose another")
-        if "--out" not in words and not (words[0] == "run" and "--resume" in words):
+        if (goes_to := results(words, name)) is not None:
             # double quotes: the shell of the head node is to put in its own $HOME
-            command += f' --out "{RESULTS}/{name}"'
+            command += f' --out "{goes_to}"'
         environment = {
             "working_dir": place,
             # the code that submits, whatever is installed there
@@ -69,6 +69,13 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
         return _submitted(
             client, entrypoint=entrypoint, submission_id=name, runtime_env=environment
         )
+
+
+def results(words: Sequence[str], name: str) -> str | None:
+    """Where the job's results go on the head node; None where its ``words`` say so themselves."""
+    words = _separate(words)
+    told_so = "--out" in words or (words[0] == "run" and "--resume" in words)
+    return None if told_so else f"{RESULTS}/{name}"
 
 
 def _submitted(client: Any, **job: Any) -> str:
@@ -111,11 +118,10 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
     Raises UserError if there is no such job.
     """
     with _client(address) as client:
+        _status(client, name)  # which says if there is none
         if not follow:
-            _status(client, name)
             yield within(patience(), lambda: client.get_job_logs(name))
             return
-        _status(client, name)
         tail = client.tail_job_logs(name)
         # an asynchronous generator, whose pieces are wanted one by one as they come
         with asyncio.Runner() as runner:
@@ -205,7 +211,7 @@ def _named(address: str, dashboard: str) -> str:
 
 
 def _first(error: Exception) -> str:
-    """The first line of what an error says; of another machine's traceback the last."""
+    """The first line of what an error says; of another machine's traceback the error's own."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if "Traceback" not in lines[0]:
         return lines[0]
@@ -248,19 +254,22 @@ def _read(words: Sequence[str]) -> None:
     def given(option: str) -> list[str]:
         return [value for word, value in pairwise(words) if word == option]
 
-    valued = {i + 1 for i, word in enumerate(words) if word.startswith("-")}
-    files = [w for i, w in enumerate(words) if i not in valued and w.endswith(YAML)]
+    files = [word for number, word in enumerate(words) if _is_file(words, number)]
     load(Path(files[0]) if files else None, given("--set"), given("--plugin"))
+
+
+def _is_file(words: Sequence[str], number: int) -> bool:
+    """Whether a word names a file to read; an option's value names none: --set name=a.yaml."""
+    before = words[max(0, number - 1)]
+    valued = before.startswith("--") and before not in FLAGS
+    return words[number].endswith(YAML) and not valued
 
 
 def _carry(words: Sequence[str], place: Path) -> str:
     """The command line, with the files that it names written to ``place`` and named from there."""
     said = []
     for number, word in enumerate(words):
-        before = words[max(0, number - 1)]
-        # an option's value names no file to read: --set name=a.yaml, --out x.yaml
-        valued = before.startswith("--") and before not in FLAGS
-        if word.endswith(YAML) and not valued:
+        if _is_file(words, number):
             path = Path(word)
             # the job starts in that folder; files of one name may come from several
             word = f"{number}-{path.name}" if (place / path.name).exists() else path.name

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from algorithms.part import Part, nearest, variants
@@ -51,17 +52,21 @@ def meant(key: str) -> str:
 def keys_meaning(name: str) -> list[str]:
     """Dotted keys of the config, three at most, whose description has the words of ``name``."""
     words = name.rpartition(".")[2].replace("_", " ").lower()
+    if len(words) <= 3:
+        return []
     said = re.compile(rf"\b{re.escape(words)}\b")
-    return [key for key, about in _described(Config) if len(words) > 3 and said.search(about)][:3]
+    return [k for k, field in keys_of(Config) if said.search((field.description or "").lower())][:3]
 
 
-def _described(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted key and description of every key that is no section."""
+def keys_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted key and field of everything that a config can say, sections and options of parts left
+    out.
+    """
     for key, field in model.model_fields.items():
         if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
-            yield from _described(type(field.default), f"{above}{key}.")
+            yield from keys_of(type(field.default), f"{above}{key}.")
         else:
-            yield above + key, (field.description or "").lower()
+            yield above + key, field
 
 
 def _telling(problems: list[ErrorDetails]) -> ErrorDetails:

@@ -121,9 +121,10 @@ class Drawing:
         """The chart with its explanation, which is also read aloud."""
         return {**self.make(over, still), "description": f"{self.title}: {self.about}"}
 
-    def still(self, over: str = "") -> Spec:
-        """The chart with its own data, for a picture."""
-        return {**self.spec(over or self.over or "round", still=True), "datasets": {**self.data}}
+    def still(self, over: str = "", shared: Mapping[str, Rows] | None = None) -> Spec:
+        """The chart with its data, and those that it has in common with others, for a picture."""
+        data = {**(shared or {}), **self.data}
+        return {**self.spec(over or self.over or "round", still=True), "datasets": data}
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from typing import ClassVar
 import pytest
 
 from algorithms.fedavg import FedAvg
-from orchestrator.cli.catalogue import KINDS, _keys
+from orchestrator.cli.catalogue import KINDS
 from orchestrator.config import Config
+from orchestrator.config.sentences import keys_of
 from orchestrator.results.columns import all_of_them, of_client, of_round
 from orchestrator.rounds.drive import client_table
 from tests.configs import small
@@ -65,7 +66,7 @@ def test_names_that_are_put_together():
 
 
 def test_every_key_is_described():
-    bare = [key for key, field in _keys(Config) if not field.description]
+    bare = [key for key, field in keys_of(Config) if not field.description]
     families = {key for key, _ in KINDS.values()} | {"compression.downlink"}
     assert [key for key in bare if key not in families] == []
     for key in ("local.lr", "stop", "evaluation.every", "data.clients"):
