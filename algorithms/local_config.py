@@ -11,6 +11,7 @@ from algorithms.parts.optimizers import Optimizer, Sgd
 from algorithms.parts.schedules import Constant, Schedule
 from algorithms.section import Section
 
+Precision = Literal["float32", "bf16", "tf32"]
 SETTLED = ("execution", "block", "epochs")
 """What a config may leave to rules, which then say it in a run's own."""
 
@@ -51,6 +52,12 @@ class LocalConfig(Section):
     drop_last: bool = Field(False, description="skip an epoch's last, smaller mini-batch")
     sampling: Literal["shuffle", "independent"] = Field(
         "shuffle", description="pass through the shuffled data, or draw every mini-batch anew"
+    )
+    precision: Precision = Field(
+        "float32",
+        description="what networks are multiplied in while they train: float32; bf16 (autocast: "
+        "products in bfloat16, while weights, losses, gradients and all that is sent stay "
+        "float32); tf32 (on NVIDIA GPUs: float32 products of numbers rounded to 10 bits)",
     )
     execution: Literal["auto", "sequential", "vectorized"] = Field(
         "auto", description="train a block's clients one by one, or as one batched computation"

@@ -17,6 +17,7 @@ from orchestrator.data.samples import Samples
 from orchestrator.models.net import Net
 from orchestrator.models.tried import mixes, needs_company, tried
 from orchestrator.plugins import raised
+from orchestrator.training.precision import refusal
 
 
 def require_fit(config: Config, samples: Samples, net: Net) -> bool:
@@ -37,6 +38,9 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
         raise ValueError(f"model: {of or config.model.name} has no parameters to train")
     for problem in _problems(config, samples):
         raise ValueError(problem)
+    precision, gpus = config.local.precision, config.resources.gpus_per_actor
+    if reason := refusal(precision, gpus, net.module, _inputs(samples, 2)):
+        raise ValueError(f"local.precision: {reason}")
     return draws
 
 

@@ -57,14 +57,25 @@ class Batches:
         return batch
 
 
-def stacked(batches: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Clients' batches as one array [C, width], short ones filled up with their first row, and
-    their true sizes [C].
+def stacked(batches: list[np.ndarray], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Clients' batches as one array [C, w], short ones filled up with their first row, and their
+    true sizes [C]; w is the largest of these, or ``width``.
     """
     sizes = np.array([len(batch) for batch in batches])
-    rows = np.empty((len(batches), sizes.max()), np.int64)
+    rows = np.empty((len(batches), max(width, sizes.max())), np.int64)
     for line, batch in zip(rows, batches, strict=True):
         line[: len(batch)] = batch
         # any row would do: engines count only the first ones, and this one is valid
         line[len(batch) :] = batch[0]
     return rows, sizes
+
+
+def common_width(batch_size: int, largest: int) -> int:
+    """A width for all batches of clients that train together, of whom the largest has so many rows.
+
+    It takes few different values, for each of which a computation has to be recorded: batch_size,
+    or the next number from the largest that has three binary digits and zeros, which is less than a
+    quarter more.
+    """
+    step = 1 << max(largest.bit_length() - 3, 0)
+    return min(batch_size, -(-largest // step) * step)

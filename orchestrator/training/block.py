@@ -150,8 +150,9 @@ def engines(world: World) -> dict[bool, Engine]:
     """The engine for each value of ``BlockSpec.vectorized``, on one shared network."""
     # one for both: each brings its own vectors to whatever it computes
     net = world.net()
-    loss = world.loss
-    one: Engine = Sequential(net, loss, world.local.micro_batch)
-    if world.device == "cuda" and world.local.micro_batch is None:
-        one = Recorded(net, loss, world.local.batch_size)
-    return {False: one, True: Vectorized(net, loss)}
+    local = world.local
+    common = net, world.loss, local.precision
+    one: Engine = Sequential(*common, local.micro_batch)
+    if world.device == "cuda" and local.micro_batch is None:
+        one = Recorded(*common, local.batch_size)
+    return {False: one, True: Vectorized(*common)}

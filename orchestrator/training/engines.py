@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
+from algorithms.local_config import Precision
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
+from orchestrator.training.precision import multiplying
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from orchestrator.training.tracing import Function
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,12 @@ class Contrast:
 class Engine(ABC):
     """Computes gradients of the mean loss on a mini-batch."""
 
-    def __init__(self, net: Net, loss: Loss) -> None:
-        self.net, self.loss = net, loss
+    def __init__(self, net: Net, loss: Loss, precision: Precision = "float32") -> None:
+        self.net, self.loss, self.precision = net, loss, precision
+
+    def multiplying(self, x: Tensor) -> AbstractContextManager[object]:
+        """Where the network is called on inputs ``x``."""
+        return multiplying(self.precision, x.device.type)
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         """What :meth:`attach` takes for models [C, d], buffers [C, b]; made once for all steps."""
@@ -67,8 +77,10 @@ class Sequential(Engine):
     once) and added.
     """
 
-    def __init__(self, net: Net, loss: Loss, piece: int | None = None) -> None:
-        super().__init__(net, loss)
+    def __init__(
+        self, net: Net, loss: Loss, precision: Precision = "float32", piece: int | None = None
+    ) -> None:
+        super().__init__(net, loss, precision)
         self.piece = piece
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
@@ -104,24 +116,39 @@ class Sequential(Engine):
     def _mean(self, x: Tensor, y: Tensor, contrast: Contrast | None) -> Tensor:
         """The mean loss of rows of a mini-batch."""
         if contrast is None:
-            return self.loss.mean(self.net.module(x), y)
-        logits, features = self.net.featured(x)
-        with torch.no_grad():
-            others = [self.net.at(m[0], contrast.buffers[0], x)[1][None] for m in contrast.models]
-        return self.loss.mean(logits, y) + contrast.term(features[None], others).mean()
+            with self.multiplying(x):
+                logits = self.net.module(x)
+            return self.loss.mean(logits.float(), y)
+        with self.multiplying(x):
+            logits, features = self.net.featured(x)
+            with torch.no_grad():
+                others = [self.net.at(m[0], contrast.buffers[0], x)[1] for m in contrast.models]
+        term = contrast.term(features[None].float(), [z[None].float() for z in others])
+        return self.loss.mean(logits.float(), y) + term.mean()
 
 
 class Vectorized(Engine):
-    """C clients as one batched computation over stacked parameters (``torch.func.vmap``).
+    """C clients as one batched computation over stacked parameters (``torch.func.vmap``), which is
+    recorded once for each shape and replayed (:mod:`orchestrator.training.tracing`).
 
     For networks without buffers and without dropout; a client's bits depend on the block it is in,
     but on nothing else.
     """
 
-    def __init__(self, net: Net, loss: Loss) -> None:
-        super().__init__(net, loss)
+    def __init__(self, net: Net, loss: Loss, precision: Precision = "float32") -> None:
+        super().__init__(net, loss, precision)
         self.forward = torch.func.vmap(net.functional())
         self.featured = torch.func.vmap(net.functional(featured=True))
+        self.traces: dict[Hashable, Function] = {}
+        self.attached: list[Tensor] = []
+        self.counted = Counted(torch.empty(0), torch.empty(0))
+
+    def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
+        return list(self.net.spec.views(w).values())
+
+    def attach(self, views: list[Tensor]) -> None:
+        self.attached = views
+        super().attach(views)
 
     def gradients(
         self,
@@ -132,27 +159,98 @@ class Vectorized(Engine):
         out: Tensor,
         contrast: Contrast | None = None,
     ) -> Tensor:
-        # leaves of their own for autograd, which share the memory of w
-        params = {
-            name: view.detach().requires_grad_() for name, view in self.net.spec.views(w).items()
-        }
-        if contrast is None:
-            logits, extra = self.forward(params, x), None
-        else:
-            logits, features = self.featured(params, x)
+        if not self.counted.fits(sizes, y):
+            self.counted = Counted.of(sizes, y)
+        models = contrast.models if contrast else []
+        inputs = (x, y, self.counted.shares, *(v[: len(w)] for v in self.attached), *models)
+        *grads, means = self._function(contrast, inputs)(*inputs)
+        self.net.spec.write(grads, out)
+        return means
+
+    def _function(self, contrast: Contrast | None, inputs: tuple[Tensor, ...]) -> Function:
+        """What computes the gradients: what was recorded of :meth:`_compute`, where it can be."""
+        term = contrast.term if contrast else None
+        plain, its = partial(self._compute, term), lasting(term)
+        # on a GPU autograd works in a thread of its own, which no recorder sees
+        if inputs[0].is_cuda or its is None:
+            return plain
+        # it extends a class of torch's: above, it would load torch for commands that train nothing
+        from orchestrator.training.tracing import trace
+
+        key = (its, *((t.shape, t.stride(), t.dtype) for t in inputs))
+        found = self.traces.pop(key, None) or trace(plain, inputs) or plain
+        # in order of their last use
+        self.traces[key] = found
+        if len(self.traces) > TRACES:
+            del self.traces[next(iter(self.traces))]
+        return found
+
+    def _compute(
+        self,
+        term: Callable[[Tensor, list[Tensor]], Tensor] | None,
+        x: Tensor,
+        y: Tensor,
+        counted: Tensor,
+        *vectors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Gradients by tensor, each [C, ...], and losses [C]; of the ``vectors``, those after the
+        parameters are reference models [C, d].
+        """
+        names = self.net.spec.names
+        # leaves of their own for autograd, which share the memory of the models
+        leaves = [v.detach().requires_grad_() for v in vectors[: len(names)]]
+        params = dict(zip(names, leaves, strict=True))
+        with self.multiplying(x):
+            logits, features = self.featured(params, x) if term else (self.forward(params, x), x)
             with torch.no_grad():
-                others = [self.featured(self.net.spec.views(m), x)[1] for m in contrast.models]
-            extra = contrast.term(features, others)
-        losses = self.loss.per_sample(logits.flatten(0, 1), y.flatten(0, 1)).view(y.shape[:2])
-        losses = losses if extra is None else losses + extra
-        # padding counts 0, so each mean is over the client's true batch
-        sizes, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
-        counted = (places < sizes.unsqueeze(1)) / sizes.unsqueeze(1)
+                views = [self.net.spec.views(m) for m in vectors[len(names) :]]
+                others = [self.featured(v, x)[1].float() for v in views]
+        outputs = logits.float().flatten(0, 1)
+        losses = self.loss.per_sample(outputs, y.flatten(0, 1)).view(y.shape[:2])
+        if term is not None:
+            losses = losses + term(features.float(), others)
         means = (losses * counted).sum(1)
         # no client's mean depends on another's parameters: the sum's gradient is each one's own
-        grads = torch.autograd.grad(means.sum(), list(params.values()))
-        self.net.spec.write(grads, out)
-        return means.detach()
+        grads = torch.autograd.grad(means.sum(), leaves, materialize_grads=True)
+        return (*grads, means.detach())
+
+
+TRACES = 64
+"""Recorded computations that an engine keeps, those used last: there is one for each number of
+clients that still train, and for each width of their batches."""
+
+
+def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:
+    """What tells a rule's loss term from others (none: ``()``), though an equal rule comes with
+    each block; None where nothing does.
+    """
+    if term is None:
+        return ()
+    owner, function = getattr(term, "__self__", None), getattr(term, "__func__", None)
+    # a class that compares its objects by what they hold
+    if "__eq__" not in vars(type(owner)) or not isinstance(owner, Hashable):
+        return None
+    return function, owner
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How much each row of a padded batch counts."""
+
+    sizes: Tensor
+    """True sizes [C] of the clients' batches."""
+    shares: Tensor
+    """1/size in a client's true rows, 0 in the padding [C, B]: each mean is over the true batch."""
+
+    @classmethod
+    def of(cls, sizes: Tensor, y: Tensor) -> Counted:
+        """For targets y [C, B, ...]."""
+        here, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
+        return cls(sizes, (places < here.unsqueeze(1)) / here.unsqueeze(1))
+
+    def fits(self, sizes: Tensor, y: Tensor) -> bool:
+        """Whether it is that of ``sizes`` [C] and targets y [C, B, ...]."""
+        return self.shares.shape == y.shape[:2] and torch.equal(self.sizes, sizes)
 
 
 def vectorizable(net: Net) -> str | None:

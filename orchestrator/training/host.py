@@ -51,7 +51,8 @@ class BlockHost:
         # benchmark chooses algorithms by timing, which differs from run to run
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         # TF32 rounds what is multiplied to 10 bits of mantissa
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        rounds = world.local.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounds
         self.world = world
         self.engines = engines(world)
         self.blocks: dict[Key, Block] = {}

@@ -14,7 +14,7 @@ from algorithms.finite import finite_rows
 from algorithms.flat import ParamSpec
 from algorithms.local import Tensors, Work
 from orchestrator.errors import UserError
-from orchestrator.training.batches import Batches, stacked
+from orchestrator.training.batches import Batches, common_width, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
 from orchestrator.training.memory import Memory
@@ -72,6 +72,7 @@ class Lane:
         self.ids, self.sizes, self.planned = ids[order], sizes[order], planned[order]
         self.epoch = np.array([local.steps_per_epoch(int(n)) for n in self.sizes])
         self.trains = self.epoch > 0
+        self.width = common_width(local.batch_size, int(sizes.max())) if len(ids) > 1 else 0
         self.done = np.zeros(len(ids), np.int64)
         self.streams = [
             Batches(data.holdings[k], local, self.world.seed, self.t, int(k), self.session)
@@ -199,7 +200,7 @@ class Lane:
 
     def _step(self, batches: list[np.ndarray]) -> None:
         """One step of the first clients, on a batch each."""
-        rows, sizes = stacked(batches)
+        rows, sizes = stacked(batches, self.width)
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
         x, y = self.world.batch(rows, self._changes(sizes, rows.shape[1]))

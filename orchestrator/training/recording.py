@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from algorithms.local_config import Precision
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
 from orchestrator.training.engines import Contrast, Sequential
@@ -46,8 +47,8 @@ class Recorded(Sequential):
     A network that cannot be recorded (what it computes depends on values of its inputs) is not.
     """
 
-    def __init__(self, net: Net, loss: Loss, batch_size: int) -> None:
-        super().__init__(net, loss)
+    def __init__(self, net: Net, loss: Loss, precision: Precision, batch_size: int) -> None:
+        super().__init__(net, loss, precision)
         self.batch_size = batch_size
         self.recording: Recording | None = None
         # what a draw on the CPU decides would be decided for ever
@@ -117,6 +118,6 @@ class Recorded(Sequential):
         return Recording(graph, inputs, gradient, loss)
 
     def _step(self, inputs: tuple[Tensor, ...], gradient: Tensor) -> Tensor:
-        loss = self.loss.mean(self.net.module(inputs[2]), inputs[3])
+        loss = self._mean(inputs[2], inputs[3], None)
         self.net.gradient(loss, gradient)
         return loss.detach()

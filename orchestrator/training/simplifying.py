@@ -1,0 +1,145 @@
+"""What can be left out of a recorded computation (:mod:`orchestrator.training.tracing`)."""
+
+from __future__ import annotations
+
+import operator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch.fx import Graph, Node
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ops = torch.ops.aten
+RESHAPING = frozenset(
+    (ops.view.default, ops._unsafe_view.default, ops.expand.default, ops.detach.default,
+     ops.alias.default)
+)  # fmt: skip
+"""Operations that change nothing where the shape stays."""
+FILLING = frozenset((ops.ones_like.default, ops.zeros_like.default, ops.new_zeros.default))
+"""Operations whose results depend on the shapes of what they are given."""
+
+
+def exact(graph: Graph, constants: dict[str, Tensor]) -> None:
+    """Leave out what changes no bit: steps that do nothing, that were done before, or that give
+    the same whatever the inputs are, and so join the ``constants``.
+
+    A record that writes over its own tensors is left as it is: there the order matters.
+    """
+    if any(_writes(node) for node in graph.nodes):
+        return
+    done: dict[tuple[Any, ...], Node] = {}
+    for node in _calls(graph):
+        same = _itself(node) or _constant(node, constants)
+        key = (node.target, repr(node.args), repr(node.kwargs))
+        _put(node, same or done.setdefault(key, node))
+    _drop_unused(graph)
+
+
+def turn_products(graph: Graph) -> None:
+    """Compute (AᵀB)ᵀ as BᵀA: what autograd makes of a linear layer lies across the memory that its
+    gradient goes to. The same numbers up to rounding.
+    """
+    if any(_writes(node) for node in graph.nodes):
+        return
+    for node in _calls(graph):
+        product = _transposed(node)
+        if product is None or product.target is not ops.bmm.default:
+            continue
+        first, second = product.all_input_nodes
+        turned = _transposed(first)
+        if turned is None:
+            continue
+        with graph.inserting_before(node):
+            other = _transposed(second) or graph.call_function(ops.transpose.int, (second, 1, 2))
+            _put(node, graph.call_function(ops.bmm.default, (other, turned)))
+    _drop_unused(graph)
+
+
+def _calls(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _put(node: Node, other: Node) -> None:
+    """Use ``other`` in place of ``node``."""
+    if other is not node:
+        node.replace_all_uses_with(other)
+        node.graph.erase_node(node)
+
+
+def _drop_unused(graph: Graph) -> None:
+    for node in reversed(_calls(graph)):
+        if not node.users:
+            graph.erase_node(node)
+
+
+def _itself(node: Node) -> Node | None:
+    """The node whose result this one repeats, if it does nothing."""
+    value: Any = node.meta.get("value")
+    args: Any = node.args
+    if not isinstance(value, torch.Tensor) or not args or not isinstance(args[0], Node):
+        return None
+    first = args[0]
+    if node.target in RESHAPING:
+        return first if first.meta["value"].shape == value.shape else None
+    if node.target is ops.permute.default:
+        return first if list(args[1]) == list(range(value.dim())) else None
+    if node.target is ops.transpose.int:
+        before = _transposed(first)
+        return before if before is not None and _axes(node) == _axes(first) else None
+    if node.target is ops.mul.Scalar:
+        return first if args[1] == 1 and first.meta["value"].dtype == value.dtype else None
+    return _unchanged_by_ones(node, value) if node.target is ops.mul.Tensor else None
+
+
+def _unchanged_by_ones(node: Node, value: Tensor) -> Node | None:
+    """The factor that a product with ones is, of the product's own shape and type."""
+    for one, other in (node.args, node.args[::-1]):
+        if not (isinstance(one, Node) and isinstance(other, Node) and one.op == "get_attr"):
+            continue
+        kept, ones = other.meta["value"], one.meta["value"]
+        if kept.shape == value.shape and kept.dtype == value.dtype and bool((ones == 1).all()):
+            return other
+    return None
+
+
+def _axes(node: Node) -> set[int]:
+    """Which two axes a transposition changes."""
+    dims, axes = node.meta["value"].dim(), cast("tuple[int, int]", node.args[1:])
+    return {axis % dims for axis in axes}
+
+
+def _transposed(node: Node) -> Node | None:
+    """What this is the matrix-wise transposition of, of stacked matrices [C, n, m]; or None."""
+    if node.target is not ops.transpose.int or "value" not in node.meta:
+        return None
+    inside = node.meta["value"].dim() == 3 and _axes(node) == {1, 2}
+    return node.all_input_nodes[0] if inside else None
+
+
+def _constant(node: Node, constants: dict[str, Tensor]) -> Node | None:
+    """A stored tensor in place of what depends on shapes and constants alone."""
+    value = node.meta.get("value")
+    fixed = node.target in FILLING or all(n.op == "get_attr" for n in node.all_input_nodes)
+    if not fixed or node.target is operator.getitem or not isinstance(value, torch.Tensor):
+        return None
+    return stored(node.graph, value, constants, before=node)
+
+
+def stored(
+    graph: Graph, value: Tensor, constants: dict[str, Tensor], before: Node | None = None
+) -> Node:
+    """A node that stands for ``value``, which joins the ``constants``."""
+    name = f"constant_{len(constants)}"
+    constants[name] = value
+    with graph.inserting_before(before) if before else nullcontext():
+        node = graph.get_attr(name)
+    node.meta["value"] = value
+    return node

@@ -1,0 +1,250 @@
+"""Recorded computations against the same computed anew, by torch's own vmap and autograd."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from algorithms.parts import losses
+from algorithms.parts.losses import CrossEntropy
+from orchestrator.models.net import Net
+from orchestrator.training import engines
+from orchestrator.training.batches import common_width
+from orchestrator.training.engines import Contrast, Vectorized
+from orchestrator.training.tracing import trace
+
+CLIENTS, BATCH = 3, 5
+
+
+class Scaled(nn.Module):
+    """A frozen tensor, a mask by value, a parameter without a use, and rows taken by number."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(12, 7)
+        self.frozen = nn.Parameter(torch.linspace(0.5, 2, 7), requires_grad=False)
+        self.unused = nn.Parameter(torch.ones(2))
+        self.last = nn.Linear(7, 4)
+
+    def forward(self, x):
+        h = self.inner(x.flatten(1)) * self.frozen
+        return self.last(torch.where(h > 0, h, 0.1 * h)[:, torch.tensor([6, 5, 4, 3, 2, 1, 0])])
+
+
+class Overwriting(nn.Module):
+    """Changes its own input."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(12, 4)
+
+    def forward(self, x):
+        return self.last(x.mul_(0.5).flatten(1))
+
+
+MODELS = {
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 4)),
+    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4)),
+    "in place": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(12, 8), nn.ReLU(inplace=True), nn.LayerNorm(8), nn.Linear(8, 4)
+    ),
+    "convolutions": lambda: nn.Sequential(
+        nn.Conv2d(1, 4, 2), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)
+    ),
+    "its own": Scaled,
+    "over its input": Overwriting,
+}
+LOSSES = {
+    "cross_entropy": CrossEntropy(),
+    "smoothed": CrossEntropy(label_smoothing=0.1),
+    "weighted": CrossEntropy(weight=(1.0, 0.5, 2.0, 0.0)),
+    "focal": losses.Focal(),
+    "mse": losses.MeanSquares(),
+    "huber": losses.Huber(delta=0.5),
+    "bce": losses.BinaryCrossEntropy(),
+}
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A loss term that compares features."""
+
+    factor: float
+
+    def term(self, features, others):
+        return self.factor * (features - others[0]).square().sum(-1)
+
+
+def batch(sizes, seed=0):
+    """Inputs, classes and sizes; the padding is another client's row."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(CLIENTS, BATCH, 1, 3, 4, generator=g)
+    return x, torch.randint(0, 4, (CLIENTS, BATCH), generator=g), torch.tensor(sizes)
+
+
+def models(net, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return net.initial + 0.3 * torch.randn(CLIENTS, net.spec.size, generator=g)
+
+
+def one_by_one(net, loss, w, x, y, sizes, references=None, factor=0.0):
+    """Gradients and losses of each client by an ordinary backward pass of the module."""
+    gradients, means = [], []
+    for c, n in enumerate(sizes.tolist()):
+        net.bind(w[c].clone(), net.initial_buffers.clone())
+        logits, features = net.featured(x[c, :n].clone())
+        mean = loss.per_sample(logits, y[c, :n]).mean()
+        if references is not None:
+            with torch.no_grad():
+                others = net.at(references[c], net.initial_buffers, x[c, :n].clone())[1]
+            mean = mean + factor * (features - others).square().sum(-1).mean()
+        out = torch.empty(net.spec.size)
+        net.gradient(mean, out)
+        gradients.append(out)
+        means.append(mean.detach())
+    return torch.stack(gradients), torch.stack(means)
+
+
+def engine_gradients(engine, w, x, y, sizes, contrast=None):
+    out = torch.full_like(w, torch.nan)
+    engine.attach(engine.views(w, torch.empty(len(w), 0)))
+    losses = engine.gradients(w, x.clone(), y, sizes, out, contrast)
+    return out, losses
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_replayed_is_the_gradient(model, loss):
+    """First and second use, full and ragged batches of one shape."""
+    net, loss = Net(MODELS[model]()), LOSSES[loss]
+    engine = Vectorized(net, loss)
+    for seed, sizes in enumerate([(5, 5, 5), (5, 2, 1), (5, 5, 5)]):
+        w, (x, y, sizes) = models(net, seed), batch(sizes, seed)
+        for got, want in zip(
+            engine_gradients(engine, w, x, y, sizes),
+            one_by_one(net, loss, w, x, y, sizes), strict=True,
+        ):  # fmt: skip
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert len(engine.traces) == 1
+
+
+def test_what_cannot_be_recorded_is_computed_anew():
+    recorded = Vectorized(Net(MODELS["in place"]()), CrossEntropy())
+    anew = Vectorized(Net(Overwriting()), CrossEntropy())
+    for engine in (recorded, anew):
+        engine_gradients(engine, models(engine.net), *batch((5, 5, 5)))
+    kinds = [type(next(iter(e.traces.values()))) for e in (recorded, anew)]
+    assert kinds[0] is not partial
+    assert kinds[1] is partial
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x + torch.rand(3),),
+    lambda x: (x * x.sum().item(),),
+    lambda x: (x[x > 0],),
+    lambda x: (x.mul_(2),),
+], ids=["draws", "reads a value", "as many as there are", "writes over its input"])  # fmt: skip
+def test_what_is_no_matter_of_shapes_is_not_recorded(function):
+    x = torch.tensor([1.0, -2.0, 3.0])
+    assert trace(function, [x]) is None
+    assert x.tolist() == [1.0, -2.0, 3.0]
+
+
+def test_a_function_with_a_memory_is_not_recorded():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        return (x * len(calls),)
+
+    assert trace(function, [torch.ones(2)]) is None
+
+
+def test_what_is_left_out_changes_nothing_of_the_rest():
+    """Constants, products with ones, operations that were done before, (AᵀB)ᵀ, several results."""
+
+    def function(a, b):
+        low, high = a.aminmax()
+        same = (a.transpose(1, 2) @ b).transpose(1, 2) * torch.ones_like(high)
+        again = (a.transpose(1, 2) @ b).transpose(1, 2).expand(2, 4, 3).permute(0, 1, 2)
+        return same + again * 1 + torch.arange(3).float() * 2, high - low, a
+
+    g = torch.Generator().manual_seed(0)
+    draw = lambda: [torch.randn(2, 5, n, generator=g) for n in (3, 4)]  # noqa: E731
+    replay = trace(function, draw())
+    inputs = draw()
+    for got, want in zip(replay(*inputs), function(*inputs), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+    code = inspect.getsource(replay)
+    assert code.count(".bmm.") == 1
+    assert not any(word in code for word in ("permute", "expand", "arange", "ones"))
+
+
+def test_terms_of_equal_rules_share_a_record():
+    net = Net(MODELS["mlp"]())
+    engine, w, others = Vectorized(net, CrossEntropy()), models(net, 1), models(net, 2)
+    x, y, sizes = batch((5, 4, 3))
+    for factor in (0.5, 0.5, 2.0):
+        contrast = Contrast([others], torch.empty(CLIENTS, 0), Pull(factor).term)
+        got = engine_gradients(engine, w, x, y, sizes, contrast)
+        want = one_by_one(net, CrossEntropy(), w, x, y, sizes, others, factor)
+        for ours, theirs in zip(got, want, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert len(engine.traces) == 2
+
+
+def test_a_term_of_nobody_knows_what_is_computed_anew():
+    """Two different functions that would look the same."""
+    net = Net(MODELS["mlp"]())
+    engine, w, others = Vectorized(net, CrossEntropy()), models(net, 1), models(net, 2)
+    x, y, sizes = batch((5, 4, 3))
+    for factor in (0.5, 2.0):
+        contrast = Contrast(
+            [others], torch.empty(CLIENTS, 0), lambda z, o, f=factor: Pull(f).term(z, o)
+        )
+        got = engine_gradients(engine, w, x, y, sizes, contrast)
+        want = one_by_one(net, CrossEntropy(), w, x, y, sizes, others, factor)
+        torch.testing.assert_close(got[0], want[0], rtol=1e-4, atol=1e-5)
+    assert not engine.traces
+
+
+def test_records_are_few(monkeypatch):
+    monkeypatch.setattr(engines, "TRACES", 2)
+    net = Net(MODELS["linear"]())
+    engine, w = Vectorized(net, CrossEntropy()), models(net)
+    x, y, sizes = batch((5, 5, 5))
+    for width in (5, 4, 3, 5):
+        got, _ = engine_gradients(engine, w, x[:, :width], y[:, :width], sizes.clamp_max(width))
+        want, _ = one_by_one(net, CrossEntropy(), w, x, y, sizes.clamp_max(width))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert len(engine.traces) == 2
+
+
+@pytest.mark.parametrize("b", [1, 7, 32, 1000])
+def test_widths_are_few_and_hold_every_batch(b):
+    widths = {n: common_width(b, n) for n in range(1, 2000)}
+    assert all(min(b, n) <= width <= min(b, 1.25 * n) for n, width in widths.items())
+    assert len(set(widths.values())) <= 5 + 4 * b.bit_length()
+
+
+def test_recording_imports_no_compiler():
+    """It would take a second and 150 MB in every actor: what only a process of its own can show."""
+    program = """
+import sys, torch
+from algorithms.parts.losses import CrossEntropy
+from orchestrator.models.net import Net
+from orchestrator.training.engines import Vectorized
+net = Net(torch.nn.Linear(3, 2))
+engine, w, out = Vectorized(net, CrossEntropy()), net.initial.repeat(2, 1), torch.empty(2, 8)
+engine.attach(engine.views(w, torch.empty(2, 0)))
+engine.gradients(w, torch.ones(2, 4, 3), torch.ones(2, 4, dtype=torch.long), torch.tensor([4, 4]), out)
+assert len(engine.traces) == 1
+print(sorted({"sympy", "torch._dynamo", "triton"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
