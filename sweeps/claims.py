@@ -13,16 +13,18 @@ from orchestrator.analysis.paired import Paired, compare, holm
 from sweeps.entry import Claim, Column, Entry, Values
 
 LEVEL = 0.05
-"""Below this p, adjusted for the number of the claim's cells, a claim holds, or its opposite."""
+"""Below this two-sided p, adjusted for the number of the claim's cells, a claim holds, or its
+opposite."""
 WORDS = {
     "holds": f"holds (p < {LEVEL})",
-    "leans": "leans so",
-    "even": "is even",
-    "against": "leans against it",
-    "contradicted": f"is contradicted (p < {LEVEL})",
+    "ahead": "ahead, not told apart",
+    "even": "even",
+    "behind": "behind, not told apart",
+    "contradicted": f"contradicted (p < {LEVEL})",
     "open": "not measured",
 }
 """A verdict's word -> how a summary says it."""
+APART = "not told apart"
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,18 @@ class Verdict:
     """``better`` against ``worse``, in the column's unit."""
     adjusted: float
     """Its p after Holm's correction for the claim's cells."""
-    opposed: float
-    """The opposite's p after the same correction."""
 
     @property
     def word(self) -> str:
-        """holds, leans, even, against, contradicted or open."""
+        """holds, ahead, even, behind, contradicted or open."""
         if not self.paired.n:
             return "open"
+        told = self.adjusted < LEVEL
         if self.paired.ahead:
-            return "holds" if self.adjusted < LEVEL else "leans"
-        if not self.paired.behind:
-            return "even"
-        return "contradicted" if self.opposed < LEVEL else "against"
+            return "holds" if told else "ahead"
+        if self.paired.behind:
+            return "contradicted" if told else "behind"
+        return "even"
 
 
 def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
@@ -57,8 +58,8 @@ def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
 
 
 def summaries(entry: Entry, values: Values) -> list[str]:
-    """A sentence for each claim of the paper: in how many cells it holds (adjusted p < 0.05), leans
-    so, leans against it, is contradicted, or is open.
+    """A sentence for each claim of the paper: in how many columns it holds against all rivals, and
+    the verdicts on single pairs.
     """
     return [f"{text}: {_summary(found)}" for text, found in verdicts(entry, values).items()]
 
@@ -90,11 +91,8 @@ def _cells(entry: Entry, claim: Claim, values: Values) -> list[Verdict]:
         )
         for worse, column in pairs
     ]
-    adjusted, opposed = holm([one.p for one in found]), holm([one.opposite for one in found])
-    return [
-        Verdict(claim.better, *pairs[i], found[i], adjusted[i], opposed[i])
-        for i in range(len(pairs))
-    ]
+    adjusted = holm([one.p for one in found])
+    return [Verdict(claim.better, *pairs[i], found[i], adjusted[i]) for i in range(len(pairs))]
 
 
 def _line(verdict: Verdict, column: Column) -> dict[str, str]:
@@ -111,7 +109,7 @@ def _line(verdict: Verdict, column: Column) -> dict[str, str]:
         "d_z": _number(one.effect, 2),
         "p": _number(one.p, 4),
         "p, Holm": _number(verdict.adjusted, 4),
-        "verdict": verdict.word,
+        "verdict": {"ahead": APART, "behind": APART}.get(verdict.word, verdict.word),
     }
 
 
@@ -124,4 +122,13 @@ def _summary(found: list[Verdict]) -> str:
     if not found or words["open"] == len(found):
         return "not measured yet"
     counted = ", ".join(f"{said} in {words[word]}" for word, said in WORDS.items() if words[word])
-    return f"{counted} of {len(found)} cells"
+    if len({verdict.worse for verdict in found}) == 1:
+        return f"{counted} of {len(found)} cells"
+    by_column: dict[str, list[str]] = {}
+    for verdict in found:
+        by_column.setdefault(verdict.column, []).append(verdict.word)
+    whole = sum(set(theirs) == {"holds"} for theirs in by_column.values())
+    return (
+        f"against all of them in {whole} of {len(by_column)} columns; {counted} of {len(found)} "
+        "pairs"
+    )

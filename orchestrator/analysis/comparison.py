@@ -296,7 +296,7 @@ def _tests(
     values = {name: {seeds[run]: ends[run] for run in runs} for name, runs in groups.items()}
     first, *others = values
     pairs = {name: compare(values[name], values[first], high) for name in others}
-    both = [one.two_sided for one in pairs.values()]
+    both = [one.p for one in pairs.values()]
     by = "minus" if direction is None else "against"
     for (name, one), p in zip(pairs.items(), holm(both), strict=True):
         if one.n > 1:

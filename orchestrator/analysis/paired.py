@@ -35,20 +35,13 @@ class Paired:
     effect: float
     """The difference in standard deviations of the pairs' differences (Cohen's d_z)."""
     p: float
-    """One-sided, that it is not ahead: paired t-test, or, where a run of a pair has no number, a
+    """Two-sided, that neither is ahead: paired t-test, or, where a run of a pair has no number, a
     test on signed ranks in which it loses; NaN with fewer than two pairs."""
-    opposite: float
-    """The same, that it is not behind."""
     missed: tuple[int, int]
     """Runs without a number (target missed, diverged, failed) of the one and of the other."""
     ahead: bool
     behind: bool
     """Whether it is ahead, or behind, at all."""
-
-    @property
-    def two_sided(self) -> float:
-        """p, that neither is ahead."""
-        return math.nan if math.isnan(self.p) else min(1.0, 2 * min(self.p, self.opposite))
 
 
 def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) -> Paired:
@@ -70,14 +63,12 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
         spread = 0.0
     half = _half_width(spread, len(known))
     if any(missed):
-        lead, p, opposite = _rank_test(gaps)
+        lead, p = _rank_test(gaps)
     else:
-        lead, (p, opposite) = mean, _t_test(mean, spread, len(known))
+        lead, p = mean, _t_test(mean, spread, len(known))
     effect = mean / spread if spread > 0 else math.nan
-    return Paired(
-        len(common), len(known), mean, mean - half, mean + half, effect, p, opposite, missed,
-        lead > 0, lead < 0,
-    )  # fmt: skip
+    ends = mean - half, mean + half
+    return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -104,30 +95,24 @@ def _half_width(spread: float, n: int) -> float:
     return float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
 
 
-def _t_test(mean: float, spread: float, n: int) -> tuple[float, float]:
-    """One-sided p of a mean of ``n`` differences above 0, and below it, by Student's t."""
+def _t_test(mean: float, spread: float, n: int) -> float:
+    """Two-sided p of a mean of ``n`` differences, by Student's t."""
     # pairs that all differ by the same are no sample of anything
     if n < 2 or spread == 0:
-        return math.nan, math.nan
-    t = mean / spread * math.sqrt(n)
-    return float(scipy.stats.t.sf(t, n - 1)), float(scipy.stats.t.sf(-t, n - 1))
+        return math.nan
+    return float(2 * scipy.stats.t.sf(abs(mean) / spread * math.sqrt(n), n - 1))
 
 
-def _rank_test(gaps: np.ndarray) -> tuple[float, float, float]:
-    """The sum of the signed ranks of ``gaps``, which may be infinite, and its p above 0 and below
-    it.
+def _rank_test(gaps: np.ndarray) -> tuple[float, float]:
+    """The sum of the signed ranks of ``gaps``, which may be infinite, and its two-sided p by
+    flipping signs (in all ways, up to 13 numbers).
     """
     gaps = gaps[gaps != 0]
     signed = scipy.stats.rankdata(np.abs(gaps)) * np.sign(gaps)
     if len(gaps) < 2:
-        return float(signed.sum()), math.nan, math.nan
-    return float(signed.sum()), _by_flipping(signed), _by_flipping(-signed)
-
-
-def _by_flipping(signed: np.ndarray) -> float:
-    """One-sided p of a sum above 0, by flipping signs (in all ways, up to 13 numbers)."""
+        return float(signed.sum()), math.nan
     found = scipy.stats.permutation_test(
-        (signed,), np.sum, permutation_type="samples", alternative="greater", n_resamples=9999,
+        (signed,), np.sum, permutation_type="samples", alternative="two-sided", n_resamples=9999,
         vectorized=True, rng=0,
     )  # fmt: skip
-    return float(found.pvalue)
+    return float(signed.sum()), float(found.pvalue)

@@ -25,7 +25,9 @@ def test_every_method_has_as_many_trials_and_a_bracket_for_each_parameter(name):
             assert len(set(values)) == len(values) >= 3
             assert list(values) == sorted(values)
             trials *= len(values)
-        assert trials == 45
+        assert trials == 81
+    shortest = min((grid["local.lr"] for grid in grids.values()), key=len)
+    assert all(set(shortest) <= set(grid["local.lr"]) for grid in grids.values())
     ends = {(grid["local.lr"][0], grid["local.lr"][-1]) for grid in grids.values()}
     assert len(ends) == 1
     for row in ("DRDM γ = 0", "FedDyn"):
@@ -54,3 +56,14 @@ def test_the_disjoint_tables_are_the_others_but_for_that(name):
     for column in TUNED[name].columns.values():
         config = load(None, [*TUNED[name].base, *column.settings])
         assert config.data.partition.disjoint == name.endswith("-disjoint")
+
+
+def test_the_dual_step_alone_differs_at_equal_rates():
+    one = drdm.dual_step()
+    for claim in one.claims:
+        ours, theirs = ({*one.rows[row]} for row in (claim.better, *claim.worse))
+        assert {s for s in ours ^ theirs if not s.startswith("algorithm=")} == set()
+        configs = [load(None, [*one.base, *one.rows[row]]) for row in (claim.better, *claim.worse)]
+        dumped = [c.model_dump(exclude={"algorithm"}) for c in configs]
+        assert dumped[0] == dumped[1]
+        assert configs[0].algorithm.mu == configs[1].algorithm.mu

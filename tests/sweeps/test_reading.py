@@ -13,8 +13,8 @@ from scipy import stats
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from sweeps import commands, tables
-from sweeps.claims import summaries, verdicts
-from sweeps.entry import Column, Published, Tuning
+from sweeps.claims import differences, summaries, verdicts
+from sweeps.entry import Claim, Column, Published, Tuning
 from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
@@ -123,15 +123,38 @@ def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
 
 def test_claims_are_paired_tests():
     values = {
-        ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.0, 1: 9.5, 2: 11.0},
+        ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.1, 1: 10.0, 2: 11.0},
         ("FedAvg", "worst"): {0: 5.0, 1: 5.0}, ("FedProx", "worst"): {0: 6.0, 1: 6.0},
     }  # fmt: skip
     mean, worst = verdicts(ENTRY, values)["FedAvg above FedProx"]
     a, b = ([*values[row, "mean"].values()] for row in ("FedAvg", "FedProx"))
-    assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="greater").pvalue)
-    assert (mean.word, worst.word) == ("holds", "against")
-    assert "holds (p < 0.05) in 1, leans against it in 1 of 2 cells" in summaries(ENTRY, values)[0]
+    assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="two-sided").pvalue)
+    assert (mean.word, worst.word) == ("holds", "behind")
+    assert (
+        "holds (p < 0.05) in 1, behind, not told apart in 1 of 2 cells"
+        in summaries(ENTRY, values)[0]
+    )
     assert "not measured yet" in summaries(ENTRY, {})[0]
+
+
+def test_ahead_of_all_is_counted_by_columns():
+    """However many weak rivals there are: one that is not told apart, and the column does not
+    hold. An opposite is held to the same level as what is claimed.
+    """
+    far, near = {s: 5.0 + s * 1.01 for s in range(4)}, {s: 8.99 + s * 1.1 for s in range(4)}
+    ours = {s: 9.0 + s for s in range(4)}
+    rows = dict.fromkeys(("ours", "far", "near"), ENTRY.rows["FedAvg"])
+    claim = Claim("ours ahead", "ours", ("far", "near"), ("mean", "worst"))
+    entry = replace(ENTRY, rows=rows, claims=(claim,))
+    values = {
+        ("ours", "mean"): ours, ("far", "mean"): far, ("near", "mean"): near,
+        ("ours", "worst"): ours, ("far", "worst"): far, ("near", "worst"): {s: v - 3 for s, v in far.items()},
+    }  # fmt: skip
+    said = summaries(entry, values)[0]
+    assert "against all of them in 1 of 2 columns; holds (p < 0.05) in 3" in said
+    turned = replace(entry, claims=(replace(claim, better="far", worse=("ours",)),))
+    assert "contradicted (p < 0.05) in 2 of 2 cells" in summaries(turned, values)[0]
+    assert set(differences(entry, values)["verdict"]) == {"holds", "not told apart"}
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])

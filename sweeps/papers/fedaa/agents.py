@@ -170,9 +170,16 @@ def gains() -> Entry:
             "full": Budget(seeds=FULL_SEEDS),
         },
         without(shown),
-        tuple(
-            Claim(text, better, (worse,), tuple(f"{name} global" for name in ATTACKS))
-            for text, better, worse in CLAIMS
+        (
+            *(
+                Claim(text, better, (worse,), tuple(f"{name} global" for name in ATTACKS))
+                for text, better, worse in CLAIMS
+            ),
+            *(
+                Claim(f"{text}, after local training", better, (worse,), tuple(ATTACKS))
+                for text, better, worse in CLAIMS
+                if better == "FedAA (DDPG)"
+            ),
         ),
     )
 
