@@ -17,9 +17,9 @@ LEVEL = 0.05
 opposite."""
 WORDS = {
     "holds": f"holds (p < {LEVEL})",
-    "ahead": "ahead, not told apart",
+    "ahead": "ahead but not told apart",
     "even": "even",
-    "behind": "behind, not told apart",
+    "behind": "behind but not told apart",
     "contradicted": f"contradicted (p < {LEVEL})",
     "open": "not measured",
 }
@@ -129,6 +129,6 @@ def _summary(found: list[Verdict]) -> str:
         by_column.setdefault(verdict.column, []).append(verdict.word)
     whole = sum(set(theirs) == {"holds"} for theirs in by_column.values())
     return (
-        f"against all of them in {whole} of {len(by_column)} columns; {counted} of {len(found)} "
+        f"holds against all rivals in {whole} of {len(by_column)} columns; {counted} of {len(found)} "
         "pairs"
     )

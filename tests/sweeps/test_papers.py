@@ -29,7 +29,9 @@ def numbered(kind, numbers):
 
 
 INDEX = {  # what a reader finds in the papers; drawings of methods and lists of datasets are left out
-    "drdm": numbered("table", range(1, 7)) | numbered("figure", range(1, 7)),
+    "drdm": numbered("table", range(1, 7))
+    | numbered("figure", range(1, 7))
+    | {"dual"},  # our own: what the dual step adds at equal rates
     "feddual": numbered("table", range(1, 6)) | numbered("figure", range(1, 15)),
     "fedaa": numbered("table", [n for n in range(1, 13) if n != 5])
     | numbered("figure", range(1, 6))
@@ -164,7 +166,7 @@ def test_fedaa_s_agents_are_compared_on_as_many_clients_and_by_the_server_s_mode
     against = {claim.worse for claim in one.claims if claim.better.startswith("multi-Krum")}
     assert against == {("uniform weights, M = 60 %",)}
     metrics = {one.columns[c].metric for claim in one.claims for c in claim.columns}
-    assert metrics == {"client_accuracy_weighted"}
+    assert metrics == {"client_accuracy_weighted", "personal_accuracy_weighted"}
     assert len(one.budgets["reduced"].seeds) >= 5
     seconds = {"exponentiated gradient": 80, "greedy selection": 80}
     reduced = Reproduction(one, "reduced").final_sweep().planned()

@@ -131,7 +131,7 @@ def test_claims_are_paired_tests():
     assert mean.paired.p == pytest.approx(stats.ttest_rel(a, b, alternative="two-sided").pvalue)
     assert (mean.word, worst.word) == ("holds", "behind")
     assert (
-        "holds (p < 0.05) in 1, behind, not told apart in 1 of 2 cells"
+        "holds (p < 0.05) in 1, behind but not told apart in 1 of 2 cells"
         in summaries(ENTRY, values)[0]
     )
     assert "not measured yet" in summaries(ENTRY, {})[0]
@@ -151,7 +151,7 @@ def test_ahead_of_all_is_counted_by_columns():
         ("ours", "worst"): ours, ("far", "worst"): far, ("near", "worst"): {s: v - 3 for s, v in far.items()},
     }  # fmt: skip
     said = summaries(entry, values)[0]
-    assert "against all of them in 1 of 2 columns; holds (p < 0.05) in 3" in said
+    assert "holds against all rivals in 1 of 2 columns; holds (p < 0.05) in 3" in said
     turned = replace(entry, claims=(replace(claim, better="far", worse=("ours",)),))
     assert "contradicted (p < 0.05) in 2 of 2 cells" in summaries(turned, values)[0]
     assert set(differences(entry, values)["verdict"]) == {"holds", "not told apart"}
