@@ -128,7 +128,5 @@ def _summary(found: list[Verdict]) -> str:
     for verdict in found:
         by_column.setdefault(verdict.column, []).append(verdict.word)
     whole = sum(set(theirs) == {"holds"} for theirs in by_column.values())
-    return (
-        f"holds against all rivals in {whole} of {len(by_column)} columns; {counted} of {len(found)} "
-        "pairs"
-    )
+    all_rivals = f"holds against all rivals in {whole} of {len(by_column)} columns"
+    return f"{all_rivals}; {counted} of {len(found)} pairs"
