@@ -57,16 +57,25 @@ class Batches:
         return batch
 
 
-def stacked(batches: list[np.ndarray], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Clients' batches as one array [C, w], short ones filled up with their first row, and their
-    true sizes [C]; w is the largest of these, or ``width``.
+def stacked(batches: list[list[np.ndarray]], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Each client's batches as arrays: rows [S, C, w], short ones filled up with their first row,
+    and true sizes [S, C], 0 after a client's last; w is the largest size, or ``width``.
+
+    The first client has the most batches, at least one.
     """
-    sizes = np.array([len(batch) for batch in batches])
-    rows = np.empty((len(batches), max(width, sizes.max())), np.int64)
-    for line, batch in zip(rows, batches, strict=True):
-        line[: len(batch)] = batch
-        # any row would do: engines count only the first ones, and this one is valid
-        line[len(batch) :] = batch[0]
+    lengths = [[len(batch) for batch in mine] for mine in batches]
+    width = max(width, *(n for theirs in lengths for n in theirs))
+    sizes = np.zeros((len(batches[0]), len(batches)), np.int64)
+    rows = np.zeros((*sizes.shape, width), np.int64)
+    for c, (mine, theirs) in enumerate(zip(batches, lengths, strict=True)):
+        sizes[: len(mine), c] = theirs
+        if mine and min(theirs) == width:
+            rows[: len(mine), c] = mine
+            continue
+        for line, batch in zip(rows[:, c], mine, strict=False):
+            line[: len(batch)] = batch
+            # any row would do: engines count only the first ones, and this one is valid
+            line[len(batch) :] = batch[0]
     return rows, sizes
 
 

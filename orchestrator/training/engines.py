@@ -139,7 +139,7 @@ class Vectorized(Engine):
         super().__init__(net, loss, precision)
         self.forward = torch.func.vmap(net.functional())
         self.featured = torch.func.vmap(net.functional(featured=True))
-        self.traces: dict[Hashable, Function] = {}
+        self.traces: dict[Hashable, Function | None] = {}
         self.attached: list[Tensor] = []
         self.counted = Counted(torch.empty(0), torch.empty(0))
 
@@ -163,27 +163,35 @@ class Vectorized(Engine):
             self.counted = Counted.of(sizes, y)
         models = contrast.models if contrast else []
         inputs = (x, y, self.counted.shares, *(v[: len(w)] for v in self.attached), *models)
-        *grads, means = self._function(contrast, inputs)(*inputs)
+        recorded = self._recorded(contrast, inputs)
+        if recorded is not None:
+            return recorded(*inputs, *self.net.spec.views(out).values())[0]
+        *grads, means = self._compute(contrast.term if contrast else None, *inputs)
         self.net.spec.write(grads, out)
         return means
 
-    def _function(self, contrast: Contrast | None, inputs: tuple[Tensor, ...]) -> Function:
-        """What computes the gradients: what was recorded of :meth:`_compute`, where it can be."""
+    def _recorded(self, contrast: Contrast | None, inputs: tuple[Tensor, ...]) -> Function | None:
+        """What was recorded of :meth:`_compute`, if it can be: it writes the gradients to further
+        inputs.
+        """
         term = contrast.term if contrast else None
-        plain, its = partial(self._compute, term), lasting(term)
+        its = lasting(term)
         # on a GPU autograd works in a thread of its own, which no recorder sees
         if inputs[0].is_cuda or its is None:
-            return plain
+            return None
         # it extends a class of torch's: above, it would load torch for commands that train nothing
         from orchestrator.training.tracing import trace
 
         key = (its, *((t.shape, t.stride(), t.dtype) for t in inputs))
-        found = self.traces.pop(key, None) or trace(plain, inputs) or plain
-        # in order of their last use
-        self.traces[key] = found
-        if len(self.traces) > TRACES:
-            del self.traces[next(iter(self.traces))]
-        return found
+        if key in self.traces:
+            # in order of their last use
+            self.traces[key] = self.traces.pop(key)
+        else:
+            each = len(self.net.spec.names)
+            self.traces[key] = trace(partial(self._compute, term), inputs, delivered=each)
+            if len(self.traces) > TRACES:
+                del self.traces[next(iter(self.traces))]
+        return self.traces[key]
 
     def _compute(
         self,

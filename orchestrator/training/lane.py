@@ -154,15 +154,17 @@ class Lane:
         batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
         self.engine.attach(self.views)
         local, rate = self.world.local, self.world.local.rate(self.t)
+        if not batches[0]:
+            return
         # the first row has the most to do, and who is done is at the end
-        for s in range(len(batches[0])):
-            taken = [mine[s] for mine in batches if len(mine) > s]
+        for s, (rows, sizes) in enumerate(zip(*stacked(batches, self.width), strict=True)):
+            active = int(np.count_nonzero(sizes))
             if self.rule.watches_accuracy:
-                self._begin_epochs(s, len(taken))
+                self._begin_epochs(s, active)
             if not local.steady:
-                self.work.lr = rate * local.within.factor(self._number_of_step(s, len(taken)))
+                self.work.lr = rate * local.within.factor(self._number_of_step(s, active))
             with self._randomness(s):
-                self._step(taken)
+                self._step(rows[:active], sizes[:active])
         self.done += wanted
 
     def _number_of_step(self, step: int, active: int) -> int:
@@ -198,9 +200,8 @@ class Lane:
         # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
-    def _step(self, batches: list[np.ndarray]) -> None:
-        """One step of the first clients, on a batch each."""
-        rows, sizes = stacked(batches, self.width)
+    def _step(self, rows: np.ndarray, sizes: np.ndarray) -> None:
+        """One step of the first clients [C], on the first of ``rows`` [C, w], ``sizes`` [C]."""
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
         x, y = self.world.batch(rows, self._changes(sizes, rows.shape[1]))

@@ -39,23 +39,63 @@ def exact(graph: Graph, constants: dict[str, Tensor]) -> None:
 
 
 def turn_products(graph: Graph) -> None:
-    """Compute (AᵀB)ᵀ as BᵀA: what autograd makes of a linear layer lies across the memory that its
-    gradient goes to. The same numbers up to rounding.
+    """Compute AB as (BᵀAᵀ)ᵀ where that has the longer rows, which libraries are up to 1.7 times as
+    fast with, and where only (AB)ᵀ is asked for, as autograd does for the weights of linear layers.
+    The same numbers up to rounding.
     """
     if any(_writes(node) for node in graph.nodes):
         return
     for node in _calls(graph):
-        product = _transposed(node)
-        if product is None or product.target is not ops.bmm.default:
+        if node.target is not ops.bmm.default:
             continue
-        first, second = product.all_input_nodes
-        turned = _transposed(first)
-        if turned is None:
-            continue
-        with graph.inserting_before(node):
-            other = _transposed(second) or graph.call_function(ops.transpose.int, (second, 1, 2))
-            _put(node, graph.call_function(ops.bmm.default, (other, turned)))
+        rows, columns = node.meta["value"].shape[1:]
+        turned = [user for user in node.users if _transposed(user) is node]
+        if columns < rows or len(turned) == len(node.users):
+            _turn(node, turned)
     _drop_unused(graph)
+
+
+def deliver(graph: Graph, count: int) -> None:
+    """Have the first ``count`` results written where further inputs lie, and not returned."""
+    end = graph.output_node()
+    results = cast("tuple[Node, ...]", end.args[0])
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for number, result in enumerate(results[:count]):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"place_{number}")
+        if result.target is ops.bmm.default and len(result.users) == results.count(result) == 1:
+            # a product need not be copied
+            with graph.inserting_before(result):
+                made = graph.call_function(ops.bmm.out, result.args, {"out": last})
+            _put(result, made)
+        else:
+            with graph.inserting_before(end):
+                graph.call_function(ops.copy_.default, (last, result))
+    end.args = (results[count:],)
+
+
+def _turn(product: Node, turned: list[Node]) -> None:
+    """``turned``: uses of it that are transpositions."""
+    graph, value = product.graph, product.meta["value"]
+    first, second = product.all_input_nodes
+    with graph.inserting_before(product):
+        sides = [_transposed(side) or _transposition(side) for side in (second, first)]
+        other = graph.call_function(ops.bmm.default, tuple(sides))
+        # as it would lie in memory: what follows may reshape it
+        back = graph.call_function(
+            ops.clone.default,
+            (_transposition(other),),
+            {"memory_format": torch.contiguous_format},
+        )
+        back.meta["value"] = value
+    for one in turned:
+        _put(one, other)
+    _put(product, back)
+
+
+def _transposition(node: Node) -> Node:
+    made: Node = node.graph.call_function(ops.transpose.int, (node, 1, 2))
+    return made
 
 
 def _calls(graph: Graph) -> list[Node]:
@@ -75,8 +115,8 @@ def _put(node: Node, other: Node) -> None:
 
 
 def _drop_unused(graph: Graph) -> None:
-    for node in reversed(_calls(graph)):
-        if not node.users:
+    for node in reversed(graph.nodes):
+        if not node.users and node.op in ("call_function", "get_attr"):
             graph.erase_node(node)
 
 

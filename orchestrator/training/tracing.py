@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.training.simplifying import exact, stored, turn_products
+from orchestrator.training.simplifying import deliver, exact, stored, turn_products
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,8 +26,9 @@ IRREGULAR = frozenset((torch.Tag.nondeterministic_seeded, torch.Tag.data_depende
 """Marks of operations that draw numbers, or give Python a value to decide by."""
 
 
-def trace(function: Function, inputs: Sequence[Tensor]) -> Function | None:
-    """What ``function`` does to tensors of the shapes and types of ``inputs``, as a function.
+def trace(function: Function, inputs: Sequence[Tensor], delivered: int = 0) -> Function | None:
+    """What ``function`` does to tensors of the shapes and types of ``inputs``, as a function; of
+    its results the first ``delivered`` are not returned, but written to as many further inputs.
 
     The results are ``function``'s but for the rounding of products that are computed the other way
     round (:func:`orchestrator.training.simplifying.turn_products`). None where what is done is not
@@ -45,6 +46,7 @@ def trace(function: Function, inputs: Sequence[Tensor]) -> Function | None:
     if not same(_program(graph, constants)(*inputs), function(*inputs)):
         return None
     turn_products(graph)
+    deliver(graph, delivered)
     # the example's tensors
     for node in graph.nodes:
         node.meta.clear()

@@ -84,17 +84,17 @@ def test_what_a_client_trains_on_is_its_own_draw(monkeypatch):
     seen = {}
     original = Lane._step
 
-    def watched(self, batches):
+    def watched(self, rows, sizes):
         engine = type(self.engine)
         gradients = engine.gradients
 
-        def kept(engine_, w, x, y, sizes, *rest):
-            for c, (rows, size) in enumerate(zip(batches, sizes.tolist(), strict=True)):
-                seen.setdefault(int(self.ids[c]), []).append((rows, x[c, :size].clone()))
-            return gradients(engine_, w, x, y, sizes, *rest)
+        def kept(engine_, w, x, y, true, *rest):
+            for c, n in enumerate(sizes.tolist()):
+                seen.setdefault(int(self.ids[c]), []).append((rows[c, :n], x[c, :n].clone()))
+            return gradients(engine_, w, x, y, true, *rest)
 
         monkeypatch.setattr(engine, "gradients", kept)
-        original(self, batches)
+        original(self, rows, sizes)
         monkeypatch.setattr(engine, "gradients", gradients)
 
     monkeypatch.setattr(Lane, "_step", watched)
