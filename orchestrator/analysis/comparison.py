@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from orchestrator.analysis.comparison_page import comparison_of
+from orchestrator.analysis.comparison_page import comparison_of, reports_of
 from orchestrator.analysis.names import (
     by_config,
     group_names,
@@ -42,6 +42,8 @@ PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
+ACROSS = 6
+"""Columns of numbers that a page in print has room for."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Line:
         if not len(known):
             return self.none
         text = f"{known.mean():.{self.digits}f}"
-        if len(known) > 1:
+        # what is the same of all has no spread to tell of
+        if len(set(known)) > 1:
             text += f" ± {standard_error(known):.{self.digits}f}"
         return f"{text}, {lost} {self.none}" if lost else text
 
@@ -103,12 +106,23 @@ class Runs:
         return [result["seed"] for result in self.results]
 
     @cached_property
-    def columns(self) -> dict[str, list[int]]:
-        """Name -> the runs that differ in the seed alone, by number."""
+    def _named(self) -> tuple[dict[str, list[int]], str]:
         groups = by_config(self.folders)
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
         named = group_names(groups, [self.names[runs[0]] for runs in numbers])
-        return dict(zip(named, numbers, strict=True))
+        return without_seeds(dict(zip(named, numbers, strict=True)))
+
+    @property
+    def columns(self) -> dict[str, list[int]]:
+        """Name -> the runs that differ in the seed alone, by number."""
+        return self._named[0]
+
+    @property
+    def seeds_said(self) -> str:
+        """What the numbers of several seeds are, or ""."""
+        if all(len(some) == 1 for some in self.columns.values()):
+            return ""
+        return f"mean ± standard error over seeds {self._named[1]}".removesuffix(" ")
 
     def groups(self) -> dict[str, list[pd.DataFrame]]:
         """Name of a column -> the rounds of its runs."""
@@ -116,7 +130,7 @@ class Runs:
 
     def band(self, column: str) -> Drawing:
         """Of each group that differs in the seed alone the mean of ``column``, in a band."""
-        groups = without_seeds(self.groups())
+        groups = self.groups()
         return band(column, list(groups), points(groups, column))
 
     def usual(self) -> str:
@@ -148,25 +162,28 @@ def show_comparison(
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
     lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
-    lines = _chosen(lines, only)
-    columns = runs.columns
+    lines, columns = _chosen(lines, only), runs.columns
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
-    written = _written(lines, columns, tests)
+    written = _written(lines, columns, runs.seeds_said, tests)
     if report is not None:
-        write_text(report, comparison_of(about, written, groups, metric))
+        links = reports_of(runs.folders, runs.seeds, columns, report)
+        write_text(report, comparison_of(about, written, groups, metric, links))
         errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
         told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
         return json_text(told)
-    if form == "latex":  # a paper's table has a line a method
-        written = replace(written, table=written.table.T)
+    if form == "latex":
+        written = replace(written, head="Comparison")
+        # a paper's table has a line a method, where a page is wide enough
+        if len(lines) <= ACROSS:
+            written = replace(written, table=written.table.T)
     return written.as_(form)
 
 
@@ -175,20 +192,20 @@ def _chosen(lines: list[Line], only: Sequence[str]) -> list[Line]:
     known = {line.label: line for line in lines}
     for label in only:
         if label not in known:
-            raise UserError(f"--row {label!r}: the table has {', '.join(known)}")
+            rows = "; ".join(known)
+            raise UserError(f"--row {label!r}: the table has no such row, but: {rows}")
     return [known[label] for label in only] or lines
 
 
 def _written(
-    lines: Sequence[Line], columns: Mapping[str, Sequence[int]], tests: tuple[str, ...]
+    lines: Sequence[Line], columns: Mapping[str, Sequence[int]], note: str, tests: tuple[str, ...]
 ) -> Written:
     """The table: a row for each line, a column for each group of runs."""
     table = pd.DataFrame(
         {name: [line.cell(some) for line in lines] for name, some in columns.items()},
         index=pd.Index([line.label for line in lines], name="metric"),
     )
-    several = any(len(some) > 1 for some in columns.values())
-    return Written("", table, ("mean ± standard error over seeds",) if several else (), tests)
+    return Written("", table, (note,) if note else (), tests)
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
@@ -253,10 +270,16 @@ def _efforts(results: list[Result]) -> list[Line]:
     """What the runs did and sent."""
     return [
         Line("rounds", [r["rounds"] for r in results], 0),
-        Line("MB up", [r["bytes_up"] / 1e6 for r in results], 1),
-        Line("MB down", [r["bytes_down"] / 1e6 for r in results], 1),
+        _megabytes("MB up", [r["bytes_up"] for r in results]),
+        _megabytes("MB down", [r["bytes_down"] for r in results]),
         Line("seconds", [r["seconds"] for r in results], 1),
     ]
+
+
+def _megabytes(label: str, sent: Sequence[float]) -> Line:
+    """Three digits and more of the least."""
+    least = min((b / 1e6 for b in sent if b), default=1.0)
+    return Line(label, [b / 1e6 for b in sent], max(1, 2 - math.floor(math.log10(least))))
 
 
 def _times(rounds: list[pd.DataFrame]) -> list[Line]:
@@ -307,12 +330,17 @@ def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     """One of ``many`` comparisons in words; ``direction``: whether more is better, if that is
     known.
     """
+    numbers, effect = (one.difference, one.low, one.high), one.effect
     ahead = "" if direction is None else "ahead by "
-    said = [
-        f"{ahead}{one.difference:+.4f} [{one.low:+.4f}, {one.high:+.4f}] (95 %, {one.numbers} "
-        "pairs of numbers)",
-        f"d_z {one.effect:.2f}",
-    ]
+    if ahead and one.difference < 0:
+        ahead, numbers = "behind by ", (-one.difference, -one.high, -one.low)
+        effect = -effect
+    by, low, high = (f"{number:+.4f}" for number in numbers)
+    pairs = f"{one.numbers} pairs of numbers"
+    interval = f"[{low}, {high}] (95 %, {pairs})" if one.numbers > 1 else f"({pairs})"
+    said = [f"{ahead}{by.lstrip('+') if ahead else by} {interval}"]
+    if not math.isnan(effect):
+        said.append(f"d_z {effect:.2f}")
     test = "paired t-test"
     if any(one.missed):
         said.append(f"runs without a number {one.missed[0]} : {one.missed[1]}")

@@ -3,27 +3,66 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 
-from orchestrator.analysis.names import without_seeds
 from orchestrator.analysis.written import Written
 from orchestrator.pages import page
 from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
+from orchestrator.results.places import is_remote
+from orchestrator.results.run_folder import REPORT, RunFolder
 from orchestrator.terminal import HEADLINES, further
 
 TITLE = "Runs compared"
 
 
+Links = Mapping[str, Sequence[tuple[str, str]]]
+"""Group -> (what a run is called, where its own page is, as seen from a comparison's)."""
+
+
+def reports_of(
+    folders: Sequence[RunFolder],
+    seeds: Sequence[int],
+    columns: Mapping[str, Sequence[int]],
+    page_at: Path,
+) -> Links:
+    """The runs' own pages, of those that are on this machine and have one."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for group, numbers in columns.items():
+        for run in numbers:
+            theirs = Path(folders[run].place).absolute() / REPORT
+            if not is_remote(folders[run].place) and theirs.is_file():
+                link = Path(os.path.relpath(theirs, page_at.absolute().parent)).as_posix()
+                found.setdefault(group, []).append((f"seed {seeds[run]}", link))
+    return found
+
+
+def _linked(links: Links) -> str:
+    lines = (
+        f"<li>{html.escape(group)}: "
+        + ", ".join(f'<a href="{quote(at)}">{html.escape(what)}</a>' for what, at in theirs)
+        + "</li>\n"
+        for group, theirs in links.items()
+    )
+    return page.section("The runs' own reports", f"<ul>{''.join(lines)}</ul>\n" if links else "")
+
+
 def comparison_of(
-    about: str, written: Written, groups: Mapping[str, Sequence[pd.DataFrame]], metric: str
+    about: str,
+    written: Written,
+    groups: Mapping[str, Sequence[pd.DataFrame]],
+    metric: str,
+    links: Links,
 ) -> str:
     """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first;
     ``about``: a sentence on what they are, "" for their names alone.
     """
-    drawings = [*_drawings(without_seeds(groups), metric)]
+    drawings = [*_drawings(groups, metric)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
     tests = "".join(f"<li>{html.escape(line)}</li>\n" for line in written.said)
@@ -36,6 +75,7 @@ def comparison_of(
         + page.axis_choice(known)
         + page.HINT
         + page.section("Curves", page.figures(drawings))
+        + _linked(links)
     )
     return page.page(TITLE, body, [page.chart(drawing) for drawing in drawings], {})
 

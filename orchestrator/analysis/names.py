@@ -16,7 +16,7 @@ from orchestrator.results.run_folder import RunFolder
 T = TypeVar("T")
 NO_MATTER = ("seed", "name", "resources", "track")
 """Sections of a config in which runs of one experiment may differ."""
-SEEDS = re.compile(r" \(seeds [\d, ]+\)$")
+SEEDS = re.compile(r" \(seeds ([\d, ]+)\)$")
 MOST = 3
 """Keys that a name by what differs may be made of."""
 
@@ -52,7 +52,14 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     told = [k for k in keys if k.endswith(".name") or not any(k.startswith(p) for p in parts)]
     if len(told) > MOST:
         return []
-    return [", ".join(_setting(key, _at(config, key), told) for key in told) for config in configs]
+    values = [{key: _at(config, key) for key in told} for config in configs]
+    # what one has and another has not is said of the one, where that is enough
+    shorter = [{key: v for key, v in one.items() if v is not None} for one in values]
+    for found in (shorter, values):
+        names = [", ".join(_setting(key, v, told) for key, v in one.items()) for one in found]
+        if all(names) and len(set(names)) == len({str(one) for one in values}):
+            break
+    return names
 
 
 def _setting(key: str, value: Any, others: Sequence[str]) -> str:
@@ -61,7 +68,8 @@ def _setting(key: str, value: Any, others: Sequence[str]) -> str:
         return str(value)
     last = key.rpartition(".")[2]
     alone = [k.rpartition(".")[2] for k in others].count(last) == 1
-    return f"{last if alone else key} {value}"[:60]
+    said = last if alone else key
+    return f"no {said}" if value is None else f"{said} {value}"[:60]
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:
@@ -195,8 +203,11 @@ def _alike(folder: RunFolder) -> str:
     return folder.config().model_dump_json(exclude=set(NO_MATTER))
 
 
-def without_seeds(groups: Mapping[str, T]) -> dict[str, T]:
-    """Groups by their names as curves have them: without the seeds, where all have the same."""
-    seeds = {found[0] if (found := SEEDS.findall(name)) else "" for name in groups}
-    alike = len(seeds) == 1
-    return {SEEDS.sub("", name) if alike else name: runs for name, runs in groups.items()}
+def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:
+    """Groups by their names without the seeds, where all have the same, and these ("0, 1, 2"); as
+    they are, and "", where they have others or one each.
+    """
+    seeds = {found[1] if (found := SEEDS.search(name)) else "" for name in groups}
+    if len(seeds) > 1:
+        return dict(groups), ""
+    return {SEEDS.sub("", name): runs for name, runs in groups.items()}, seeds.pop()

@@ -58,7 +58,7 @@ def _html(written: Written) -> str:
 
 def _latex(written: Written) -> str:
     """The sentences are comments: a paper has its own."""
-    table = written.table.rename_axis(index=None).map(escaped)
+    table = written.table.rename_axis(index=None, columns=None).map(escaped)
     table.index, table.columns = table.index.map(escaped), table.columns.map(escaped)
     about = "; ".join(part for part in (written.head, *written.notes) if part)
     about = about[:1].upper() + about[1:] if about[:1].isascii() else about

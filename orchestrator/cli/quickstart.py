@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,6 +29,7 @@ SHOWN = {
     "client_accuracy_worst10": "clients, worst tenth",
     "client_accuracy_worst": "clients, worst",
 }
+FAIR = "client_accuracy_worst10"
 PAGE = "comparison.html"
 ABOUT = (
     "Two methods from one start, with the same clients in each of their rounds: "
@@ -62,16 +64,34 @@ def _compare(series: Series, finished: list[RunFolder]) -> None:
         table.add_row(label, *(f"{result['metrics'][key]:.3f}" for result in results))
     sent = [(result["bytes_up"] + result["bytes_down"]) / 1e6 for result in results]
     table.add_row("MB transmitted", *(f"{mb:.0f}" for mb in sent))
+    least = min(sent)
+    table.add_row(
+        f"{SHOWN[FAIR]}, after {least:.0f} MB",
+        *(f"{_after(folder, least):.3f}" for folder in finished),
+    )
     console.print(table)
     for name, meaning in METHODS.items():
         console.print(f"  {name}: {meaning} (fedorch describe {name})")
     place = Path(series.place) / PAGE
-    show_comparison(
-        finished, None, "client_accuracy_worst10", form="json", report=place, about=ABOUT
+    show_comparison(finished, None, FAIR, form="json", report=place, about=ABOUT)
+    alike = " --set ".join(("", *ALIKE)).strip()
+    runs = "".join(
+        f"  fedorch run --set algorithm={name} {alike} --seeds 0-4 --out runs/{name}\n"
+        for name in METHODS
     )
     console.print(
-        "One seed is luck, too; next:\n"
-        f"  fedorch run --set algorithm=drdm --set {' --set '.join(ALIKE)} --seeds 0-4\n"
+        f"One seed is luck, too; next:\n{runs}"
+        f"  fedorch compare {' '.join(f'runs/{name}' for name in METHODS)} --metric {FAIR}\n"
         "  fedorch run examples/own_data/clinics.yaml      # data of your own, from a CSV file",
         soft_wrap=True,
     )
+
+
+def _after(folder: RunFolder, megabytes: float) -> float:
+    """What the clients served worst had when so much had been sent, at the last look until then;
+    NaN before the first.
+    """
+    rounds = RunFolder.viewed(folder.place).rounds()
+    sent = (rounds["bytes_up"] + rounds["bytes_down"]).cumsum() / 1e6
+    seen = rounds.loc[sent <= megabytes * (1 + 1e-9), FAIR].dropna()
+    return float(seen.iloc[-1]) if len(seen) else math.nan

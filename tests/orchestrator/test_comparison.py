@@ -11,6 +11,7 @@ import pytest
 from matplotlib import rc_context
 from scipy import stats
 
+from orchestrator.analysis import comparison
 from orchestrator.analysis.comparison import _tests, show_comparison
 from orchestrator.analysis.names import by_difference
 from orchestrator.analysis.written import Written
@@ -44,13 +45,15 @@ def test_seeds_are_one_column_with_their_spread(runs):
     first = [r["metrics"]["test_accuracy"] for r in list(runs.values())[:3]]
     cell = f"{np.mean(first):.4f} ± {stats.sem(first):.4f}"
     assert cell in text
-    assert "(seeds 0, 1, 2)" in re.sub(r"[\s│┃]+", " ", text)
+    assert "mean ± standard error over seeds 0, 1, 2" in re.sub(r"[\s│┃]+", " ", text)
     other = [r["metrics"]["test_accuracy"] for r in list(runs.values())[3:]]
     expected = stats.ttest_rel(other, first)
     said = re.search(r"two-sided p ([\d.]+) \(paired t-test\)", text)
     assert float(said[1]) == pytest.approx(expected.pvalue, abs=1e-4)
     interval = expected.confidence_interval(0.95)
-    assert f"[{interval.low:+.4f}, {interval.high:+.4f}] (95 %" in text
+    # the second rate is behind, and its numbers are turned round
+    gap = np.mean(first) - np.mean(other)
+    assert f"behind by {gap:.4f} [{-interval.high:+.4f}, {-interval.low:+.4f}] (95 %" in text
 
 
 def test_forms(runs, tmp_path):
@@ -106,7 +109,31 @@ def test_only_some_rows(runs):
     assert "| test accuracy |" not in text
     code, text = here("compare", *runs, "--row", "MB")
     assert code == 2
-    assert "the table has test accuracy" in " ".join(text.split())
+    assert "the table has no such row, but: test accuracy; test loss" in " ".join(text.split())
+
+
+def test_a_page_leads_to_the_runs_own_reports(runs, tmp_path):
+    """Relative to where it stands; runs without a page have no link."""
+    (first, *_) = runs
+    (first / "report.html").write_text("a page")
+    (tmp_path / "some").mkdir()
+    code, text = here("compare", *runs, "--report", tmp_path / "some" / "both.html")
+    (first / "report.html").unlink()
+    assert code == 0, text
+    links = re.findall(r'<a href="([^"#]+)">seed', (tmp_path / "some" / "both.html").read_text())
+    assert [(tmp_path / "some" / link).resolve() for link in links] == [first / "report.html"]
+
+
+def test_what_one_has_and_another_has_not_is_said_of_the_one():
+    configs = [{"local": {"steps": s, "epochs": e}} for s, e in ((3, None), (None, 2))]
+    assert by_difference(configs) == ["steps 3", "epochs 2"]
+    configs = [{"local": {"clip": c}} for c in (None, 1.0)]
+    assert by_difference(configs) == ["no clip", "clip 1.0"]
+
+
+def test_little_is_said_with_more_digits():
+    cells = [comparison._megabytes("MB", sent).cell([0]) for sent in ([12.3e6, 1e3], [123456789])]
+    assert cells == ["12.30000", "123.5"]
 
 
 def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):
@@ -122,7 +149,8 @@ def test_a_folder_of_trials_is_all_of_them(runs, tmp_path):
         shutil.copytree(place, tmp_path / "trials" / f"t{i}")
     code, text = here("compare", tmp_path)
     assert code == 0, text
-    assert "lr 0.01 (seeds 0, 1, 2)" in text
+    assert re.search(r"lr 0.1 +┃ lr 0.01 ", text)
+    assert "standard error over seeds 0, 1, 2" in text
 
 
 def test_single_runs_are_not_tested(runs):
@@ -137,7 +165,7 @@ def test_what_cannot_be_compared_is_said():
     ends = [0.5, 0.5, 0.5, 0.5, 0.6, 0.7, math.nan, 0.65]
     groups = {"A": range(4), "B": range(4, 8)}
     (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy")
-    assert "B against A, ahead by +0.1500" in said
+    assert "B against A, ahead by 0.1500" in said
     assert "3 pairs of numbers" in said
     assert "runs without a number 1 : 0" in said
     assert "signed ranks of 4 pairs" in said
