@@ -223,6 +223,9 @@ def run(
     """
     import ray
 
+    for called, given, kinds in (("out", out, str | PathLike), ("address", address, str)):
+        if given is not None and (not isinstance(given, kinds) or isinstance(given, bytes)):
+            raise UserError(f"{called}: give a text, not {given!r}")
     here = address is None and not ray.is_initialized()
     one = run_here if here else run_on_ray
     numbers = None if seeds is None else _seeds(seeds)

@@ -10,6 +10,7 @@ import math
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +51,16 @@ def home() -> Path:
         raise UserError("this user has no home folder; set HOME") from error
 
 
+def require_working_folder() -> None:
+    """Raise UserError where the folder in which the process works is gone."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UserError(
+            "the folder in which this was started is gone; change to another"
+        ) from error
+
+
 def cache() -> Path:
     """The user's cache: downloads, faults, plugins that have been run. Raises UserError as
     :func:`home`.
@@ -75,6 +86,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Raises UserError if that fails; what was there before is then still there, and nothing else.
     """
+    if _passes_on(path):
+        _pass_on(path, write)
+        return
     # hidden, so that no mirror copies it while it is written
     partial = path.with_name(f".{path.name}.partial")
     with said(f"cannot write {path}"):
@@ -92,6 +106,27 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
             raise
+
+
+def _passes_on(path: Path) -> bool:
+    """Whether what is written there goes on to somebody: a device, a pipe, what the process has
+    open (``/dev/stdout``). No other file may take its place.
+    """
+    named = os.readlink(path) if path.is_symlink() else str(path.absolute())
+    return named.startswith(("/dev/", "/proc/")) or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    )
+
+
+def _pass_on(path: Path, write: Callable[[Path], object]) -> None:
+    with said(f"cannot write {path}"), tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / path.name
+        write(whole)
+        # a pipe that nobody reads is an error, and no wait
+        to = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND)
+        os.set_blocking(to, True)
+        with open(to, "wb") as opened:
+            opened.write(whole.read_bytes())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -32,6 +32,8 @@ class Terminal(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        if self._width == 0:  # COLUMNS=0: nobody knows
+            self._width = None
         self.lost = ""
         """Why nothing more can be written, which ends no run; "" while it can, or where nobody
         reads any more (a pager that was left)."""

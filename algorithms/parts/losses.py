@@ -124,6 +124,8 @@ class CrossEntropy(Loss):
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
         if self.weight and len(self.weight) != outputs:
             return f"weight has {len(self.weight)} numbers, and there are {outputs} classes"
+        if self.weight and not any(self.weight):
+            return "weight is 0 for every class, so that nothing is to be learnt"
         return super().refuses(outputs, targets)
 
 

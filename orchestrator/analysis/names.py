@@ -125,16 +125,22 @@ def _require_ended(runs: list[RunFolder]) -> None:
 
 
 def require_same_data(folders: Sequence[RunFolder], results: Sequence[Result]) -> None:
-    """Raises UserError for runs whose configs name the same data on the same seed, and that had
-    others: their files were changed in between.
+    """Raises UserError for runs whose configs name the same data (on one seed, where it decides
+    about them), and that had others: their files were changed in between.
     """
-    known: dict[tuple[str, int], tuple[str, str]] = {}
+    known: dict[tuple[str, ...], tuple[str, str]] = {}
+    digests: list[tuple[RunFolder, tuple[str, ...], str | None]] = []
     for folder, result in zip(folders, results, strict=True):
         config = folder.config()
-        digest = result.get("data_sha256", "")
-        named = config.data.model_dump_json(), config.seed
-        first, other = known.setdefault(named, (folder.place, digest))
-        if digest and other and digest != other:
+        named = config.data.model_dump_json(), str(config.seed)
+        digests.append((folder, named, result.get("data_sha256")))
+        dataset = (config.data.dataset.model_dump_json(),)
+        digests.append((folder, dataset, result.get("samples_sha256")))
+    for folder, about, digest in digests:
+        if not digest:
+            continue
+        first, other = known.setdefault(about, (folder.place, digest))
+        if digest != other:
             raise UserError(
                 f"{folder.place}: its data are not those of {first}, though both configs name the "
                 "same; their numbers cannot be compared"

@@ -28,7 +28,7 @@ from orchestrator.cluster.waiting import leaving
 from orchestrator.config import Config, load
 from orchestrator.errors import Interrupted, UserError
 from orchestrator.extras import named_if_missing
-from orchestrator.files import write_text
+from orchestrator.files import require_working_folder, write_text
 from orchestrator.plugins import NAME, take_named
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
@@ -80,12 +80,18 @@ GpusOption = Annotated[
 ]
 
 
-def _told(error: Exception) -> int:
+def _for_want_of_memory(error: BaseException) -> bool:
+    """Whether a library could not be loaded into what the process may have."""
+    no_room = ("failed to map segment", "cannot allocate memory")
+    return isinstance(error, ImportError) and any(said in str(error) for said in no_room)
+
+
+def _told(error: BaseException) -> int:
     """Say why the command has ended; returns its exit code."""
     unwritten = (errno.ENOSPC, errno.EIO)
     if isinstance(error, UserError):
         told("fedorch", error, "red")
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or _for_want_of_memory(error):
         told("fedorch", "this machine's memory is too small for what was asked", "red")
     elif isinstance(error, OSError) and error.filename is None and error.errno in unwritten:
         # of help pages, which typer prints itself; files are told with their names
@@ -105,15 +111,18 @@ def main() -> None:
     escaping()
     completion.prepare()
     try:
+        require_working_folder()
         with named_if_missing():
             app(prog_name="fedorch")
-    except Exception as error:
-        sys.exit(_told(error))
     except SystemExit as ended:
         if console.lost and not ended.code:
             told("fedorch", f"standard output cannot be written: {console.lost}", "red")
             sys.exit(2)
         raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin may raise what it likes
+        sys.exit(_told(error))
 
 
 @app.command()

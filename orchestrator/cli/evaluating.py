@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from orchestrator.clients.plane import InProcess
 from orchestrator.config import Config, build
 from orchestrator.config.reading import apply
 from orchestrator.data.federated import FederatedData
+from orchestrator.data.mapped import Mapped
 from orchestrator.data.samples import Request, Samples, checked
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
@@ -21,29 +22,48 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Inputs, inputs_left
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
-from orchestrator.terminal import console
+from orchestrator.terminal import console, told
 
 KEPT = ("seed", "plugins", "data", "model", "loss", "attack", "evaluation")
 """Sections of a run's config that its model is judged by; the others train."""
+OTHERS = ("data", "evaluation")
+"""Those of which it may be others."""
 
 
 def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -> None:
     """Print what :func:`evaluation` finds."""
     record, rows = evaluation(folder, settings)
+    if rows.trained:
+        told(
+            "note",
+            f"{rows.trained:,} of {rows.judged:,} test rows are rows that the run trained on",
+        )
     if as_json:
         console.print(json_text(record), soft_wrap=True)
         return
-    table = Table("metric", "value", "meaning", title=f"{rows:,} test rows", title_justify="left")
+    title = f"{rows.judged:,} test rows"
+    table = Table("metric", "value", "meaning", title=title, title_justify="left")
     for name, value in record.items():
         table.add_row(name, f"{value:.4f}", of_round(name))
     console.print(table)
 
 
-def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, int]:
-    """The metrics of the run's final model, and the number of test rows, with ``settings`` (of
+@dataclass(frozen=True)
+class Rows:
+    """What a model was judged by."""
+
+    judged: int
+    """Test rows."""
+    trained: int
+    """Those of other data that equal a row that the run trained on, where its data are still
+    there."""
+
+
+def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows]:
+    """The metrics of the run's final model on test rows, with ``settings`` (of
     data and evaluation) applied to its config. Inputs are made as in training: pixels are scaled,
     and a table's columns standardised, by what training found. Raises UserError for data that the
-    model does not fit.
+    model does not fit, and without settings of data for others than the run's.
     """
     config, inputs = _settled(folder, settings), inputs_left(folder)
     columns = tuple(inputs.get("columns", ()))
@@ -51,12 +71,41 @@ def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, int]
     samples = _fitting(config.data.dataset.load(request), inputs)
     data = FederatedData.build(config.data, config.seed, samples)
     data = replace(data, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"]))
+    other = any(setting.startswith("data") for setting in settings)
+    if not other:
+        _require_own(folder, data)
     experiment = Experiment(config, InProcess, data)
     tensors, net = folder.model(), experiment.net
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)
-    return record, len(data.test_rows)
+    trained = _trained_on(folder, data) if other else 0
+    return record, Rows(len(data.test_rows), trained)
+
+
+def _require_own(folder: RunFolder, data: FederatedData) -> None:
+    digest = folder.result().get("data_sha256", data.sha256)
+    if digest != data.sha256:
+        raise UserError(
+            f"{folder.place}: the dataset's files are not those that the run had; put them back, "
+            "or say with --set data.… that it is to be judged by others"
+        )
+
+
+def _trained_on(folder: RunFolder, data: FederatedData) -> int:
+    """How many test rows of ``data`` are rows that the run was trained on, as far as its own data
+    can still be had.
+    """
+    config = folder.config()
+    try:
+        own = FederatedData.build(config.data, config.seed)
+    except UserError:
+        return 0
+    mine, theirs = own.samples.x, data.samples.x
+    if mine.shape[1:] != theirs.shape[1:] or isinstance(mine, Mapped) or isinstance(theirs, Mapped):
+        return 0
+    known = {mine[row].tobytes() for row in np.unique(own.train.rows)}
+    return sum(theirs[row].tobytes() in known for row in data.test_rows)
 
 
 def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
@@ -65,9 +114,10 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
     judging = {key: raw[key] for key in KEPT}
     for setting in settings:
         section = setting.partition("=")[0].partition(".")[0]
-        if section not in KEPT:
+        if section not in OTHERS:
             raise UserError(
-                f"--set {setting[:100]}: a finished model is judged by {', '.join(KEPT)} alone"
+                f"--set {setting[:100]}: a finished model can be judged by other data and "
+                f"metrics, and so only {' and '.join(OTHERS)} can be set"
             )
         apply(judging, setting)
     return build({**judging, "cohort": 1, "local": {"execution": "sequential"}})

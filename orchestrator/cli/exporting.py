@@ -60,7 +60,7 @@ def write_model(folder: RunFolder, out: Path, license_: str) -> None:
         ".onnx": lambda path: _onnx(model, path),
         ".pt2": lambda path: path.write_bytes(_exported(model)),
         ".torchscript": lambda path: path.write_bytes(_traced(model)),
-        ".pt": lambda path: torch.save(model.module.state_dict(), path),
+        ".pt": lambda path: path.write_bytes(_state_dict(model)),
         ".safetensors": lambda path: save_file(_tensors(model), path),
         "": lambda path: _folder(folder, model, path),
     }
@@ -81,6 +81,13 @@ def write_model(folder: RunFolder, out: Path, license_: str) -> None:
             writers[""](out)
     write_text(card, model_card(folder, model, license_, out))
     console.print(f"wrote {out} and {card}", soft_wrap=True)
+
+
+def _state_dict(model: TrainedModel) -> bytes:
+    # torch's own writing of files raises errors that are not the disk's
+    buffer = io.BytesIO()
+    torch.save(model.module.state_dict(), buffer)
+    return buffer.getvalue()
 
 
 def _tensors(model: TrainedModel) -> dict[str, Tensor]:

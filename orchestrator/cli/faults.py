@@ -11,9 +11,9 @@ from orchestrator.errors import UserError
 from orchestrator.files import cache, write_text
 
 
-def report(error: Exception) -> str:
+def report(error: BaseException) -> str:
     """Keep the error's traceback in the user's cache; returns what to say of it."""
-    kind = discreet(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
+    kind = discreet(" ".join(f"{type(error).__name__}: {_words(error)}".split()))[:200]
     # it is to be sent to others
     text = discreet("".join(traceback.format_exception(error)))
     try:
@@ -23,3 +23,10 @@ def report(error: Exception) -> str:
     except (OSError, UserError):
         return f"a fault of fedorch's own; please report it with what follows: {kind}\n{text}"
     return f"a fault of fedorch's own ({kind}); please report it with the traceback in {path}"
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a class of a user's own
+        return "(it cannot say what)"

@@ -193,6 +193,10 @@ def predict(
     """What a run's model says of other data: prepared as those that it was trained on."""
     from orchestrator.cli.predicting import predictions
 
+    if file is not None and any(
+        file.exists() and file.samefile(one) for one in files if one.exists()
+    ):
+        raise UserError(f"--file {file}: it is one of the files that are asked about")
     _give(predictions(run, files).to_csv(index=False), file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -85,6 +86,10 @@ def answering(page: LivePage, port: int) -> ThreadingHTTPServer:
         """A request of a browser."""
 
         def do_GET(self) -> None:
+            # a page elsewhere may call this machine by a name of its own
+            if self.headers.get("Host", HERE).rpartition(":")[0] not in (HERE, "localhost", ""):
+                self.send_error(403)
+                return
             content = page.now().encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -95,7 +100,14 @@ def answering(page: LivePage, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *about: object) -> None:
             """Nothing is printed of requests."""
 
+    class Server(ThreadingHTTPServer):
+        """Which minds no browser that goes away."""
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            if not isinstance(sys.exception(), ConnectionError):
+                super().handle_error(request, client_address)  # type: ignore[arg-type]
+
     try:
-        return ThreadingHTTPServer((HERE, port), Answer)
+        return Server((HERE, port), Answer)
     except OSError as error:
         raise UserError(f"--port {port}: {error.strerror}") from error

@@ -177,7 +177,7 @@ def seeds_of(text: str) -> list[int]:
 
 @contextmanager
 def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
-    """Ctrl-C or SIGTERM ends the run after its round, with a checkpoint; the second at once."""
+    """Ctrl-C, SIGTERM or SIGHUP ends the run after its round, with a checkpoint; two at once."""
 
     def handler(number: int, frame: object) -> None:
         # the second signal is an ordinary KeyboardInterrupt
@@ -190,7 +190,8 @@ def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
 
     # only the main thread can have handlers; in another, nobody presses Ctrl-C
     mine = threading.current_thread() is threading.main_thread()
-    signs = (signal.SIGINT, signal.SIGTERM) if mine else ()
+    # the last: the terminal was closed
+    signs = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if mine else ()
     before = {sign: signal.signal(sign, handler) for sign in signs}
     try:
         yield

@@ -146,7 +146,12 @@ class FederatedData:
         lists = (self.train, self.validation, self.test)
         rows = [part for one in lists for part in (one.rows, one.offsets)]
         rows += [self.test_rows, self.validation_rows, self.heldout_rows]
-        return _sha256([samples_sha256(self.samples), self.shift, self.scale], rows)
+        return _sha256([self.samples_sha256, self.shift, self.scale], rows)
+
+    @cached_property
+    def samples_sha256(self) -> str:
+        """Digest of the samples alone."""
+        return samples_sha256(self.samples)
 
     def judging(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The rows of client ``k`` by ``SPLITS``; the server has none of its own."""

@@ -202,6 +202,8 @@ def array_of(values: object, called: str) -> np.ndarray:
     """What a user gives, as an array [n, ...]; raises UserError, which names it as ``called``, for
     what is none.
     """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise UserError(f"{called}: some of it is masked, and so no number; leave those rows out")
     try:
         found = np.asarray(values)
     # ragged lists; tensors of a type that NumPy has not, with a gradient, or on a GPU

@@ -41,6 +41,8 @@ class Net:
         """Whether more of it than the modules tell may draw random numbers in training."""
         self.mixes = False
         """Whether its outputs in training are known to depend on the other inputs of the batch."""
+        self.unstacked = ""
+        """Why torch cannot compute it for several clients at once, where that was tried."""
 
     @classmethod
     def of(cls, model: Model, shape: tuple[int, ...], classes: int, seed: int) -> Net:
@@ -94,10 +96,10 @@ class Net:
 
         def forward(params: dict[str, Tensor], x: Tensor) -> Any:
             if not featured:
-                return torch.func.functional_call(self.module, params, (x,))
+                return self._called(params, x)
             # before the call: the first look at it registers the hook
             box = self._features
-            return torch.func.functional_call(self.module, params, (x,)), box.pop()
+            return self._called(params, x), box.pop()
 
         return forward
 
@@ -113,7 +115,29 @@ class Net:
             n: b.clone() for n, b in self.buffer_spec.views(buffers).items()
         }
         box = self._features
-        return torch.func.functional_call(self.module, tensors, (x,)), box.pop()
+        return self._called(tensors, x), box.pop()
+
+    def _called(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
+        """The module's outputs with these tensors in the place of its own."""
+        tied = {other: tensors[name] for other, name in self._ties.items()}
+        made: Tensor = torch.func.functional_call(
+            self.module, tensors | tied, (x,), tie_weights=False
+        )
+        return made
+
+    @cached_property
+    def _ties(self) -> dict[str, str]:
+        """Further names of parameters that several modules share. (torch's own look at them leaves
+        a module that is used in several places with tensors that are not its own.)
+        """
+        known = {id(tensor): name for name, tensor in self.params.items()}
+        found = {}
+        for other, tensor in self.module.named_parameters(remove_duplicate=False):
+            name = known.get(id(tensor), other)
+            owner, own = other.rpartition(".")[0], name.rpartition(".")[0]
+            if self.module.get_submodule(owner) is not self.module.get_submodule(own):
+                found[other] = name
+        return found
 
     @cached_property
     def _features(self) -> list[Tensor]:
@@ -135,6 +159,8 @@ def require_float32(module: torch.nn.Module) -> None:
     """Raise ValueError for a parameter that training would change and that is not float32, as the
     flat vector is; and for a tensor without a shape, or of a type of which no digest can be made.
     """
+    if isinstance(module, torch.nn.DataParallel):
+        raise ValueError("model: DataParallel is a network on several GPUs; give its .module")
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
         if torch.nn.parameter.is_lazy(tensor):
             raise ValueError(

@@ -41,6 +41,8 @@ class Result(Ending):
     """Of all rounds."""
     seed: int
     data_sha256: NotRequired[str]
+    samples_sha256: NotRequired[str]
+    """Of data that are the same for every seed."""
     """Digest of the samples, and of who holds which rows."""
     initial_sha256: NotRequired[str]
     """Digest of the model's initial tensors, trained or not."""

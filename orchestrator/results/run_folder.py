@@ -337,6 +337,15 @@ class RunFolder:
         if (self.path / manifest.NAME).exists():
             manifest.renew(self.path, REPORT)
 
+    def keep_config(self, config: Config) -> bool:
+        """See to it that config.yaml is what ran; whether it has been another one."""
+        if (self.path / CONFIG).is_file():
+            there = files.read_bytes(self.path / CONFIG)
+            if there == config.dump().encode():
+                return False
+        self.write_text(CONFIG, config.dump())
+        return True
+
     def seal(self, names: Sequence[str] = SEALED) -> None:
         """Say which of a run's files are here, and what is in them, when all are complete."""
         self.require_mine()

@@ -22,6 +22,7 @@ from orchestrator.models.net import Net
 from orchestrator.plugins import raised
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
+from orchestrator.training.modes import own_modes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,13 +71,23 @@ def inputs_left(folder: RunFolder) -> Inputs:
 class TrainedModel:
     """The final model of a run."""
 
+    @own_modes()
     def __init__(self, folder: RunFolder) -> None:
-        """Raises UserError if the run has left no model, or it cannot be built here."""
+        """Raises UserError if the run has left no model, or it cannot be built here; or if what it
+        has left is nobody's, since all models stay with the clients.
+        """
+        config = folder.config()
+        if config.algorithm.keeps_models:
+            raise UserError(
+                f"{folder.place}: {config.algorithm.name} leaves every model with its client, so "
+                "there is no common one to use"
+            )
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
         _put(net, folder.model(), folder.place)
         self.module = net.module.eval()
 
+    @own_modes()
     def outputs(self, x: Given) -> Tensor:
         """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
         [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; rows

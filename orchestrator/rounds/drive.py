@@ -245,7 +245,7 @@ def _rounds(
 def _summary(experiment: Experiment, status: Literal["finished", "stopped", "failed"]) -> Result:
     ledger, records = experiment.federation.ledger, experiment.records
     last = records[-1] if records else {}
-    return {
+    result: Result = {
         "name": experiment.config.name,
         "status": status,
         "rounds": experiment.t,
@@ -269,6 +269,9 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "diverged": experiment.diverged,
         "notes": list(dict.fromkeys(experiment.notes)),
     }
+    if "samples_sha256" in experiment.origin:
+        result["samples_sha256"] = experiment.origin["samples_sha256"]
+    return result
 
 
 def write_results(experiment: Experiment, folder: RunFolder, report: bool = True) -> Result:
@@ -284,6 +287,10 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         folder.write_table(ROUNDS, rounds)
         folder.write_table(CLIENTS, client_table(experiment))
         folder.write_table(HOLDINGS, experiment.data.held_rows())
+    if folder.keep_config(experiment.config):
+        result["notes"].append(
+            "config.yaml was changed while the run went; it is again what the run was begun with"
+        )
     folder.write_json(RESULT, result)
     folder.seal()
     if report and experiment.records:

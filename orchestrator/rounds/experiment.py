@@ -41,6 +41,7 @@ from orchestrator.rounds.fitting import require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
+from orchestrator.training.modes import own_modes
 from orchestrator.training.world import World
 
 NOBODY = np.empty(0)
@@ -50,6 +51,7 @@ NOBODY = np.empty(0)
 class Experiment:
     """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
+    @own_modes()
     def __init__(
         self,
         config: Config,
@@ -86,6 +88,7 @@ class Experiment:
         # of all tensors, before any is trained: also those that stay as a file gave them
         self.origin = {
             "data_sha256": self.data.sha256,
+            **self._samples_sha256(),
             "initial_sha256": digest(self.net.module.state_dict()),
         }
         """What the run has begun with, apart from its config."""
@@ -110,7 +113,10 @@ class Experiment:
             config.seed, data.train.sizes, net.spec, config.composition(),
             len(data.heldout_rows), net.buffer_spec, data.histogram().argmax(1),
         )  # fmt: skip
-        return config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
+        made = config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
+        if not hasattr(made, "past"):
+            raise ValueError(f"the __init__ of {type(made).__name__} must call super().__init__")
+        return made
 
     def _world(self) -> World:
         config = self.config
@@ -181,6 +187,7 @@ class Experiment:
         judged = [algorithm.model(), algorithm.statistics(), algorithm.personal_models()]
         return not all_finite([*judged, *(last.get(name) for name in losses)])
 
+    @own_modes()
     def step(self) -> Record:
         """Run one round and return its record.
 
@@ -220,6 +227,8 @@ class Experiment:
             **reported,
             **self._steps(),
         }
+        # whatever an algorithm has called by that name
+        record["round"] = t
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
         last = last or self._ends(record | self._spent(begun, sent_before, seconds))
         met = watch is not None and watch.over
@@ -327,6 +336,12 @@ class Experiment:
         }
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
         self.alarm.aggregated(t, who, everything)
+        strange = [key for key in reported if not isinstance(key, str)]
+        if strange:
+            raise UserError(
+                f"algorithm {self.config.algorithm.name}: round returns {strange[0]!r} as the name "
+                "of a number; names are texts"
+            )
         return reported
 
     def _know_that_they_worked(self, t: int) -> None:
@@ -420,6 +435,12 @@ class Experiment:
         plugins = [plugin.name for plugin in self.config.plugins]
         threads = self.config.resources.threads
         return digest({**unpinned(raw), "plugins": plugins, "threads": threads})
+
+    def _samples_sha256(self) -> dict[str, str]:
+        """Of what is the same for every seed."""
+        if self.config.data.dataset.generated:
+            return {}
+        return {"samples_sha256": self.data.samples_sha256}
 
     def require_origin(self, known: Mapping[str, Any], place: str) -> None:
         """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from algorithms.finite import all_finite
 from algorithms.local_config import LocalConfig
 from algorithms.parts.losses import IGNORED
 from orchestrator.config import Config
@@ -52,6 +53,9 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     inputs = _inputs(samples, 2)
     draws = tried(of, net.module, inputs, samples.made)
     net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
+    net.unstacked = _unstacked(net, inputs)
+    if not all_finite([net.initial]):
+        raise ValueError(f"model: {of}: its first weights are NaN or infinite")
     again = Net.of(config.model, samples.shape, samples.outputs, config.seed)
     if not torch.equal(net.initial, again.initial):
         raise ValueError(
@@ -59,6 +63,17 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
             "torch's global generator, which is seeded for it"
         )
     return draws
+
+
+def _unstacked(net: Net, x: torch.Tensor) -> str:
+    """What torch says where it cannot compute the network for several clients at once, or ""."""
+    stack = {name: v[None].repeat(2, *[1] * v.dim()) for name, v in net.params.items()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.func.vmap(net.functional(), randomness="different")(stack, torch.stack([x, x]))
+    except Exception as error:  # whatever a network may do that torch cannot batch
+        return raised(error)
+    return ""
 
 
 def require_batches(config: Config, data: FederatedData, net: Net) -> None:
@@ -103,12 +118,29 @@ def _inputs(samples: Samples, rows: int) -> torch.Tensor:
 def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:
     """What networks of ours that begin with an embedding say of other inputs than its ids."""
     rows = getattr(getattr(net.module, "embedding", None), "num_embeddings", None)
-    if rows is None or config.model.foreign:
+    if config.model.foreign:
+        return
+    if rows is None:
+        if samples.x.dtype == np.int32 and not _takes(net, _inputs(samples, 2)):
+            yield (
+                f"model {config.model.name!r} multiplies its inputs, and the data's are token ids; "
+                "take one that begins with an embedding (`fedorch list models`)"
+            )
         return
     if samples.x.dtype != np.int32:
         yield f"model {config.model.name!r} needs token ids, and the inputs are other numbers"
     elif (most := max(int(piece.max()) for piece in pieces(samples.x))) >= rows:
         yield f"model.vocabulary: the embedding has {rows} rows, and token ids go up to {most}"
+
+
+def _takes(net: Net, x: torch.Tensor) -> bool:
+    """Whether the network makes anything of such inputs."""
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            net.module.eval()(x)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _problems(config: Config, samples: Samples) -> Iterator[str]:

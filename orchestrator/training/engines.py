@@ -267,6 +267,8 @@ def vectorizable(net: Net) -> str | None:
         return "it has batch-norm statistics, which a padded batch would change"
     if net.mixes:
         return "what it makes of an input in training depends on the others of the batch"
+    if net.unstacked:
+        return f"torch cannot batch it over clients ({net.unstacked[:200]})"
     if net.stochastic:
         return "it may have dropout, whose draws could not be keyed by client"
     if any(isinstance(module, torch.nn.RNNBase) for module in net.module.modules()):

@@ -65,8 +65,10 @@ def per_sample(
 def _of_batch(world: World, net: Net, rows: np.ndarray, flip: bool) -> PerSample:
     x, y = _batch(world, rows, flip)
     out = net.module(x)
-    outputs = out.flatten(1)[:, : None if world.outputs else 0]
-    return PerSample(world.loss.per_sample(out, y), world.loss.correct(out, y), outputs)
+    outputs = out.flatten(1)[:, : None if world.outputs else 0].clone()
+    # before the loss is asked, which may be a user's own, and write over what it is given
+    hit = world.loss.correct(out, y)
+    return PerSample(world.loss.per_sample(out, y), hit, outputs)
 
 
 def _batch(world: World, rows: np.ndarray, flip: bool) -> tuple[Tensor, Tensor]:
