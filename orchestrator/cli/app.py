@@ -20,7 +20,14 @@ from orchestrator.cli.arguments import Commands, path, picture, within
 from orchestrator.cli.faults import report
 from orchestrator.cli.listing import Facts, listed
 from orchestrator.cli.run_shown import INTERRUPTED, interrupted, show_result
-from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders, seeds_of
+from orchestrator.cli.running import (
+    Series,
+    require_files,
+    run_here,
+    run_on_ray,
+    seed_folders,
+    seeds_of,
+)
 from orchestrator.cli.templates import TEMPLATES
 from orchestrator.cli.templates import written as written_part
 from orchestrator.cluster.connection import connected
@@ -171,6 +178,8 @@ def run(
                 "not go with it (the same command again goes on where it was)"
             )
         series = _series(config, settings or [], plugin or [], out, seeds_of(seeds))
+        if address == "local":
+            require_files(next(iter(series.configs.values())))
         with nullcontext() if in_process else connected(address, num_cpus, num_gpus):
             finished = series.run(run_here if in_process else run_on_ray)
         _show_series(finished, series)
@@ -178,6 +187,8 @@ def run(
     folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
     result: Result | None
     try:
+        if address == "local":
+            require_files(chosen)
         if in_process:
             result = run_here(chosen, folder, resume is not None)
         else:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from algorithms.local_config import SETTLED
@@ -73,6 +74,20 @@ def run_on_ray(
         return None
     _follow(server, config.rounds, prepared.done)
     return answer_of(server.outcome.remote())
+
+
+def require_files(config: Config) -> None:
+    """Raise UserError for a file of the dataset's that is not on this machine, before anything is
+    started that takes seconds.
+    """
+    dataset = config.data.dataset
+    for key, field in type(dataset).model_fields.items():
+        place, extra = getattr(dataset, key), field.json_schema_extra
+        if not isinstance(extra, dict) or not extra.get("file") or not isinstance(place, str):
+            continue
+        # what begins otherwise may be a name in a data folder, or of a hub
+        if place.startswith(("/", ".")) and not Path(place).exists():
+            raise UserError(f"config: data.dataset.{key}: there is no {place}")
 
 
 def _follow(server: Any, rounds: int, done: int) -> None:

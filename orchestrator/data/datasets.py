@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -58,6 +59,8 @@ class _IdxDataset(Dataset):
     pictures: ClassVar[Pictures] = Pictures(28, 1, 10)
     moments: ClassVar[tuple[float, float]]
     """Mean and standard deviation of the training pixels in [0, 1]."""
+    names: ClassVar[tuple[str, ...]] = ()
+    """Of the classes."""
 
     def read(self, request: Request) -> Samples:
         folder, *stems = self.layout
@@ -68,7 +71,8 @@ class _IdxDataset(Dataset):
             self.name, [packed(self.name, self.pictures), raw], self.fetch
         )
         mean, std = self.moments
-        return join(train, test, self.pictures.classes, (mean,), (std,))
+        samples = join(train, test, self.pictures.classes, (mean,), (std,))
+        return replace(samples, names=self.names)
 
     def fetch(self, root: Path) -> None:
         """Download by torchvision to ``root``."""
@@ -92,12 +96,20 @@ class Mnist(_IdxDataset):
     moments = (0.1307, 0.3081)
 
 
+CLOTHES = (
+    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+    "ankle boot",
+)  # fmt: skip
+"""Fashion-MNIST's classes."""
+
+
 class FashionMnist(_IdxDataset):
     """Fashion-MNIST articles of clothing: 60,000 train, 10,000 test."""
 
     name: str = "fashion_mnist"
     layout = ("FashionMNIST", "train", "t10k")
     moments = (0.2860, 0.3530)
+    names = CLOTHES
 
 
 class Kmnist(_IdxDataset):
@@ -106,6 +118,7 @@ class Kmnist(_IdxDataset):
     name: str = "kmnist"
     layout = ("KMNIST", "train", "t10k")
     moments = (0.1918, 0.3483)
+    names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
 
 class Emnist(_IdxDataset):
@@ -114,6 +127,7 @@ class Emnist(_IdxDataset):
     name: str = "emnist"
     layout = ("EMNIST", "emnist-byclass-train", "emnist-byclass-test")
     pictures = Pictures(28, 1, 62)
+    names = (*string.digits, *string.ascii_uppercase, *string.ascii_lowercase)
     moments = (0.1736, 0.3317)
 
     def fetch(self, root: Path) -> None:
@@ -148,7 +162,7 @@ def _embedded() -> Samples:
     assert isinstance(samples.x, np.ndarray)
     samples.x.setflags(write=False)
     samples.y.setflags(write=False)
-    return samples
+    return replace(samples, names=CLOTHES)
 
 
 class _ColourDataset(Dataset):

@@ -15,6 +15,8 @@ BINS = {"extent": [0, 1], "step": 0.05}
 """Of accuracies."""
 ROUNDS = "rounds"
 """The name of the table of rounds, which all of a page's curves share."""
+ATTACKS = " attacks"
+"""Ends the names of clients that attack."""
 DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
 """Of lines in a picture, which may be printed in black and white."""
 
@@ -142,9 +144,24 @@ def _ticks(over: str) -> Spec:
 
 def over_clients(cell: str, still: bool = False) -> Spec:
     """A number of each client in evaluated rounds, as a map: rows client, round, value."""
-    return _map(
+    drawn = _map(
         ("round", "round, as far as evaluated"), ("client", "client"), cell, "clients-map", still
     )
+    # in the map, since names that are too close to others are left out
+    marks: Spec = {
+        "transform": [
+            {"filter": f"indexof(datum.client, '{ATTACKS}') >= 0"},
+            {"aggregate": [{"op": "count", "as": "cells"}], "groupby": ["client"]},
+        ],
+        "mark": {"type": "text", "text": "◂", "align": "right", "dx": -1, "color": "#ff6a5d"},
+        "encoding": {
+            "x": {"value": {"expr": "width"}},
+            "y": drawn["encoding"]["y"],
+            "tooltip": [{"field": "client", "title": "client"}],
+        },
+    }
+    data, view = drawn.pop("data"), drawn.pop("view")
+    return {"data": data, "view": view, "layer": [drawn, marks]}
 
 
 def holdings(still: bool = False) -> Spec:
@@ -172,7 +189,11 @@ def _map(x: tuple[str, str], y: tuple[str, str], cell: str, data: str, still: bo
             {"field": "value", "title": cell, "format": ",.4~g"},
         ],
     }  # fmt: skip
-    return {"data": {"name": data}, "mark": {"type": "rect"}, "encoding": encoding}
+    # what has no number is grey, and so told from 0 on light and dark pages
+    return {
+        "data": {"name": data}, "mark": {"type": "rect"}, "encoding": encoding,
+        "view": {"fill": "#8888", "stroke": None},
+    }  # fmt: skip
 
 
 def _sparse(still: bool) -> dict[str, Any]:

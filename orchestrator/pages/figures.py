@@ -255,7 +255,7 @@ def _grouped(many: int) -> list[np.ndarray]:
 
 def _span(names: np.ndarray, attackers: Collection[int] = ()) -> str:
     """Clients that share a cell; those that attack are marked."""
-    marked = " attacks" if all(name in attackers for name in names) else ""
+    marked = charts.ATTACKS if all(name in attackers for name in names) else ""
     return f"{names[0]}{marked}" if len(names) == 1 else f"{names[0]}–{names[-1]}{marked}"
 
 

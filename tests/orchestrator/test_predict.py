@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
     run = fedorch.open(digits)
     with Image.open(tmp_path / "a.png") as image:
         wanted = run.outputs(np.stack([np.asarray(image), grey]))
-    assert table["class"].tolist() == wanted.argmax(1).tolist()
+    assert table["class"].tolist() == [run.classes[c] for c in wanted.argmax(1)]
+    assert run.classes[9] == "ankle boot"
     odds = torch.softmax(wanted, 1).amax(1).numpy()
     np.testing.assert_allclose(table["probability"], odds, rtol=1e-5)
 
@@ -55,7 +57,8 @@ def test_arrays(digits, tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (5, 28, 28)).astype(np.uint8)
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", x=x, other=x[:1])
-    classes = fedorch.open(digits).predict(x).tolist()
+    run = fedorch.open(digits)
+    classes = [run.classes[c] for c in run.predict(x)]
     table = told(digits, tmp_path / "x.npy", tmp_path / "x.npz")
     assert table["class"].tolist() == classes * 2
     code, _ = here("predict", digits, tmp_path / "x.npy", "--file", tmp_path / "t.csv")
@@ -123,7 +126,10 @@ def test_texts_are_read_as_in_training(tmp_path, separator):
     code, text = here("evaluate", tmp_path / "r", *words, "--format", "json")
     assert code == 0, text
     right = whole.loc[others.index, "class"] == others["ill"]
-    assert json.loads(text)["test_accuracy"] == pytest.approx(right[20:].mean())
+    record, end = json.JSONDecoder().raw_decode(text)
+    assert record["test_accuracy"] == pytest.approx(right[20:].mean())
+    # what is told on stderr
+    assert re.search(r"note: \d+ of \d+ test rows are rows that the run trained on", text[end:])
 
 
 def test_what_is_no_input(digits, tmp_path):
