@@ -54,12 +54,13 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
     # what one has and another has not is said of the one, where that is enough
-    shorter = [{key: v for key, v in one.items() if v is not None} for one in values]
-    for found in (shorter, values):
-        names = [", ".join(_setting(key, v, told) for key, v in one.items()) for one in found]
-        if all(names) and len(set(names)) == len({str(one) for one in values}):
-            break
-    return names
+    shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], told)
+    whole = _joined(values, told)
+    return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
+
+
+def _joined(values: Sequence[Mapping[str, Any]], told: Sequence[str]) -> list[str]:
+    return [", ".join(_setting(key, v, told) for key, v in one.items()) for one in values]
 
 
 def _setting(key: str, value: Any, others: Sequence[str]) -> str:

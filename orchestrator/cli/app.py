@@ -178,8 +178,7 @@ def run(
                 "not go with it (the same command again goes on where it was)"
             )
         series = _series(config, settings or [], plugin or [], out, seeds_of(seeds))
-        if address == "local":
-            require_files(next(iter(series.configs.values())))
+        require_files(next(iter(series.configs.values())), address)
         with nullcontext() if in_process else connected(address, num_cpus, num_gpus):
             finished = series.run(run_here if in_process else run_on_ray)
         _show_series(finished, series)
@@ -187,8 +186,7 @@ def run(
     folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
     result: Result | None
     try:
-        if address == "local":
-            require_files(chosen)
+        require_files(chosen, address)
         if in_process:
             result = run_here(chosen, folder, resume is not None)
         else:

@@ -76,10 +76,12 @@ def run_on_ray(
     return answer_of(server.outcome.remote())
 
 
-def require_files(config: Config) -> None:
-    """Raise UserError for a file of the dataset's that is not on this machine, before anything is
-    started that takes seconds.
+def require_files(config: Config, address: str) -> None:
+    """Raise UserError for a file of the dataset's that is not here, before anything is started that
+    takes seconds; a cluster elsewhere may have it.
     """
+    if address != "local":
+        return
     dataset = config.data.dataset
     for key, field in type(dataset).model_fields.items():
         place, extra = getattr(dataset, key), field.json_schema_extra
