@@ -62,6 +62,8 @@ AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 class Monitored(RoundEnd):
     """Asks a monitor while clients train."""
 
+    synchronises = True
+
     records = {
         "round_steps": "local steps from one synchronisation to the next",
         "exceeded": "1 where the clients synchronised because H exceeded Θ, 0 where their local "

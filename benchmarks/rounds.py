@@ -29,6 +29,8 @@ from orchestrator.config import load
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.server import ray_plane
 
+MODELS = {"linear": 5, "mlp": 3, "lenet5": 1, "drdm_cnn": 1}
+"""Networks, with their counted rounds in parts of ``--repeat``."""
 WORK = [
     "cohort=20",
     "local.steps=10",
@@ -127,12 +129,8 @@ def main() -> None:
     torch.set_num_threads(1)
     table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
     with connected("local", num_cpus=2):
-        for model in ("linear", "drdm_cnn"):
-            _add(
-                table,
-                model,
-                _contest(model, repeat if model == "drdm_cnn" else 5 * repeat, options.gpu),
-            )
+        for model, rounds in MODELS.items():
+            _add(table, model, _contest(model, rounds * repeat, options.gpu))
         _add(table, "empty, 10 clients", _floor(5 * repeat))
     Console().print(table)
 
@@ -141,10 +139,13 @@ def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:
     config = load(None, [*WORK, f"model={model}", f"resources.gpus_per_actor={gpu / 2}"])
     here = Experiment(config, lambda world: InProcess(world, float(gpu)))
     there = Experiment(config, lambda world: ray_plane(world, config))
+    half = load(None, [*WORK, f"model={model}", "local.precision=bf16"])
+    rounded = Experiment(half, lambda world: InProcess(world, float(gpu)))
     bare = BareLoop(Experiment(config), "cuda" if gpu else "cpu")
     contest = [
         Contestant("bare PyTorch loop, one core", bare.step, []),
         Contestant("fedorch in process, one core", here.step, []),
+        Contestant("fedorch in process, bf16", rounded.step, []),
         Contestant("fedorch on Ray, two actors", there.step, []),
     ]
     if peers.has_pfl() and not gpu:

@@ -14,6 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.terminal import console
 from sweeps import costs
+from sweeps.choice import Choice
 from sweeps.entry import Entry
 from sweeps.papers import entries
 from sweeps.reproduction import Reproduction
@@ -92,6 +93,8 @@ def show_status(folder: Path, as_json: bool = False) -> None:
     driven = is_driven(place)
     if as_json:
         told = {"stage": stage, "driven": driven, "ended": status.ended, **asdict(status)}
+        if status.best_folder:
+            told["best_settings"] = Choice.read(place / "trials" / status.best_folder).as_trial()
         console.print(json_text(told), soft_wrap=True)
         return
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"

@@ -133,7 +133,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     """The table as text; the terminal's is printed instead, and empty."""
     about = about or About()
     data, entry, reduced = numbers(one, values, about.diverged), one.entry, one.budget.reduced
-    other = [f"reduced: {reduced.rstrip('.')}"] if reduced else []
+    other = [f"{one.size}: {reduced.rstrip('.')}"] if reduced else []
     other += [entry.unavailable.rstrip(".")] if entry.unavailable else []
     other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
@@ -142,7 +142,8 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         cells = data.to_dict("records")
         return json_text({"id": entry.id, "conditions": other, "how": about.how, "cells": cells})
     table, head = wide(entry, data), f"{entry.id}: {entry.title}"
-    notes = (f"measured: {_spread(data)} (published)", *other)
+    published = " (published)" if entry.published else ""
+    notes = (f"measured: {_spread(data)}{published}", *other)
     if one.size == UNTUNED_BUDGET:
         return Written(head, table, notes, (SMOKE, *about.how)).as_(form)
     said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
