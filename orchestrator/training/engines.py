@@ -70,11 +70,61 @@ class Engine(ABC):
         """
 
 
+class Records:
+    """Recorded computations (:mod:`orchestrator.training.tracing`) by what they were recorded of,
+    those that were used last.
+    """
+
+    def __init__(self, after: int = 0) -> None:
+        """``after``: uses of one kind before it is worth its recording, which then gives the very
+        bits of the computation itself.
+        """
+        self.after = after
+        self.kept: dict[Hashable, int | Function | None] = {}
+
+    def find(
+        self, its: Hashable, function: Function, inputs: tuple[Tensor, ...], delivered: int
+    ) -> Function | None:
+        """What ``function`` was recorded as, which ``its`` tells from others; None where it cannot
+        be, or not yet. Arguments as of :func:`orchestrator.training.tracing.trace`.
+        """
+        # on a GPU autograd works in a thread of its own, which no recorder sees
+        if inputs[0].is_cuda:
+            return None
+        key = (its, *((t.shape, t.stride(), t.dtype) for t in inputs))
+        # in order of their last use
+        found = self.kept.pop(key, 0)
+        if isinstance(found, int):
+            few = found < self.after
+            found = found + 1 if few else _traced(function, inputs, delivered, self.after > 0)
+        self.kept[key] = found
+        if len(self.kept) > RECORDS:
+            del self.kept[next(iter(self.kept))]
+        return None if isinstance(found, int) else found
+
+
+def _traced(
+    function: Function, inputs: tuple[Tensor, ...], delivered: int, exactly: bool
+) -> Function | None:
+    # it extends a class of torch's: above, it would load torch for commands that train nothing
+    from orchestrator.training.tracing import trace
+
+    return trace(function, inputs, delivered, exactly)
+
+
+RECORDS = 64
+"""Kinds of computations that an engine keeps: there is one for each number of clients that still
+train, and for each width of their batches."""
+WORTH_IT = 50
+"""Steps of one shape after which a client's step is recorded: that takes as long as a few dozen of
+them, and saves a tenth of each."""
+
+
 class Sequential(Engine):
     """One client (C = 1): the module's own tensors are views of the client's vector.
 
     Gradients are those of the whole mini-batch, computed in pieces of ``piece`` rows (None: at
-    once) and added.
+    once) and added. What is done often is recorded, and gives the same bits.
     """
 
     def __init__(
@@ -82,11 +132,17 @@ class Sequential(Engine):
     ) -> None:
         super().__init__(net, loss, precision)
         self.piece = piece
+        # statistics are written to, and draws are other ones each time
+        self.lasting = not (net.buffer_spec.size or net.stochastic)
+        self.records = Records(after=WORTH_IT)
+        self.functional = net.functional()
+        self.tensors: list[Tensor] = []
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         return self.net.views(w[0], buffers[0])
 
     def attach(self, views: list[Tensor]) -> None:
+        self.tensors = views
         self.net.attach(views)
         super().attach(views)
 
@@ -102,6 +158,11 @@ class Sequential(Engine):
         n = int(sizes[0])
         x, y = x[0, :n], y[0, :n]
         if self.piece is None or n <= self.piece:
+            if contrast is None and self.lasting:
+                inputs = (x, y, *self.tensors)
+                recorded = self.records.find((), self._compute, inputs, len(self.tensors))
+                if recorded is not None:
+                    return recorded(*inputs, *self.net.spec.views(out[0]).values())[0]
             loss = self._mean(x, y, contrast)
             self.net.gradient(loss, out[0])
             return loss.detach().unsqueeze(0)
@@ -112,6 +173,16 @@ class Sequential(Engine):
             out[0] += self.net.gradient(loss, part)
             total += loss.detach()
         return total
+
+    def _compute(self, x: Tensor, y: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Gradients by tensor, and the loss [1]: as in :meth:`gradients`, as a function."""
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        params = dict(zip(self.net.spec.names, leaves, strict=True))
+        with self.multiplying(x):
+            logits = self.functional(params, x)
+        loss = self.loss.mean(logits.float(), y)
+        grads = torch.autograd.grad(loss, leaves, materialize_grads=True)
+        return (*grads, loss.detach().unsqueeze(0))
 
     def _mean(self, x: Tensor, y: Tensor, contrast: Contrast | None) -> Tensor:
         """The mean loss of rows of a mini-batch."""
@@ -139,7 +210,7 @@ class Vectorized(Engine):
         super().__init__(net, loss, precision)
         self.forward = torch.func.vmap(net.functional())
         self.featured = torch.func.vmap(net.functional(featured=True))
-        self.traces: dict[Hashable, Function | None] = {}
+        self.records = Records()
         self.attached: list[Tensor] = []
         self.counted = Counted(torch.empty(0), torch.empty(0))
 
@@ -176,22 +247,9 @@ class Vectorized(Engine):
         """
         term = contrast.term if contrast else None
         its = lasting(term)
-        # on a GPU autograd works in a thread of its own, which no recorder sees
-        if inputs[0].is_cuda or its is None:
+        if its is None:
             return None
-        # it extends a class of torch's: above, it would load torch for commands that train nothing
-        from orchestrator.training.tracing import trace
-
-        key = (its, *((t.shape, t.stride(), t.dtype) for t in inputs))
-        if key in self.traces:
-            # in order of their last use
-            self.traces[key] = self.traces.pop(key)
-        else:
-            each = len(self.net.spec.names)
-            self.traces[key] = trace(partial(self._compute, term), inputs, delivered=each)
-            if len(self.traces) > TRACES:
-                del self.traces[next(iter(self.traces))]
-        return self.traces[key]
+        return self.records.find(its, partial(self._compute, term), inputs, len(self.attached))
 
     def _compute(
         self,
@@ -221,11 +279,6 @@ class Vectorized(Engine):
         # no client's mean depends on another's parameters: the sum's gradient is each one's own
         grads = torch.autograd.grad(means.sum(), leaves, materialize_grads=True)
         return (*grads, means.detach())
-
-
-TRACES = 64
-"""Recorded computations that an engine keeps, those used last: there is one for each number of
-clients that still train, and for each width of their batches."""
 
 
 def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:

@@ -26,14 +26,17 @@ IRREGULAR = frozenset((torch.Tag.nondeterministic_seeded, torch.Tag.data_depende
 """Marks of operations that draw numbers, or give Python a value to decide by."""
 
 
-def trace(function: Function, inputs: Sequence[Tensor], delivered: int = 0) -> Function | None:
+def trace(
+    function: Function, inputs: Sequence[Tensor], delivered: int = 0, exactly: bool = False
+) -> Function | None:
     """What ``function`` does to tensors of the shapes and types of ``inputs``, as a function; of
     its results the first ``delivered`` are not returned, but written to as many further inputs.
 
-    The results are ``function``'s but for the rounding of products that are computed the other way
-    round (:func:`orchestrator.training.simplifying.turn_products`). None where what is done is not
-    a matter of shapes alone, as far as can be told: where a random number is drawn, a value is
-    read, a tensor is written to that is not its own, or a second evaluation has other bits.
+    The results are ``function``'s, ``exactly``, or but for the rounding of products that are
+    computed the other way round (:func:`orchestrator.training.simplifying.turn_products`). None
+    where what is done is not a matter of shapes alone, as far as can be told: where a random number
+    is drawn, a value is read, a tensor is written to that is not its own, or a second evaluation
+    has other bits.
     """
     recorder = Recorder(inputs)
     try:
@@ -45,7 +48,8 @@ def trace(function: Function, inputs: Sequence[Tensor], delivered: int = 0) -> F
     exact(graph, constants)
     if not same(_program(graph, constants)(*inputs), function(*inputs)):
         return None
-    turn_products(graph)
+    if not exactly:
+        turn_products(graph)
     deliver(graph, delivered)
     # the example's tensors
     for node in graph.nodes:

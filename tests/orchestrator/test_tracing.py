@@ -14,7 +14,7 @@ from algorithms.parts.losses import CrossEntropy
 from orchestrator.models.net import Net
 from orchestrator.training import engines
 from orchestrator.training.batches import common_width
-from orchestrator.training.engines import Contrast, Vectorized
+from orchestrator.training.engines import Contrast, Sequential, Vectorized
 from orchestrator.training.tracing import trace
 
 CLIENTS, BATCH = 3, 5
@@ -46,6 +46,20 @@ class Overwriting(nn.Module):
         return self.last(x.mul_(0.5).flatten(1))
 
 
+class Attending(nn.Module):
+    """Products of products."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 8)
+        self.heads = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        h = self.inner(x.flatten(1, 2))
+        return self.last(self.heads(h, h, h, need_weights=False)[0].mean(1))
+
+
 MODELS = {
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 4)),
     "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 4)),
@@ -56,6 +70,7 @@ MODELS = {
         nn.Conv2d(1, 4, 2), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4)
     ),
     "its own": Scaled,
+    "attention": Attending,
     "over its input": Overwriting,
 }
 LOSSES = {
@@ -129,7 +144,34 @@ def test_what_is_replayed_is_the_gradient(model, loss):
             one_by_one(net, loss, w, x, y, sizes), strict=True,
         ):  # fmt: skip
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    assert len(engine.traces) == 1
+    assert len(engine.records.kept) == 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("model", set(MODELS) - {"over its input"})
+def test_a_client_s_recorded_step_has_the_bits_of_torch_s(model, precision):
+    """And so may be recorded when it has been done often enough to be worth it."""
+    net = Net(MODELS[model]())
+    engine, out = Sequential(net, CrossEntropy(), precision), torch.empty(1, net.spec.size)
+    found = []
+    for step in range(engines.WORTH_IT + 3):
+        w, (x, y, _) = models(net, step % 2)[:1], batch((5, 5, 5), step % 2)
+        engine.attach(engine.views(w, torch.empty(1, 0)))
+        loss = engine.gradients(w, x[:1], y[:1], torch.tensor([5]), out)
+        found.append((loss.clone(), out.clone()))
+    (record,) = engine.records.kept.values()
+    # torch's attention may draw (dropout), and so is never recorded
+    assert callable(record) is (model != "attention")
+    for step, (loss, gradient) in enumerate(found):
+        assert torch.equal(loss, found[step % 2][0])
+        assert torch.equal(gradient, found[step % 2][1])
+
+
+def test_steps_that_are_never_the_same_are_not_recorded():
+    normed = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 4))
+    dropped = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(12, 4))
+    for module in (normed, dropped):
+        assert not Sequential(Net(module), CrossEntropy()).lasting
 
 
 def test_what_cannot_be_recorded_is_computed_anew():
@@ -137,8 +179,8 @@ def test_what_cannot_be_recorded_is_computed_anew():
     anew = Vectorized(Net(Overwriting()), CrossEntropy())
     for engine in (recorded, anew):
         engine_gradients(engine, models(engine.net), *batch((5, 5, 5)))
-    assert None not in recorded.traces.values()
-    assert set(anew.traces.values()) == {None}
+    assert None not in recorded.records.kept.values()
+    assert set(anew.records.kept.values()) == {None}
 
 
 @pytest.mark.parametrize("function", [
@@ -213,7 +255,7 @@ def test_terms_of_equal_rules_share_a_record():
         want = one_by_one(net, CrossEntropy(), w, x, y, sizes, others, factor)
         for ours, theirs in zip(got, want, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert len(engine.traces) == 2
+    assert len(engine.records.kept) == 2
 
 
 def test_a_term_of_nobody_knows_what_is_computed_anew():
@@ -228,11 +270,11 @@ def test_a_term_of_nobody_knows_what_is_computed_anew():
         got = engine_gradients(engine, w, x, y, sizes, contrast)
         want = one_by_one(net, CrossEntropy(), w, x, y, sizes, others, factor)
         torch.testing.assert_close(got[0], want[0], rtol=1e-4, atol=1e-5)
-    assert not engine.traces
+    assert not engine.records.kept
 
 
 def test_records_are_few(monkeypatch):
-    monkeypatch.setattr(engines, "TRACES", 2)
+    monkeypatch.setattr(engines, "RECORDS", 2)
     net = Net(MODELS["linear"]())
     engine, w = Vectorized(net, CrossEntropy()), models(net)
     x, y, sizes = batch((5, 5, 5))
@@ -240,7 +282,7 @@ def test_records_are_few(monkeypatch):
         got, _ = engine_gradients(engine, w, x[:, :width], y[:, :width], sizes.clamp_max(width))
         want, _ = one_by_one(net, CrossEntropy(), w, x, y, sizes.clamp_max(width))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    assert len(engine.traces) == 2
+    assert len(engine.records.kept) == 2
 
 
 @pytest.mark.parametrize("b", [1, 7, 32, 1000])
@@ -261,7 +303,7 @@ net = Net(torch.nn.Linear(3, 2))
 engine, w, out = Vectorized(net, CrossEntropy()), net.initial.repeat(2, 1), torch.empty(2, 8)
 engine.attach(engine.views(w, torch.empty(2, 0)))
 engine.gradients(w, torch.ones(2, 4, 3), torch.ones(2, 4, dtype=torch.long), torch.tensor([4, 4]), out)
-assert len(engine.traces) == 1
+assert len(engine.records.kept) == 1
 print(sorted({"sympy", "torch._dynamo", "triton"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
