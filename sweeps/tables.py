@@ -145,6 +145,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     published = " (published)" if entry.published else ""
     notes = (f"measured: {_spread(data)}{published}", *other)
     if one.size == UNTUNED_BUDGET:
-        return Written(head, table, notes, (SMOKE, *about.how)).as_(form)
+        asked = [f"claimed, and judged at other budgets: {claim.text}" for claim in entry.claims]
+        return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)
     said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
     return Written(head, table, notes, said, differences(entry, values), PAIRS).as_(form)

@@ -30,7 +30,7 @@ from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import drawn
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES, errors, further
 
@@ -109,7 +109,10 @@ class Runs:
     def _named(self) -> tuple[dict[str, list[int]], str]:
         groups = by_config(self.folders)
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
-        named = group_names(groups, [self.names[runs[0]] for runs in numbers])
+        # a trial's name is a digest
+        trials = any(folder.holds(TRIAL) for folder in self.folders)
+        names = None if trials else [self.names[runs[0]] for runs in numbers]
+        named = group_names(groups, names)
         return without_seeds(dict(zip(named, numbers, strict=True)))
 
     @property
@@ -270,6 +273,7 @@ def _efforts(results: list[Result]) -> list[Line]:
     """What the runs did and sent."""
     return [
         Line("rounds", [r["rounds"] for r in results], 0),
+        Line("local steps", [_number(r["metrics"], "steps_total") for r in results], 0),
         _megabytes("MB up", [r["bytes_up"] for r in results]),
         _megabytes("MB down", [r["bytes_down"] for r in results]),
         Line("seconds", [r["seconds"] for r in results], 1),
@@ -320,27 +324,26 @@ def _tests(
     first, *others = values
     pairs = {name: compare(values[name], values[first], high) for name in others}
     both = [one.p for one in pairs.values()]
-    by = "minus" if direction is None else "against"
     for (name, one), p in zip(pairs.items(), holm(both), strict=True):
         if one.n > 1:
-            yield f"{metric}: {name} {by} {first}, {_paired(one, p, direction, len(pairs))}"
+            yield f"{metric}: {name} minus {first}, {_paired(one, p, direction, len(pairs))}"
 
 
 def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     """One of ``many`` comparisons in words; ``direction``: whether more is better, if that is
     known.
     """
-    numbers, effect = (one.difference, one.low, one.high), one.effect
-    ahead = "" if direction is None else "ahead by "
-    if ahead and one.difference < 0:
-        ahead, numbers = "behind by ", (-one.difference, -one.high, -one.low)
-        effect = -effect
-    by, low, high = (f"{number:+.4f}" for number in numbers)
-    pairs = f"{one.numbers} pairs of numbers"
-    interval = f"[{low}, {high}] (95 %, {pairs})" if one.numbers > 1 else f"({pairs})"
-    said = [f"{ahead}{by.lstrip('+') if ahead else by} {interval}"]
-    if not math.isnan(effect):
-        said.append(f"d_z {effect:.2f}")
+    # as a difference, whose sign is that of the interval's ends; which side is better comes after
+    turned = -1 if direction is False else 1
+    # plus 0, for a zero without a sign
+    ends = sorted((turned * one.low + 0, turned * one.high + 0))
+    pairs, by = f"{one.numbers} pairs of numbers", f"{turned * one.difference + 0:+.4f}"
+    interval = f"[{ends[0]:+.4f}, {ends[1]:+.4f}] (95 %, each by itself; {pairs})"
+    said = [f"{by} {interval}" if one.numbers > 1 else f"{by} ({pairs})"]
+    if direction is not None and one.difference:
+        said[0] += ", which is better" if one.difference > 0 else ", which is worse"
+    if not math.isnan(one.effect):
+        said.append(f"d_z {turned * one.effect:.2f}")
     test = "paired t-test"
     if any(one.missed):
         said.append(f"runs without a number {one.missed[0]} : {one.missed[1]}")

@@ -39,7 +39,7 @@ from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
 from orchestrator.plugins import origin
-from orchestrator.results.columns import all_of_them
+from orchestrator.results.columns import all_of_them, of_round
 from orchestrator.terminal import console, headed
 from orchestrator.tracking import Tracker
 
@@ -97,8 +97,8 @@ def show_kind(kind: str, key: str = "") -> None:
 
 def show_part(name: str) -> None:
     """What ``name`` is: parts of that name, a section or a key of the config (dotted), an option of
-    parts (``algorithm.mu``, ``fedprox.mu``), or ``columns``; raises UserError for what is none of
-    them.
+    parts (``algorithm.mu``, ``fedprox.mu``), a column of a run's tables, or ``columns``; raises
+    UserError for what is none of them.
     """
     if name == "columns":
         return _show_columns()
@@ -115,8 +115,9 @@ def show_part(name: str) -> None:
         _show_key(name, fields[name])
     elif options := _options_called(name):
         _show_option(options)
-    elif not found:
-        raise UserError(f"there is nothing called {name!r}{_near(name, {*fields, *sections})}")
+    elif not found and not _show_column(name):
+        known = {*fields, *sections, *(column for _, column, _ in all_of_them())}
+        raise UserError(f"there is nothing called {name!r}{_near(name, known)}")
     for title, cls in found:
         _show_options(title, cls)
     return None
@@ -196,6 +197,21 @@ def _family(annotation: Any) -> type[Part] | None:
         return annotation
     found = (_family(inner) for inner in get_args(annotation))
     return next((one for one in found if one), None)
+
+
+def _show_column(name: str) -> bool:
+    """A column of a run's tables; whether there is one of that name."""
+    table = Facts(column=f"column {name} of", meaning="what it says")
+    listed = {(where, column): meaning for where, column, meaning in all_of_them()}
+    found = {where: meaning for (where, column), meaning in listed.items() if column == name}
+    # names that are put together
+    if not found and (meaning := of_round(name)):
+        found["rounds"] = meaning
+    for where, meaning in found.items():
+        table.add(column=f"{where}.parquet", meaning=meaning, table=where)
+    if found:
+        console.print(table)
+    return bool(found)
 
 
 def _show_columns() -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
+from orchestrator.data.federated import called
 from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 
@@ -18,10 +19,17 @@ def show_data(config: Config, plot: Path | None) -> None:
     data = FederatedData.build(config.data, config.seed)
     histogram = data.histogram()
     shown = min(data.samples.classes, 20)
-    table = Table("client", "train", "test", *[str(c) for c in range(shown)])
+    names, classes = called(config.data, data), data.samples.names
+    labels = [classes[c] if classes else str(c) for c in range(shown)]
+    table = Table("client", "train", "test", *labels)
     for k in range(min(data.clients, 100)):
         row = [str(n) if n else "·" for n in histogram[k, :shown]]
-        table.add_row(str(k), str(data.train.sizes[k]), str(data.test.sizes[k]), *row)
+        table.add_row(
+            f"{k} {names[k]}" if names else str(k),
+            str(data.train.sizes[k]),
+            str(data.test.sizes[k]),
+            *row,
+        )
     console.print(table)
     hidden = [f"{data.clients - 100} more clients"] * (data.clients > 100)
     hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)

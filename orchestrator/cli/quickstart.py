@@ -34,7 +34,8 @@ PAGE = "comparison.html"
 ABOUT = (
     "Two methods from one start, with the same clients in each of their rounds: "
     + "; ".join(f"{name}, {meaning}" for name, meaning in METHODS.items())
-    + "."
+    + f". One seed and untuned rates ({', '.join(ALIKE)}), so a first look and no result; they do "
+    "not send the same: switch the axis to MB to see them at equal traffic."
 )
 
 

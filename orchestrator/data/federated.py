@@ -223,6 +223,12 @@ class FederatedData:
         return pd.DataFrame({"client": client, "label": label, "rows": table[client, label]})
 
 
+def called(config: DataConfig, data: FederatedData) -> tuple[str, ...]:
+    """Names of the clients, where each is one of the dataset's own that have names."""
+    natural = isinstance(config.partition, Natural)
+    return data.samples.owners[: data.clients] if natural else ()
+
+
 def samples_sha256(samples: Samples) -> str:
     """Digest of all that there is of a dataset."""
     facts = [samples.train, samples.classes, samples.mean, samples.std]

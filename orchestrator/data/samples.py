@@ -48,6 +48,8 @@ class Samples:
     """Of the classes, where the data have any."""
     tags: int = 0
     """Number of classes of tokens; 0 where nothing is said of tokens."""
+    owners: tuple[str, ...] = ()
+    """Names of the natural clients, by number, where they have any."""
 
     @property
     def outputs(self) -> int:

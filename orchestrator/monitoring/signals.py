@@ -40,7 +40,11 @@ SIGNALS = (
         "percentunit",
     ),
     Signal("fedorch_cohort", "cohort", "Clients of the last round"),
-    Signal("fedorch_dropped", "dropped", "Clients of the last round whose update did not count"),
+    Signal(
+        "fedorch_dropped",
+        "dropped",
+        "Clients of the last round that were lost, too late, or sent NaN",
+    ),
     Signal(
         "fedorch_dual_max",
         "dual_max",

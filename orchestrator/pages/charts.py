@@ -38,7 +38,7 @@ def curves(
     ]
     drawn = _lines(labels, y, over, bounds, still)
     if ticks:  # what lies between two of them is not known
-        drawn[0]["mark"] = {"type": "line", "point": {"size": 22}, "strokeWidth": 0.8}
+        drawn[0]["mark"] = {"type": "point", "filled": True, "size": 22}
     layers = [{"transform": folded, **layer} for layer in drawn]
     if ticks:
         layers.insert(0, _ticks(over))

@@ -39,7 +39,7 @@ def report_of(folder: RunFolder, config: Config) -> str:
     body = (
         _head(result["name"], told(config, result, parameters), result.get("notes", []))
         + page.tiles(_tiles(result))
-        + _sections(config, figures, clients)
+        + _sections(config, figures, clients, inputs_left(folder).get("clients", []))
         + page.section(
             "In full",
             page.folded_facts("all numbers of the last round", _numbers(result))
@@ -72,7 +72,9 @@ def _head(name: str, lead: Sequence[str], notes: Sequence[str]) -> str:
     )
 
 
-def _sections(config: Config, figures: Figures, clients: pd.DataFrame) -> str:
+def _sections(
+    config: Config, figures: Figures, clients: pd.DataFrame, names: Sequence[str] = ()
+) -> str:
     """All figures, by what they are about, and the table of clients."""
     of = {what: page.figures(some) if some else "" for what, some in figures.sections.items()}
     return (
@@ -80,7 +82,7 @@ def _sections(config: Config, figures: Figures, clients: pd.DataFrame) -> str:
         + page.HINT
         + page.section("How good it is", of["good"])
         + page.section(f"What {_who(config)} did", of["did"])
-        + page.section("The clients", of["clients"] + _clients(clients))
+        + page.section("The clients", of["clients"] + _clients(clients, names))
         + page.section("Who holds what", of["data"])
         + page.section("What it cost", of["cost"])
     )
@@ -139,8 +141,8 @@ ORIGIN = {
 }
 
 
-def _clients(clients: pd.DataFrame) -> str:
-    """Every client after the last evaluated round, the worst first."""
+def _clients(clients: pd.DataFrame, names: Sequence[str] = ()) -> str:
+    """Every client after the last evaluated round, the worst first; by ``names``, if any."""
     if clients.empty:
         return ""
     last = clients[clients["round"] == clients["round"].max()].drop(columns="round")
@@ -151,6 +153,10 @@ def _clients(clients: pd.DataFrame) -> str:
         [_shown(value) if np.isfinite(value) else "" for value in row]
         for row in last.head(MOST_CLIENTS).itertuples(index=False)
     ]
+    if names:
+        columns.insert(1, ("name", "what the data call it"))
+        for row, k in zip(rows, last["client"], strict=False):
+            row.insert(1, names[int(k)])
     kept = (
         f" The {MOST_CLIENTS:,} worst of {len(last):,} are here; clients.parquet has all."
         if len(last) > MOST_CLIENTS

@@ -18,7 +18,8 @@ OF_A_ROUND = {
     "evaluated_steps": "local steps at which the metrics were measured (evaluation.every_steps)",
     "cohort": "clients that were asked to train",
     "contacted": "clients that sent or were sent anything",
-    "dropped": "clients whose update did not count",
+    "dropped": "clients of the cohort that were lost, too late, or sent NaN (those that the "
+    "aggregator gave no weight are not among them)",
     "bytes_up": "bytes from clients to the server in this round",
     "bytes_down": "bytes from the server to clients in this round",
     "bytes_questions": "bytes of answers in the middle of the round (states, snapshots), among "

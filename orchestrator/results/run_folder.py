@@ -181,7 +181,9 @@ class RunFolder:
 
     def _known(self, place: str | Path) -> RunFolder:
         if not self.begun:
-            raise UserError(f"{place} is not the folder of a run: it holds no config.yaml")
+            there = is_remote(str(place)) or Path(place).exists()
+            why = "is not the folder of a run: it holds no config.yaml" if there else "is not there"
+            raise UserError(f"{place} {why}")
         return self
 
     @property

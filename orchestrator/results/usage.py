@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias
 
 import numpy as np
@@ -49,17 +49,19 @@ class Inputs(TypedDict):
     """What makes inputs of a table's rows; empty for other data."""
     classes: NotRequired[list[str]]
     """Names, where the data have any."""
+    clients: NotRequired[list[str]]
+    """Names of those that it was trained by, where they have any."""
 
 
-def inputs_of(data: FederatedData) -> Inputs:
-    """Of the models that are trained on ``data``."""
+def inputs_of(data: FederatedData, clients: Sequence[str] = ()) -> Inputs:
+    """Of the models that are trained on ``data``, by ``clients`` of such names."""
     samples = data.samples
     dtype: Literal["uint8", "int32", "float32"] = str(samples.x.dtype)  # type: ignore[assignment]
     return {
         "shape": list(samples.shape), "dtype": dtype, "shift": list(data.shift),
         "scale": list(data.scale), "outputs": samples.outputs,
         "task": samples.task,
-        "columns": list(samples.columns), "classes": list(samples.names),
+        "columns": list(samples.columns), "classes": list(samples.names), "clients": list(clients),
     }  # fmt: skip
 
 

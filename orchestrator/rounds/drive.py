@@ -12,6 +12,7 @@ import pandas as pd
 
 from orchestrator.config import Config
 from orchestrator.credentials import discreet
+from orchestrator.data.federated import called
 from orchestrator.errors import Diverged, UserError
 from orchestrator.pages.report import report_of
 from orchestrator.results import checkpoint
@@ -281,7 +282,9 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     algorithm = experiment.algorithm
     model = net.spec.tensors(algorithm.model()) | net.buffer_spec.tensors(algorithm.statistics())
     folder.write_model(model)
-    folder.write_json(INPUTS, inputs_of(experiment.data))
+    folder.write_json(
+        INPUTS, inputs_of(experiment.data, called(experiment.config.data, experiment.data))
+    )
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)

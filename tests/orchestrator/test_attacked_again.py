@@ -146,6 +146,20 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path)
     assert (code, "one of the files that are asked about" in " ".join(text.split())) == (2, True)
 
 
+def test_clients_of_a_table_keep_their_names(tmp_path):
+    csv(tmp_path / "a.csv")
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, of_table(tmp_path / "a.csv"))
+    page = (folder.path / "report.html").read_text()
+    assert all(f"<td>{name}</td>" in page for name in "uvw")
+    code, text = here(
+        "data", "show", "--set", f"data.dataset={{name: csv, path: {tmp_path}/a.csv, label: y, client: place}}",
+        "--set", "data.partition=natural", "--set", "data.clients=3", "--set", "cohort=2",
+    )  # fmt: skip
+    assert code == 0, text
+    assert all(name in text for name in ("0 u", "1 v", "2 w", "yes", "no"))
+
+
 def test_masked_arrays_are_no_data():
     whole = np.ma.masked_array([1.0, 2.0], [False, False])
     assert array_of(whole, "x").tolist() == [1.0, 2.0]

@@ -1,5 +1,6 @@
 """Every column of a run's tables has a meaning, and every key of a config a description."""
 
+import re
 from typing import ClassVar
 
 import pytest
@@ -63,6 +64,22 @@ def test_names_that_are_put_together():
     assert of_round("test_loss") == "mean loss, of the judged model on the test set"
     assert of_round("personal_accuracy_mean").startswith("part of the rows that is right: mean")
     assert "layer 3" in of_round("gradient_norm/3")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("malicious_weight", "weight that malicious clients had"),
+        ("client_accuracy_worst10", "worst tenth of the clients"),
+        ("joules", "energy that it has spent"),
+    ],
+)
+def test_a_column_is_described_by_its_name(name, said):
+    code, text = here("describe", name)
+    assert code == 0, text
+    assert said in re.sub(r"[\s│┃]+", " ", text)
+    code, text = here("describe", f"{name}x")
+    assert (code, name in text) == (2, True)
 
 
 def test_every_key_is_described():

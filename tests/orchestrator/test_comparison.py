@@ -51,9 +51,10 @@ def test_seeds_are_one_column_with_their_spread(runs):
     said = re.search(r"two-sided p ([\d.]+) \(paired t-test\)", text)
     assert float(said[1]) == pytest.approx(expected.pvalue, abs=1e-4)
     interval = expected.confidence_interval(0.95)
-    # the second rate is behind, and its numbers are turned round
-    gap = np.mean(first) - np.mean(other)
-    assert f"behind by {gap:.4f} [{-interval.high:+.4f}, {-interval.low:+.4f}] (95 %" in text
+    gap = np.mean(other) - np.mean(first)
+    assert f"{gap:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}] (95 %, each" in text
+    assert "lr 0.01 minus lr 0.1" in text
+    assert "pairs of numbers), which is worse" in text
 
 
 def test_forms(runs, tmp_path):
@@ -166,7 +167,7 @@ def test_what_cannot_be_compared_is_said():
     ends = [0.5, 0.5, 0.5, 0.5, 0.6, 0.7, math.nan, 0.65]
     groups = {"A": range(4), "B": range(4, 8)}
     (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy")
-    assert "B against A, ahead by 0.1500" in said
+    assert "B minus A, +0.1500" in said
     assert "3 pairs of numbers" in said
     assert "runs without a number 1 : 0" in said
     assert "signed ranks of 4 pairs" in said

@@ -6,6 +6,7 @@ import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -99,14 +100,17 @@ class Table(Dataset):
         elif isinstance(self.test, str):
             place = place_of(self.test, f"{key}: test (no column has that name)")
             frame, test = _joined(*self._two(path, place, texts), path)
-        owner = numbered(self._keys(frame, self.client, path))[0] if self.client else None
+        owner, owners = None, list[str]()
+        if self.client:
+            owner, owners = numbered(self._keys(frame, self.client, path))
         wanted = self._wanted(frame, path)
         if isinstance(self.test, float):
             test = drawn(wanted.y if owner is None else owner, self.test)
         elif marks is not None:
             test = _marked(marks, f"{path}, column {self.test!r}")
         inputs, columns = self._inputs(frame, ~test, path, request.columns)
-        return assembled(inputs, wanted, test, owner, path, columns)
+        samples = assembled(inputs, wanted, test, owner, path, columns)
+        return replace(samples, owners=tuple(owners))
 
     @property
     def _predicted(self) -> tuple[str, ...]:
