@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import re
+import resource
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -92,7 +93,10 @@ def write_chart(spec: Spec, path: Path, inches: tuple[float, float]) -> None:
 
 
 def drawn(spec: Spec, path: Path, inches: tuple[float, float]) -> bytes:
-    """What :func:`write_chart` writes; raises UserError for an ending that is none of a picture."""
+    """What :func:`write_chart` writes; raises UserError for an ending that is none of a picture,
+    and where there is no room for what draws it.
+    """
+    _require_room()
     import vl_convert
 
     width, height = (POINTS * length for length in inches)
@@ -109,6 +113,26 @@ def drawn(spec: Spec, path: Path, inches: tuple[float, float]) -> bytes:
     if path.suffix.lower() not in writers:
         raise UserError(f"--out {path}: its name must end in {', '.join(writers)}")
     return writers[path.suffix.lower()]()
+
+
+def _require_room() -> None:
+    """Raise UserError where the process may not have the addresses that V8, which draws, reserves
+    (it uses little of them): it would end the process without a word.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[0]) if statm.is_file() else 0
+    if limit - pages * resource.getpagesize() < RESERVED:
+        raise UserError(
+            f"pictures are drawn by V8, which reserves {RESERVED >> 30} GiB of addresses (no "
+            f"memory), and this process may have {limit >> 30} GiB in all; ulimit -v unlimited"
+        )
+
+
+RESERVED = 66 << 30
+"""Bytes of addresses: 64.3 GiB were seen."""
 
 
 def _columns(spec: Spec, width: float) -> int:

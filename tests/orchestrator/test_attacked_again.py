@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from orchestrator.cli.evaluating import evaluation
 from orchestrator.config import load
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
+from orchestrator.pages import library
 from orchestrator.results.run_folder import CONFIG, RunFolder
 from orchestrator.results.usage import TrainedModel
 from orchestrator.rounds.drive import write_results
@@ -256,6 +258,14 @@ def test_calls_from_python_are_asked_for_what_they_take():
     for called, wrong in (("out", b"x"), ("address", 3)):
         with pytest.raises(UserError, match=f"{called}: give a text"):
             fedorch.run(**{called: wrong})
+
+
+def test_without_addresses_a_picture_is_a_sentence(monkeypatch, tmp_path):
+    """V8 would end the process, by a signal."""
+    for limit, refused in ((8 << 30, True), (200 << 30, False), (-1, False)):
+        monkeypatch.setattr("resource.getrlimit", lambda what, limit=limit: (limit, limit))
+        with pytest.raises(UserError, match="ulimit -v") if refused else nullcontext():
+            library._require_room()
 
 
 def test_a_browser_that_goes_away_is_not_told_of(capsys):
