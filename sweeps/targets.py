@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.comparison import Form, show_comparison
@@ -177,19 +178,34 @@ def show_cells(folder: Path) -> None:
     if plan.samples > 1 and len(data):  # draws of the same axes have the same label
         data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
     title = f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
+    shown = _shown(data)
     drawn = Table(title=title, title_justify="left")
-    for column in data.columns:
+    for column in shown.columns:
         # a setting that is cut off is another's
         drawn.add_column(str(column), overflow="fold")
-    for _, line in data.iterrows():
-        drawn.add_row(*map(_shown, line))
+    for _, line in shown.iterrows():
+        drawn.add_row(*line)
     console.print(drawn)
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
 
 
-def _shown(cell: object) -> str:
-    """A cell of the table: numbers to four digits, nothing where there is none."""
+def _shown(data: pd.DataFrame) -> pd.DataFrame:
+    """The table as texts: a setting a line, the mean with its standard error, and of what may have
+    befallen trials only what has.
+    """
+    nothing = [c for c in ("stopped", "failed", "diverged") if c in data and not data[c].any()]
+    texts = data.drop(columns=nothing).map(_cell)
+    if "trial" in texts:
+        texts["trial"] = texts["trial"].str.replace(r", (?=[\w.]+=)", "\n", regex=True)
+    if "sem" in texts:
+        spread = texts.pop("sem")
+        texts["mean"] += spread.where(spread == "", " ± " + spread)
+    return texts.rename(columns={"count": "n"})
+
+
+def _cell(cell: object) -> str:
+    """Numbers to four digits, nothing where there is none."""
     try:
         number = float(str(cell))
     except ValueError:

@@ -177,7 +177,8 @@ def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -
     """
     told_apart([folder for runs in groups for folder in runs])
     first = told_apart([runs[0] for runs in groups], names)
-    seeds = [", ".join(str(folder.config().seed) for folder in runs) for runs in groups]
+    each = [sorted(folder.config().seed for folder in runs) for runs in groups]
+    seeds = [", ".join(map(str, one)) for one in each]
     return [
         name if len(runs) == 1 else f"{name} (seeds {said})"
         for name, runs, said in zip(first, groups, seeds, strict=True)
