@@ -112,6 +112,7 @@ class Run:
         from orchestrator.pages.figures import ACCURACY, LOSS
         from orchestrator.results.plots import curves
 
+        _require_names(metrics)
         rounds = self.rounds
         unknown = [name for name in metrics if name not in rounds]
         if unknown:
@@ -168,10 +169,17 @@ class Runs(Sequence[Run]):
         from orchestrator.analysis.names import require_reported
         from orchestrator.results.plots import bands
 
+        _require_names([metric])
         compared = Compared.read([run.folder for run in self.runs])
         metric = metric or compared.usual()
         require_reported(metric, compared.folders, compared.rounds, every=True)
         return bands(compared.groups(), metric, metric.replace("_", " "))
+
+
+def _require_names(metrics: Sequence[object]) -> None:
+    for metric in metrics:
+        if not isinstance(metric, str):
+            raise UserError(f"plot: give names of metrics, not {metric!r}")
 
 
 def config_of(

@@ -96,9 +96,16 @@ def compare(
     from orchestrator.analysis.comparison import show_comparison
     from orchestrator.config.goal import target_goal
 
+    outputs = [plot, plot and plot.with_suffix(".csv"), file, report]
+    names = [one.resolve() for one in outputs if one is not None]
+    if len({*names}) < len(names):
+        raise UserError("two of --plot, its .csv beside it, --file and --report are one file")
     folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
     goal = target_goal(target)
-    text = show_comparison(folders, plot, metric, goal, form.value, report, only=row or ())
+    # what a terminal has is printed, and no text
+    to_file = file is not None and form is CompareForm.terminal
+    how = CompareForm.markdown if to_file else form
+    text = show_comparison(folders, plot, metric, goal, how.value, report, only=row or ())
     _give(text, file)
 
 

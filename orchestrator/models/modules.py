@@ -60,6 +60,8 @@ class MeanEmbedding(nn.Module):
     def __init__(self, vocabulary: int, width: int, classes: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=0)
+        # its mean leaves the padding out, so that the row has no gradient in any case
+        self.masks_padding = True
         self.head = nn.Linear(width, classes)
 
     def forward(self, ids: Tensor) -> Tensor:

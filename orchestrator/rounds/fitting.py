@@ -66,14 +66,33 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
 
 
 def _unstacked(net: Net, x: torch.Tensor) -> str:
-    """What torch says where it cannot compute the network for several clients at once, or ""."""
-    stack = {name: v[None].repeat(2, *[1] * v.dim()) for name, v in net.params.items()}
+    """Why torch cannot compute the network's gradients for several clients at once, as it does for
+    one, or "".
+    """
+    before = {name: buffer.clone() for name, buffer in net.module.named_buffers()}
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.func.vmap(net.functional(), randomness="different")(stack, torch.stack([x, x]))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            alone = _gradients(net.module.train()(x), [*net.params.values()])
+            leaves = {n: v.detach().repeat(2, *[1] * v.dim()) for n, v in net.params.items()}
+            stack = {n: v.requires_grad_() for n, v in leaves.items()}
+            batched = torch.func.vmap(net.functional(), randomness="different")
+            both = _gradients(batched(stack, torch.stack([x, x])), [*stack.values()])
     except Exception as error:  # whatever a network may do that torch cannot batch
         return raised(error)
-    return ""
+    finally:
+        for name, buffer in net.module.named_buffers():
+            buffer.copy_(before[name])
+    pairs = [(one, two) for one, twice in zip(alone, both, strict=True) for two in twice]
+    if net.stochastic or net.may_draw or all(torch.allclose(*p, 1e-3, 1e-5) for p in pairs):
+        return ""
+    return "its gradients are others then: it may have hooks, or options that are not heeded"
+
+
+def _gradients(made: torch.Tensor, of: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    # each output by a weight of its own
+    weights = torch.linspace(0.5, 1.5, made.shape[-1])
+    return torch.autograd.grad((made * weights).sum(), of, materialize_grads=True)
 
 
 def require_batches(config: Config, data: FederatedData, net: Net) -> None:

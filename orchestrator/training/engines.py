@@ -289,7 +289,11 @@ def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:
         return ()
     owner, function = getattr(term, "__self__", None), getattr(term, "__func__", None)
     # a class that compares its objects by what they hold
-    if "__eq__" not in vars(type(owner)) or not isinstance(owner, Hashable):
+    if "__eq__" not in vars(type(owner)):
+        return None
+    try:
+        hash(owner)
+    except TypeError:  # of what a field holds
         return None
     return function, owner
 
@@ -314,12 +318,21 @@ class Counted:
         return self.shares.shape == y.shape[:2] and torch.equal(self.sizes, sizes)
 
 
+def _pads(module: torch.nn.Module) -> bool:
+    if not isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag):
+        return False
+    return module.padding_idx is not None or module.scale_grad_by_freq
+
+
 def vectorizable(net: Net) -> str | None:
     """Why this network cannot be trained vectorised, or None if it can."""
     if net.buffer_spec.size:
         return "it has batch-norm statistics, which a padded batch would change"
     if net.mixes:
         return "what it makes of an input in training depends on the others of the batch"
+    masks = getattr(net.module, "masks_padding", False)
+    if not masks and any(_pads(module) for module in net.module.modules()):
+        return "torch does not heed padding_idx and scale_grad_by_freq of embeddings then"
     if net.unstacked:
         return f"torch cannot batch it over clients ({net.unstacked[:200]})"
     if net.stochastic:

@@ -145,7 +145,9 @@ def _unchanged_by_ones(node: Node, value: Tensor) -> Node | None:
         if not (isinstance(one, Node) and isinstance(other, Node) and one.op == "get_attr"):
             continue
         kept, ones = other.meta["value"], one.meta["value"]
-        if kept.shape == value.shape and kept.dtype == value.dtype and bool((ones == 1).all()):
+        # where it lies otherwise in memory, a view of the product may be none of it
+        alike = kept.dtype == value.dtype and kept.stride() == value.stride()
+        if kept.shape == value.shape and alike and bool((ones == 1).all()):
             return other
     return None
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator.training.simplifying import deliver, exact, stored, turn_products
@@ -40,13 +41,15 @@ def trace(
     """
     recorder = Recorder(inputs)
     try:
-        with recorder:
+        with Reading(), recorder:
             outputs = function(*inputs)
-    except Unrecordable:
+        graph, constants = recorder.finish(outputs), recorder.constants
+        exact(graph, constants)
+        again = _program(graph, constants)(*inputs)
+    # what was left out may have been needed after all: for a view of what it made, say
+    except (Unrecordable, RuntimeError):
         return None
-    graph, constants = recorder.finish(outputs), recorder.constants
-    exact(graph, constants)
-    if not same(_program(graph, constants)(*inputs), function(*inputs)):
+    if not same(again, function(*inputs)):
         return None
     if not exactly:
         turn_products(graph)
@@ -72,8 +75,30 @@ def same(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
-class Unrecordable(Exception):
-    """An operation that does not do the same each time."""
+class Unrecordable(BaseException):
+    """An operation that does not do the same each time; no Exception, which code of others may
+    catch on its way.
+    """
+
+
+class Reading(TorchFunctionMode):
+    """Refuses what hands numbers over to Python past all operations (``numpy``, ``tolist``):
+    whatever is made of them would be the same for ever.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if function in READS:
+            raise Unrecordable
+        return function(*args, **(kwargs or {}))
+
+
+READS = frozenset(
+    getattr(torch.Tensor, name)
+    for name in ("numpy", "tolist", "__array__", "__dlpack__", "apply_", "map_", "item")
+)
+"""Of these some are no operations, so that no recorder sees them."""
 
 
 class Recorder(TorchDispatchMode):

@@ -221,6 +221,16 @@ class Reading(torch.nn.Linear):
         return out if float(out.detach().sum()) < 1e9 else out * 0
 
 
+class Halving(torch.nn.Linear):
+    """Changes a gradient on its way back, which is lost where clients are batched."""
+
+    def forward(self, x):
+        out = super().forward(x)
+        if out.requires_grad:
+            out.register_hook(lambda g: g / 2)
+        return out
+
+
 def test_layers_used_twice_tied_and_asking_for_values():
     """Trained as one by one, and, where that is all that can be, so."""
     torch.manual_seed(0)
@@ -230,8 +240,9 @@ def test_layers_used_twice_tied_and_asking_for_values():
     twice = torch.nn.Sequential(layer, torch.nn.Tanh(), layer, torch.nn.Tanh(), last)
     tied = torch.nn.Sequential(one, torch.nn.Tanh(), other, torch.nn.Tanh(), last)
     asking = torch.nn.Sequential(layer, Reading(4, 2))
+    hooked = torch.nn.Sequential(Halving(4, 4), torch.nn.Tanh(), last)
     x, y = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32), np.arange(40) % 2
-    for net, batched in ((twice, True), (tied, True), (asking, False)):
+    for net, batched in ((twice, True), (tied, True), (asking, False), (hooked, False)):
         found = []
         for how in ("auto", "sequential"):
             run = fedorch.Experiment(
@@ -244,6 +255,23 @@ def test_layers_used_twice_tied_and_asking_for_values():
             run.run()
             found.append(run.weights)
         torch.testing.assert_close(*found)
+
+
+def test_outputs_of_a_comparison_are_files_of_their_own(tmp_path):
+    for seed in (0, 1):
+        run_into(RunFolder(tmp_path / str(seed)), small("rounds=1", f"seed={seed}"))
+    runs = tmp_path / "0", tmp_path / "1"
+    code, text = here("compare", *runs, "--file", tmp_path / "t.md")
+    assert code == 0, text
+    assert "| test accuracy |" in (tmp_path / "t.md").read_text()
+    for other in ("--plot", "--file"), ("--report", "--file"):
+        name = tmp_path / ("c.pdf" if "--plot" in other else "c.html")
+        code, text = here("compare", *runs, other[0], name, other[1], name)
+        assert (code, "are one file" in " ".join(text.split())) == (2, True)
+    with pytest.raises(UserError, match="give names of metrics, not 3"):
+        fedorch.compare(runs).plot(3)
+    with pytest.raises(UserError, match="give names of metrics, not None"):
+        fedorch.open(runs[0]).plot(None)
 
 
 def test_calls_from_python_are_asked_for_what_they_take():

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -33,6 +34,18 @@ class Scaled(nn.Module):
     def forward(self, x):
         h = self.inner(x.flatten(1)) * self.frozen
         return self.last(torch.where(h > 0, h, 0.1 * h)[:, torch.tensor([6, 5, 4, 3, 2, 1, 0])])
+
+
+class Pooling(nn.Module):
+    """A mean over what a mask of ones leaves, whose derivative is a tensor without strides."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.mask = torch.ones(3, 1)
+
+    def forward(self, x):
+        return self.last((self.inner(x.flatten(1, 2)).view(-1, 3, 4) * self.mask).sum(1))
 
 
 class Overwriting(nn.Module):
@@ -71,6 +84,7 @@ MODELS = {
     ),
     "its own": Scaled,
     "attention": Attending,
+    "pooled": Pooling,
     "over its input": Overwriting,
 }
 LOSSES = {
@@ -188,7 +202,11 @@ def test_what_cannot_be_recorded_is_computed_anew():
     lambda x: (x * x.sum().item(),),
     lambda x: (x[x > 0],),
     lambda x: (x.mul_(2),),
-], ids=["draws", "reads a value", "as many as there are", "writes over its input"])  # fmt: skip
+    lambda x: (x * torch.from_numpy(x.numpy() * 2),),
+    lambda x: (x * torch.tensor(x.tolist()),),
+    lambda x: (x * torch.as_tensor(np.asarray(x)),),
+], ids=["draws", "reads a value", "as many as there are", "writes over its input", "through NumPy",
+        "through a list", "through an array"])  # fmt: skip
 def test_what_is_no_matter_of_shapes_is_not_recorded(function):
     x = torch.tensor([1.0, -2.0, 3.0])
     assert trace(function, [x]) is None
@@ -243,6 +261,55 @@ def test_results_are_written_where_they_belong():
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
     assert all(w[:, 38:].isnan().all() and w[:, :3].isnan().all() for w in wide)
     assert "bmm.out" in inspect.getsource(replay)
+
+
+class Catching(CrossEntropy.__bases__[0]):
+    """A loss of one's own as plugins have it: whatever it raises is made another error."""
+
+    name: str = "catching_of_tests"
+
+    def per_sample(self, outputs, targets):
+        try:
+            weights = torch.from_numpy(np.where(targets.numpy() == 0, 3.0, 1.0)).float()
+        except Exception as error:
+            raise ValueError("caught") from error
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") * weights
+
+
+def test_a_loss_that_reads_its_targets_is_computed_anew():
+    """Recorded, it would have the first batch's weights for ever."""
+    net, loss = Net(MODELS["mlp"]()), Catching()
+    engine = Vectorized(net, loss)
+    for seed in range(3):
+        w, (x, y, sizes) = models(net, seed), batch((5, 4, 3), seed)
+        for got, want in zip(
+            engine_gradients(engine, w, x, y, sizes),
+            one_by_one(net, loss, w, x, y, sizes), strict=True,
+        ):  # fmt: skip
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert set(engine.records.kept.values()) == {None}
+
+
+@dataclass(frozen=True)
+class Unhashable:
+    """A rule with a list in it."""
+
+    some: list
+
+    def term(self, features, others):
+        return features.sum(-1)
+
+
+def test_a_rule_that_has_no_hash_is_no_key():
+    assert engines.lasting(Unhashable([1]).term) is None
+    assert engines.lasting(Pull(1.0).term) is not None
+
+
+def test_embeddings_that_torch_does_not_batch_train_one_by_one():
+    for options in ({"padding_idx": 0}, {"scale_grad_by_freq": True}):
+        net = Net(nn.Sequential(nn.Embedding(5, 3, **options), nn.Flatten(), nn.Linear(6, 2)))
+        assert "padding_idx" in engines.vectorizable(net)
+    assert engines.vectorizable(Net(nn.Sequential(nn.Embedding(5, 3), nn.Flatten()))) is None
 
 
 def test_terms_of_equal_rules_share_a_record():
