@@ -207,7 +207,7 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     (tmp_path / "mine.yaml").write_text("{name: sweep, axes: {local.lr: [0.1]}}")
     mine = resolve(str(tmp_path / "mine.yaml"), "reduced")
     mine.show(finished, "terminal", None)
-    assert "8 trials ended" in capsys.readouterr().out
+    assert "8 trials ended" in " ".join(capsys.readouterr().out.split())
     mine.show(finished, "latex", None)
     assert r"\begin{tabular}" in capsys.readouterr().out
     mine.show(finished, "terminal", tmp_path / "t.md")
@@ -215,7 +215,7 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
     of_folder(finished).show(finished, "terminal", None)
-    assert "8 trials ended" in capsys.readouterr().out
+    assert "8 trials ended" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_folder_says_whose_table_it_is(finished, monkeypatch):
