@@ -232,7 +232,7 @@ def run(
     import ray
 
     for called, given, kinds in (("out", out, str | PathLike), ("address", address, str)):
-        if given is not None and (not isinstance(given, kinds) or isinstance(given, bytes)):
+        if given is not None and not isinstance(given, kinds):
             raise UserError(f"{called}: give a text, not {given!r}")
     here = address is None and not ray.is_initialized()
     one = run_here if here else run_on_ray

@@ -71,7 +71,7 @@ def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows
     samples = _fitting(config.data.dataset.load(request), inputs)
     data = FederatedData.build(config.data, config.seed, samples)
     data = replace(data, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"]))
-    other = any(setting.startswith("data") for setting in settings)
+    other = "data" in map(_section, settings)
     if not other:
         _require_own(folder, data)
     experiment = Experiment(config, InProcess, data)
@@ -108,13 +108,17 @@ def _trained_on(folder: RunFolder, data: FederatedData) -> int:
     return sum(theirs[row].tobytes() in known for row in data.test_rows)
 
 
+def _section(setting: str) -> str:
+    """Of the config, that a ``section.key=value`` is of."""
+    return setting.partition("=")[0].partition(".")[0]
+
+
 def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
     """What of the config judges, with the settings; raises UserError for one of the rest."""
     raw: dict[str, Any] = folder.config().model_dump(mode="json")
     judging = {key: raw[key] for key in KEPT}
     for setting in settings:
-        section = setting.partition("=")[0].partition(".")[0]
-        if section not in OTHERS:
+        if _section(setting) not in OTHERS:
             raise UserError(
                 f"--set {setting[:100]}: a finished model can be judged by other data and "
                 f"metrics, and so only {' and '.join(OTHERS)} can be set"

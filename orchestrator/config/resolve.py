@@ -10,7 +10,7 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import vectorizable
 
 VECTORIZE_UP_TO = 200_000
-"""Largest network (parameters) that ``auto`` trains vectorised; see benchmarks/README.md."""
+"""Largest network (parameters) that ``auto`` trains vectorised; see docs/performance.md."""
 
 
 def resolve(config: Config, net: Net) -> Config:

@@ -15,6 +15,8 @@ from orchestrator.plugins import raised
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from orchestrator.models.net import Net
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -41,7 +43,7 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     buffers are put back, which are all that clients, actors and checkpoints have in common. So no
     other buffer may change.
     """
-    with _unchanged(module) as before:
+    with unchanged(module) as before:
         module.eval()
         judged = _passed(of, module, x, made, seed=0)
         alone = _passed(of, module, x[:1], made, seed=0)
@@ -72,7 +74,7 @@ def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     """Whether what it makes of an input in training depends on the others of the batch ``x`` [2,
     ...]; of one that :func:`tried` has found to draw nothing.
     """
-    with _unchanged(module):
+    with unchanged(module):
         module.train()
         try:
             both = _passed(of, module, x, made, seed=0).made[:1]
@@ -82,9 +84,34 @@ def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
         return not torch.allclose(both, alone, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
+def unstacked(net: Net, x: Tensor) -> str:
+    """Why torch cannot compute the gradients of a network that draws nothing for several clients at
+    once, as it does for one, on a batch ``x`` [2, ...]; or "".
+    """
+    try:
+        with unchanged(net.module):
+            alone = _gradients(net.module.train()(x), [*net.params.values()])
+            leaves = {n: v.detach().repeat(2, *[1] * v.dim()) for n, v in net.params.items()}
+            stack = {n: v.requires_grad_() for n, v in leaves.items()}
+            batched = torch.func.vmap(net.functional(), randomness="different")
+            both = _gradients(batched(stack, torch.stack([x, x])), [*stack.values()])
+    except Exception as error:  # whatever a network may do that torch cannot batch
+        return raised(error)
+    pairs = [(one, two) for one, twice in zip(alone, both, strict=True) for two in twice]
+    if all(torch.allclose(*pair, 1e-3, 1e-5) for pair in pairs):
+        return ""
+    return "its gradients are others then: it may have hooks, or options that are not heeded"
+
+
+def _gradients(made: Tensor, of: list[Tensor]) -> tuple[Tensor, ...]:
+    # each output by a weight of its own
+    weights = torch.linspace(0.5, 1.5, made.shape[-1])
+    return torch.autograd.grad((made * weights).sum(), of, materialize_grads=True)
+
+
 def needs_company(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether it can make nothing of one row ``x`` [1, ...] in training."""
-    with _unchanged(module):
+    with unchanged(module):
         module.train()
         try:
             _passed(of, module, x, made, seed=0)
@@ -112,7 +139,7 @@ def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -
 
 
 @contextmanager
-def _unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
+def unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
     """Put buffers and mode back at the end. Not by a copy of the module: not every one can be
     copied. Gives what was in the buffers.
     """

@@ -341,11 +341,10 @@ class RunFolder:
 
     def keep_config(self, config: Config) -> bool:
         """See to it that config.yaml is what ran; whether it has been another one."""
-        if (self.path / CONFIG).is_file():
-            there = files.read_bytes(self.path / CONFIG)
-            if there == config.dump().encode():
-                return False
-        self.write_text(CONFIG, config.dump())
+        path, text = self.path / CONFIG, config.dump()
+        if path.is_file() and files.read_bytes(path) == text.encode():
+            return False
+        self.write_text(CONFIG, text)
         return True
 
     def seal(self, names: Sequence[str] = SEALED) -> None:

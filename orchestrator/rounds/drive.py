@@ -270,8 +270,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "diverged": experiment.diverged,
         "notes": list(dict.fromkeys(experiment.notes)),
     }
-    if "samples_sha256" in experiment.origin:
-        result["samples_sha256"] = experiment.origin["samples_sha256"]
+    if not experiment.config.data.dataset.generated:
+        result["samples_sha256"] = experiment.data.samples_sha256
     return result
 
 

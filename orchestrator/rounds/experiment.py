@@ -88,7 +88,6 @@ class Experiment:
         # of all tensors, before any is trained: also those that stay as a file gave them
         self.origin = {
             "data_sha256": self.data.sha256,
-            **self._samples_sha256(),
             "initial_sha256": digest(self.net.module.state_dict()),
         }
         """What the run has begun with, apart from its config."""
@@ -435,12 +434,6 @@ class Experiment:
         plugins = [plugin.name for plugin in self.config.plugins]
         threads = self.config.resources.threads
         return digest({**unpinned(raw), "plugins": plugins, "threads": threads})
-
-    def _samples_sha256(self) -> dict[str, str]:
-        """Of what is the same for every seed."""
-        if self.config.data.dataset.generated:
-            return {}
-        return {"samples_sha256": self.data.samples_sha256}
 
     def require_origin(self, known: Mapping[str, Any], place: str) -> None:
         """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun

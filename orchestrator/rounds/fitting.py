@@ -16,9 +16,9 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Samples
 from orchestrator.models.net import Net
-from orchestrator.models.tried import mixes, needs_company, tried
+from orchestrator.models.tried import mixes, needs_company, tried, unchanged, unstacked
 from orchestrator.plugins import raised
-from orchestrator.training.precision import refusal
+from orchestrator.training.precision import unfit
 
 
 def require_fit(config: Config, samples: Samples, net: Net) -> bool:
@@ -40,7 +40,7 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
     for problem in _problems(config, samples):
         raise ValueError(problem)
     precision, gpus = config.local.precision, config.resources.gpus_per_actor
-    if reason := refusal(precision, gpus, net.module, _inputs(samples, 2)):
+    if reason := unfit(precision, gpus, net.module, _inputs(samples, 2)):
         raise ValueError(f"local.precision: {reason}")
     return draws
 
@@ -53,7 +53,8 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     inputs = _inputs(samples, 2)
     draws = tried(of, net.module, inputs, samples.made)
     net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
-    net.unstacked = _unstacked(net, inputs)
+    # draws are other ones for each client, whatever torch can do
+    net.unstacked = "" if draws else unstacked(net, inputs)
     if not all_finite([net.initial]):
         raise ValueError(f"model: {of}: its first weights are NaN or infinite")
     again = Net.of(config.model, samples.shape, samples.outputs, config.seed)
@@ -63,36 +64,6 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
             "torch's global generator, which is seeded for it"
         )
     return draws
-
-
-def _unstacked(net: Net, x: torch.Tensor) -> str:
-    """Why torch cannot compute the network's gradients for several clients at once, as it does for
-    one, or "".
-    """
-    before = {name: buffer.clone() for name, buffer in net.module.named_buffers()}
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            alone = _gradients(net.module.train()(x), [*net.params.values()])
-            leaves = {n: v.detach().repeat(2, *[1] * v.dim()) for n, v in net.params.items()}
-            stack = {n: v.requires_grad_() for n, v in leaves.items()}
-            batched = torch.func.vmap(net.functional(), randomness="different")
-            both = _gradients(batched(stack, torch.stack([x, x])), [*stack.values()])
-    except Exception as error:  # whatever a network may do that torch cannot batch
-        return raised(error)
-    finally:
-        for name, buffer in net.module.named_buffers():
-            buffer.copy_(before[name])
-    pairs = [(one, two) for one, twice in zip(alone, both, strict=True) for two in twice]
-    if net.stochastic or net.may_draw or all(torch.allclose(*p, 1e-3, 1e-5) for p in pairs):
-        return ""
-    return "its gradients are others then: it may have hooks, or options that are not heeded"
-
-
-def _gradients(made: torch.Tensor, of: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    # each output by a weight of its own
-    weights = torch.linspace(0.5, 1.5, made.shape[-1])
-    return torch.autograd.grad((made * weights).sum(), of, materialize_grads=True)
 
 
 def require_batches(config: Config, data: FederatedData, net: Net) -> None:
@@ -155,7 +126,7 @@ def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:
 def _takes(net: Net, x: torch.Tensor) -> bool:
     """Whether the network makes anything of such inputs."""
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), unchanged(net.module):
             net.module.eval()(x)
     except RuntimeError:
         return False

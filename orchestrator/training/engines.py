@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,13 @@ class Engine(ABC):
     def multiplying(self, x: Tensor) -> AbstractContextManager[object]:
         """Where the network is called on inputs ``x``."""
         return multiplying(self.precision, x.device.type)
+
+    def _leaves(self, tensors: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Leaves of their own for autograd, which share the memory of the models' ``tensors``: by
+        name, and in order.
+        """
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        return dict(zip(self.net.spec.names, leaves, strict=True)), leaves
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         """What :meth:`attach` takes for models [C, d], buffers [C, b]; made once for all steps."""
@@ -176,20 +183,20 @@ class Sequential(Engine):
 
     def _compute(self, x: Tensor, y: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Gradients by tensor, and the loss [1]: as in :meth:`gradients`, as a function."""
-        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-        params = dict(zip(self.net.spec.names, leaves, strict=True))
-        with self.multiplying(x):
-            logits = self.functional(params, x)
-        loss = self.loss.mean(logits.float(), y)
+        params, leaves = self._leaves(tensors)
+        loss = self._plain(partial(self.functional, params), x, y)
         grads = torch.autograd.grad(loss, leaves, materialize_grads=True)
         return (*grads, loss.detach().unsqueeze(0))
+
+    def _plain(self, network: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+        with self.multiplying(x):
+            logits = network(x)
+        return self.loss.mean(logits.float(), y)
 
     def _mean(self, x: Tensor, y: Tensor, contrast: Contrast | None) -> Tensor:
         """The mean loss of rows of a mini-batch."""
         if contrast is None:
-            with self.multiplying(x):
-                logits = self.net.module(x)
-            return self.loss.mean(logits.float(), y)
+            return self._plain(self.net.module, x, y)
         with self.multiplying(x):
             logits, features = self.net.featured(x)
             with torch.no_grad():
@@ -263,9 +270,7 @@ class Vectorized(Engine):
         parameters are reference models [C, d].
         """
         names = self.net.spec.names
-        # leaves of their own for autograd, which share the memory of the models
-        leaves = [v.detach().requires_grad_() for v in vectors[: len(names)]]
-        params = dict(zip(names, leaves, strict=True))
+        params, leaves = self._leaves(vectors[: len(names)])
         with self.multiplying(x):
             logits, features = self.featured(params, x) if term else (self.forward(params, x), x)
             with torch.no_grad():

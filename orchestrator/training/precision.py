@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from algorithms.local_config import Precision
+from orchestrator.models.tried import unchanged
 from orchestrator.plugins import raised
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def multiplying(precision: Precision, device: str) -> AbstractContextManager[obj
     return torch.autocast(device, torch.bfloat16, cache_enabled=False)
 
 
-def refusal(precision: Precision, gpus: float, module: torch.nn.Module, x: Tensor) -> str | None:
+def unfit(precision: Precision, gpus: float, module: torch.nn.Module, x: Tensor) -> str | None:
     """Why clients with so much of a GPU each cannot train ``module`` in it, tried on inputs ``x``
     on the CPU; or None.
     """
@@ -31,15 +32,12 @@ def refusal(precision: Precision, gpus: float, module: torch.nn.Module, x: Tenso
         return "tf32 is of NVIDIA GPUs, and clients train on CPUs (resources.gpus_per_actor is 0)"
     if precision != "bf16":
         return None
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     parameters = [p for p in module.parameters() if p.requires_grad]
     try:
-        with torch.random.fork_rng(devices=[]), multiplying(precision, "cpu"):
-            made = module.train()(x).float().sum()
-        torch.autograd.grad(made, parameters, allow_unused=True)
+        with torch.random.fork_rng(devices=[]), unchanged(module):
+            with multiplying(precision, "cpu"):
+                made = module.train()(x).float().sum()
+            torch.autograd.grad(made, parameters, allow_unused=True)
     except Exception as error:  # whatever libraries and code of others raise of a type
         return f"the network does not train in bfloat16: {raised(error)}"
-    finally:
-        for name, buffer in module.named_buffers():
-            buffer.copy_(before[name])
     return None

@@ -123,9 +123,10 @@ class Recorder(TorchDispatchMode):
         self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Do an operation, and write it down; raises Unrecordable."""
-        if not repeatable(operation, args) or self._writes_elsewhere(operation, args):
-            raise Unrecordable
         kwargs = kwargs or {}
+        given = (*args, *kwargs.values())
+        if not repeatable(operation, args) or self._writes_elsewhere(operation, given):
+            raise Unrecordable
         noted = torch.fx.node.map_aggregate((args, kwargs), self._node)
         out = operation(*args, **kwargs)
         node = self.graph.call_function(operation, *noted)

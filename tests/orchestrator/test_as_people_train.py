@@ -15,7 +15,7 @@ from orchestrator.models.images import FedAAResNet, LeNet5, Mlp
 from orchestrator.training.batches import Batches
 from orchestrator.training.block import Block, engines
 from orchestrator.training.messages import Advance, BlockSpec
-from orchestrator.training.precision import refusal
+from orchestrator.training.precision import unfit
 from tests.configs import small
 from tests.orchestrator.test_training import DATA, by_hand, train, world
 from tests.running import finish
@@ -229,9 +229,9 @@ class _Refuses(torch.nn.Module):
 
 
 def test_a_network_that_fails_in_bfloat16_is_said():
-    reason = refusal("bf16", 0, _Refuses(), torch.zeros(2, 1, 28, 28))
+    reason = unfit("bf16", 0, _Refuses(), torch.zeros(2, 1, 28, 28))
     assert reason == "the network does not train in bfloat16: TypeError: float32 only"
-    assert refusal("float32", 0, _Refuses(), torch.zeros(2, 1, 28, 28)) is None
+    assert unfit("float32", 0, _Refuses(), torch.zeros(2, 1, 28, 28)) is None
 
 
 UNEQUAL = ["data.partition={name: zipf, alpha: 1.0, sigma: 0.9}", "local.epochs=1", "cohort=6",
