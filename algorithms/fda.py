@@ -16,12 +16,14 @@ keep``) and batch-norm statistics (``buffers: local``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
 
+from algorithms.account import Rounds, recorded
 from algorithms.contract import Training
 from algorithms.draws import generator
 from algorithms.figure import Figure
@@ -62,8 +64,6 @@ AnyMonitor = Annotated[SerializeAsAny[Monitor], chosen_from(Monitor)]
 class Monitored(RoundEnd):
     """Asks a monitor while clients train."""
 
-    synchronises = True
-
     records = {
         "round_steps": "local steps from one synchronisation to the next",
         "exceeded": "1 where the clients synchronised because H exceeded Θ, 0 where their local "
@@ -93,6 +93,24 @@ class Monitored(RoundEnd):
         ),
     )
     monitor: AnyMonitor = option(Linear(), "how the variance is estimated")
+
+    def account(self, rounds: Rounds) -> Iterator[str]:
+        exceeded, steps = recorded(rounds, "exceeded"), recorded(rounds, "round_steps").sum()
+        by_theta = int(exceeded.sum())
+        rest = len(exceeded) - by_theta
+        done = f", {rest} as their local work was done" if rest else ""
+        yield (
+            f"The clients synchronised {len(exceeded):,} times in {steps:,.0f} local steps: "
+            f"{by_theta:,} as H exceeded Θ{done}."
+        )
+        sent = sum(recorded(rounds, column).sum() for column in ("bytes_up", "bytes_down"))
+        once = (sent - recorded(rounds, "bytes_questions").sum()) / max(1, len(exceeded))
+        if sent and steps > len(exceeded):
+            yield (
+                "A synchronisation after every step would have sent about "
+                f"{steps * once / 1e6:,.4g} MB, {steps * once / sent:,.3g} times as much as was "
+                "sent."
+            )
 
     def follows(self, about: RoundState) -> bool:
         return self.monitor.follows(about.memory)

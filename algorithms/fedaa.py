@@ -84,6 +84,7 @@ class FedAA(FedAvg):
                 "exploration",
                 "clients",
                 {"policy_effective": "as the policy means", "effective_clients": "as executed"},
+                bounds=(0, 0),
             ),
             Figure(
                 "executed",
@@ -91,6 +92,7 @@ class FedAA(FedAvg):
                 "correlation of both over the selected clients: 1 without exploration",
                 "correlation",
                 {"policy_correlation": "correlation"},
+                bounds=(0, 1),
             ),
             Figure(
                 "classes",

@@ -7,11 +7,13 @@ Theorems are about means of the iterates: the config's ``output``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import SerializeAsAny
 
+from algorithms.account import Rounds, recorded
 from algorithms.algorithm import Algorithm, AlgorithmOptions, steps_by_itself
 from algorithms.figure import Figure
 from algorithms.part import chosen_from, option
@@ -61,6 +63,14 @@ class Minimax(Algorithm):
                 {"mixture_loss": "F(w, λ)", "upper_gap": "max F(w, ·) − F(w, λ)"},
             ),
         )
+
+        def account(self, rounds: Rounds) -> Iterator[str]:
+            over, top = recorded(rounds, "dual_effective"), recorded(rounds, "dual_max")
+            if len(over) and len(top):
+                yield (
+                    f"At the end λ is spread over {over[-1]:.3g} clients (exp of its entropy), and "
+                    f"its largest entry is {top[-1]:.3g}."
+                )
 
         def refuses(self, parts: Composition) -> str | None:
             return self.uncertainty.refuses(parts.clients) or steps_by_itself(self.name, parts)

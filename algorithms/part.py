@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from algorithms.account import Rounds
 from algorithms.figure import Figure
 from algorithms.section import Section
 
@@ -32,6 +33,10 @@ class Part(Section):
     client; ``NAME_*``: several with numbers behind)."""
     figures: ClassVar[tuple[Figure, ...]] = ()
     """What a report draws of that."""
+
+    def account(self, rounds: Rounds) -> Iterator[str]:
+        """What it did in a run, in sentences, from what the run's rounds recorded."""
+        yield from ()
 
     @model_validator(mode="after")
     def _name_is_its_own(self) -> Part:

@@ -134,11 +134,18 @@ class Section(BaseModel):
             _restrict(field)
         return found
 
+    def sections(self) -> Iterator[Section]:
+        """This group and all that are inside, in the order of their fields."""
+        yield self
+        for _, value in self:
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, Section):
+                    yield from one.sections()
+
     def named_files(self) -> Iterator[str]:
         """The files and folders that options name, of this group and of those inside."""
-        for name, field in type(self).model_fields.items():
-            value, extra = getattr(self, name), field.json_schema_extra
-            if isinstance(value, Section):
-                yield from value.named_files()
-            elif value is not None and isinstance(extra, Mapping) and extra.get("file"):
-                yield str(value)
+        for section in self.sections():
+            for name, field in type(section).model_fields.items():
+                value, extra = getattr(section, name), field.json_schema_extra
+                if value is not None and isinstance(extra, Mapping) and extra.get("file"):
+                    yield str(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 from pydantic import model_validator
 
+from algorithms.account import Rounds, recorded
 from algorithms.figure import Figure
 from algorithms.part import Width, option
 from algorithms.parts.weighers import Agent, Weigher
@@ -62,6 +63,17 @@ class Learned(Weigher):
     policy: Path | None = option(
         None, "folder of a policy to start from (fedorch agent pretrain)", file=True
     )
+
+    def account(self, rounds: Rounds) -> Iterator[str]:
+        learned, all_of_them = len(recorded(rounds, "agent_critic_loss")), len(rounds["round"])
+        alike = recorded(rounds, "policy_correlation")
+        executed = (
+            f"; what was executed has, in the mean, a correlation of {alike.mean():.2f} with what "
+            "it means, the rest is exploration"
+            if len(alike)
+            else ""
+        )
+        yield f"The agent ({self.name}) learned in {learned:,} of {all_of_them:,} rounds{executed}."
 
     @model_validator(mode="before")
     @classmethod

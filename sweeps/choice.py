@@ -53,6 +53,11 @@ class Choice:
         drawn = {path: value for path, value in trial.items() if path != PLANNED}
         return cls(Planned(str(label), tuple(map(str, settings)), seed), drawn)
 
+    def __str__(self) -> str:
+        """Its cell, what was drawn for it, its seed."""
+        drawn = "".join(f", {path}={value}" for path, value in self.drawn.items())
+        return f"{self.planned.label}{drawn}, seed {self.planned.seed}"
+
     def as_trial(self) -> dict[str, Yaml]:
         """As Tune has it: of mappings and lists, which its loggers and its folders can spell."""
         planned = asdict(self.planned)

@@ -42,7 +42,12 @@ def sweep(
         str | None, typer.Argument(callback=path, help="status: folder of the sweep")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--list", help="list the papers' tables and figures, and what they cost")
+        bool,
+        typer.Option(
+            "--list",
+            help="list the papers' tables and figures, and what they cost; of PAPER/TABLE: its "
+            "rows, columns and claims",
+        ),
     ] = False,
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
@@ -84,7 +89,7 @@ def sweep(
     from sweeps.home import local_copy
 
     if show:
-        commands.show_list(as_json)
+        commands.show_list(target, as_json)
         return
     if target == "status":
         if folder is None:
@@ -100,6 +105,7 @@ def sweep(
     chosen = targets.resolve(target, budget, column or ())
     chosen.check()
     place, finished = chosen.place(out), Finished.of(reuse or ())
+    chosen.require_place(place, resume)
     with connected(address, num_cpus, num_gpus):
         chosen.run(place, targets.Running(resume, tuple(settings or ()), at_once, finished))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from rich.table import Column, Table
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
-from orchestrator.terminal import console
+from orchestrator.terminal import console, headed
 from sweeps import costs
 from sweeps.choice import Choice
 from sweeps.entry import Entry
-from sweeps.papers import entries
+from sweeps.papers import entries, entry
 from sweeps.reproduction import Reproduction
 from sweeps.status import FILE, Status, ended_trials, is_driven, stage_of
 from sweeps.targets import resolve
@@ -24,14 +24,19 @@ from sweeps.targets import resolve
 BUDGETS = ("smoke", "reduced", "full")
 
 
-def show_list(as_json: bool = False) -> None:
+def show_list(name: str = "", as_json: bool = False) -> None:
     """All tables and figures with their trials, and what they cost where that has been measured on
-    this machine.
+    this machine; of one of that ``name`` all that there is to it. Raises UserError for one that
+    there is not.
     """
     known = costs.known()
+    chosen = {name: entry(name)} if name else entries()
     if as_json:
-        told = [_told(name, one, known) for name, one in entries().items()]
+        told = [_told(name, one, known) for name, one in chosen.items()]
         console.print(json_text(told), soft_wrap=True)
+        return
+    if name:
+        _show_entry(chosen[name], known)
         return
     listed = Table(Column("id", no_wrap=True), "what", f"trials: {', '.join(BUDGETS)}")
     for name, one in entries().items():
@@ -51,6 +56,43 @@ def _told(name: str, entry: Entry, known: Mapping[str, float]) -> dict[str, obje
         budgets[budget] = {"trials": trials, "hours": hours, "done": done}
     rows, columns = list(entry.rows), list(entry.columns)
     return {"id": name, "what": entry.title, "rows": rows, "columns": columns, "budgets": budgets}
+
+
+def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
+    """What an entry runs: each budget, each row's and each column's settings, what is claimed."""
+    console.print(headed(one.id, "bold", f": {one.title}"), soft_wrap=True)
+    if one.unavailable:
+        console.print(one.unavailable, soft_wrap=True)
+    budgets = Table("budget", "trials", "seeds", "reduced")
+    for name, budget in one.budgets.items():
+        seeds = str(len(budget.seeds))
+        budgets.add_row(name, _cost(one, name, known), seeds, budget.reduced or "nothing")
+    rows = Table("row", "settings", "tuned")
+    grids = one.tuning.grids if one.tuning else {}
+    for name, settings in one.rows.items():
+        tuned = [f"{key}: {_grid(grid)}" for key, grid in grids.get(name, {}).items()]
+        rows.add_row(name, "\n".join(settings), "\n".join(tuned))
+    columns = Table("column", "shows", "settings")
+    for name, column in one.columns.items():
+        columns.add_row(name, f"{column.metric}, {column.statistic}", "\n".join(column.settings))
+    for table in (budgets, rows, columns):
+        console.print(table)
+    console.print(f"all of them: {', '.join(one.base)}", soft_wrap=True)
+    for claim in one.claims:
+        worse = ", ".join(claim.worse)
+        console.print(f"claim: {claim.text} ({claim.better} against {worse})", soft_wrap=True)
+    console.print(f"to run it: fedorch sweep {one.id} --budget {'|'.join(one.budgets)}")
+
+
+MOST_VALUES = 12
+"""Of a grid that are written out."""
+
+
+def _grid(values: Sequence[object]) -> str:
+    shown = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
+    if len(shown) <= MOST_VALUES:
+        return ", ".join(shown)
+    return f"{len(shown)} values from {shown[0]} to {shown[-1]}"
 
 
 def _is_done(folder: Path) -> bool:

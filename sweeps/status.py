@@ -26,7 +26,7 @@ class Status:
     """By a scheduler."""
     failed: int
     running: Mapping[str, int]
-    """Trial -> its rounds so far."""
+    """Trial, by its settings, seed and (in brackets) folder -> its rounds so far."""
     metric: str
     best: float | None
     """None: no trial has reported the metric."""

@@ -65,6 +65,14 @@ class Target(ABC):
     def check(self) -> None:
         """Raise UserError if it cannot be run, before Ray is started."""
 
+    def require_place(self, place: str, resume: bool) -> None:
+        """Raise UserError if it cannot begin at ``place``, or go on there."""
+        home = Home(place)
+        if not resume:
+            home.folder.require_empty()
+        elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
+            raise no_sweep(home.place)
+
     @abstractmethod
     def run(self, place: str, how: Running) -> None:
         """Run it (Ray must be connected) with its results at ``place``, and print its table."""
@@ -240,8 +248,8 @@ class PaperTarget(Target):
 
     def run(self, place: str, how: Running) -> None:
         self._require_untuned(how.settings)
+        self.require_place(place, how.resume)  # what the second of two stages would refuse
         home = Home(place)
-        self._require_place(home, how.resume)
         tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
         _run_stage(self.one.final_sweep(tuned), home, how)
         costs.note(self.one, home.path)
@@ -259,13 +267,6 @@ class PaperTarget(Target):
                     f"--set {key}: {self.one.entry.id} tunes {under[0]} for each method, and would "
                     "try one value under many names; use --budget smoke, or a sweep of your own"
                 )
-
-    def _require_place(self, home: Home, resume: bool) -> None:
-        """Raise UserError before the first of two stages for what the second would refuse."""
-        if not resume:
-            home.folder.require_empty()
-        elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
-            raise no_sweep(home.place)
 
     def _tune(self, home: Home, how: Running) -> Tuned:
         """The first stage of two: every method's grid; returns the settings that it chose."""

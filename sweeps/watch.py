@@ -45,6 +45,8 @@ class Watcher(tune.Callback):
 
     def _prepare(self) -> None:
         self.sent = -math.inf
+        self.names: dict[str, str] = {}
+        """Running trial -> what it is called: its settings, seed and folder."""
         self.bar = bar()
         self.task = self.bar.add_task("trials", total=self.total, note="")
 
@@ -52,7 +54,8 @@ class Watcher(tune.Callback):
         """Tune pickles its callbacks; a bar on a terminal stays here, and of a folder only its
         place goes along.
         """
-        kept = {k: v for k, v in vars(self).items() if k not in ("bar", "task", "home", "sent")}
+        here = ("bar", "task", "home", "sent", "names")
+        kept = {k: v for k, v in vars(self).items() if k not in here}
         return {**kept, "place": self.home.place}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -86,6 +89,8 @@ class Watcher(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
     ) -> None:
         self.running[trial.trial_id] = 0
+        choice = Choice.of(trial.config)
+        self.names[trial.trial_id] = f"{choice} ({choice.key(trial.trial_id)})"
         # it ended in the sweep that this one continues
         self.ended.pop(trial.trial_id, None)
         self.left.pop(trial.trial_id, None)
@@ -100,14 +105,13 @@ class Watcher(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        label = Choice.of(trial.config).planned.label
         self.running[trial.trial_id] = int(result.get("round", 0))
         self.parts[trial.trial_id] = float(result.get(PART, 0.0))
         change = self.diverged.add if result.get("diverged") else self.diverged.discard
         change(trial.trial_id)
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
-            console.print(f"failed: {label}: {result['problem']}")
+            console.print(f"failed: {Choice.of(trial.config)}: {result['problem']}")
         self._tell()
 
     def _compare(self, value: float, label: str, key: str) -> None:
@@ -165,7 +169,7 @@ class Watcher(tune.Callback):
             stopped=ended["stopped"],
             failed=ended["failed"],
             diverged=len(self.diverged),
-            running=self.running,
+            running={self.names[trial]: rounds for trial, rounds in self.running.items()},
             metric=self.metric,
             best=None if math.isnan(value) else value,
             best_trial=trial,

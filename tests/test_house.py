@@ -90,7 +90,7 @@ def test_rooms_know_only_those_below():
 
 
 def test_the_contract_is_below_the_parts():
-    ground = ("section", "figure", "part", "draws", "flat", "local", "contract")
+    ground = ("section", "account", "figure", "part", "draws", "flat", "local", "contract")
     for name in [n for n in GRAPH if n in {f"algorithms.{g}" for g in ground}]:
         assert {k.split(".")[1] for k in GRAPH[name]} <= set(ground), name
 

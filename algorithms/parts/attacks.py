@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
 
+from algorithms.account import Rounds, recorded
 from algorithms.draws import generator
 from algorithms.part import Part, option
 from algorithms.parts.distances import pairwise
@@ -30,6 +31,15 @@ class Attack(Part):
 
     flips_labels: ClassVar[bool] = False
     """Whether they train on other classes than their data have."""
+
+    def account(self, rounds: Rounds) -> Iterator[str]:
+        weight = recorded(rounds, "malicious_weight")
+        if len(weight):
+            none = int((weight == 0).sum())
+            yield (
+                f"The attackers had {weight.mean():.3g} of the aggregate's weight, in the mean of "
+                f"the rounds, and none of it in {none:,} of {len(weight):,}."
+            )
 
     @abstractmethod
     def malicious(self, seed: int, clients: int) -> np.ndarray:

@@ -43,10 +43,6 @@ class RoundEnd(Part):
     lock_step: ClassVar[bool] = True
     """Whether all clients of the cohort do equally many steps between two questions."""
 
-    synchronises: ClassVar[bool] = False
-    """Whether a round is as long as the models stay together, so that its end is the event that one
-    counts."""
-
     def follows(self, about: RoundState) -> bool:
         """Whether only clients that were in the last round, too, can work out :meth:`known`."""
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.names import require_reported, told_apart
@@ -38,33 +39,50 @@ def _seconds(value: float) -> str:
 
 def show_wallclock(
     folders: list[RunFolder],
-    step_ms: float,
+    step_ms: float | None,
     link: str,
     gbps: float,
     metric: str,
     target: Goal | None,
 ) -> None:
-    """Print a line for each run; a run that misses the target is printed, too."""
+    """Print a line for each run; a run that misses the target is printed, too. ``step_ms`` None: a
+    step takes what it took each run's clients; raises UserError where that is not known.
+    """
     table = Table(
-        "run", "synchronisations", "steps", "GB", "compute s", "communication s", "total s"
-    )
+        "run", "syncs", "steps", "ms a step", "GB", "compute s", "link s",
+        "total s",
+    )  # fmt: skip
     rounds = [folder.rounds() for folder in folders]
     if target is not None:
         require_reported(metric, folders, rounds, every=True)
     for name, folder, all_of_them in zip(told_apart(folders), folders, rounds, strict=True):
         counted = up_to(all_of_them, metric, target)
         if counted is None:
-            table.add_row(name, f"never reached {metric} {target}", "", "", "", "", "")
+            table.add_row(name, f"never reached {metric} {target}")
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = steps_of(counted)
-        compute = steps * step_ms / 1e3
+        each = measured_step_ms(name, all_of_them) if step_ms is None else step_ms
+        compute = steps * each / 1e3
         # K are the clients of a round, who are all that talk
         moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
         row = (
             f"{steps:.0f}",
+            f"{each:.3g}",
             f"{nbytes / 1e9:.3f}",
             *[_seconds(s) for s in (compute, moving, compute + moving)],
         )
         table.add_row(name, str(len(counted)), *row)
     console.print(table)
+    if step_ms is None:
+        console.print("ms a step: as each run's clients took; --step-ms for other hardware")
+
+
+def measured_step_ms(name: str, rounds: pd.DataFrame) -> float:
+    """Milliseconds that a client of the run took for a local step, in the mean; raises UserError
+    where the run does not say.
+    """
+    known = rounds.reindex(columns=["seconds_client", "steps"]).dropna()
+    if not known["steps"].sum():
+        raise UserError(f"{name}: it is not known what a local step took; give --step-ms")
+    return 1e3 * float(known["seconds_client"].sum() / known["steps"].sum())

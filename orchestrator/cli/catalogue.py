@@ -117,7 +117,8 @@ def show_part(name: str) -> None:
         _show_option(options)
     elif not found and not _show_column(name):
         known = {*fields, *sections, *(column for _, column, _ in all_of_them())}
-        raise UserError(f"there is nothing called {name!r}{_near(name, known)}")
+        hint = "; papers' tables: `fedorch sweep --list`" if "/" in name else _near(name, known)
+        raise UserError(f"there is nothing called {name!r}{hint}")
     for title, cls in found:
         _show_options(title, cls)
     return None

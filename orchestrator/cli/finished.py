@@ -284,11 +284,13 @@ def energy(
 def wallclock(
     runs: RunsArgument,
     step_ms: Annotated[
-        float,
+        float | None,
         typer.Option(
-            callback=within(0, 1e9), help="milliseconds of a local step on the hardware in mind"
+            callback=within(0, 1e9),
+            help="milliseconds of a local step on the hardware in mind (default: as each run's "
+            "clients took)",
         ),
-    ],
+    ] = None,
     link: Annotated[
         str, typer.Option(help="shared (one channel) or hypercube (interconnect)")
     ] = "shared",

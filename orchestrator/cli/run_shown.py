@@ -136,12 +136,11 @@ def show_result(result: Result, place: str, config: Config) -> None:
     for key, label in labels.items():
         if key in result["metrics"]:
             table.add_row(label, f"{result['metrics'][key]:.4f}")
-    if config.round_end.synchronises:
-        steps = int(result["metrics"].get("steps_total") or 0)
-        table.add_row("synchronisations", f"{result['rounds']} in {steps:,} local steps")
     sent = (f"{result[way] / 1e6:.4g}" for way in ("bytes_up", "bytes_down"))
     table.add_row("MB up / down", " / ".join(sent))
     table.add_row("seconds", f"{result['seconds']:.1f}")
     table.add_row("weights sha256", result["weights_sha256"][:16])
     console.print(table)
+    for sentence in result.get("account", []):
+        console.print(sentence)
     console.print(f"results: {place}  (open {join(place, REPORT)})", soft_wrap=True)

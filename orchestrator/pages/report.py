@@ -37,7 +37,12 @@ def report_of(folder: RunFolder, config: Config) -> str:
     with said(f"cannot read {folder.path / CONFIG}"):
         text = (folder.path / CONFIG).read_text(encoding="utf-8")
     body = (
-        _head(result["name"], told(config, result, parameters), result.get("notes", []))
+        _head(
+            result["name"],
+            told(config, result, parameters),
+            result.get("account", []),
+            result.get("notes", []),
+        )
         + page.tiles(_tiles(result))
         + _sections(config, figures, clients, inputs_left(folder).get("clients", []))
         + page.section(
@@ -55,7 +60,7 @@ def page_so_far(config: Config, rounds: pd.DataFrame, clients: pd.DataFrame) -> 
     """What there is to show of a run under way: of the rounds that it has kept in a checkpoint."""
     figures = Figures.of(rounds, clients)
     done = f"Round {len(rounds)} of {config.rounds}, when it last kept what it has."
-    body = _head(config.name, [f"{about(config)}.", done], []) + _sections(config, figures, clients)
+    body = _head(config.name, [f"{about(config)}.", done]) + _sections(config, figures, clients)
     return _page(f"{config.name}: round {len(rounds)} of {config.rounds}", body, figures)
 
 
@@ -64,10 +69,13 @@ def _page(title: str, body: str, figures: Figures) -> str:
     return page.page(title, body, charts, {"rounds": figures.table.values()})
 
 
-def _head(name: str, lead: Sequence[str], notes: Sequence[str]) -> str:
+def _head(
+    name: str, lead: Sequence[str], account: Sequence[str] = (), notes: Sequence[str] = ()
+) -> str:
     return (
         f"<h1>{html.escape(name)}</h1>\n"
         + "".join(f'<p class="lead">{html.escape(sentence)}</p>\n' for sentence in lead)
+        + "".join(f'<p class="did">{html.escape(sentence)}</p>\n' for sentence in account)
         + "".join(f'<p class="said">note: {html.escape(note)}</p>\n' for note in notes)
     )
 

@@ -58,5 +58,7 @@ class Result(Ending):
     git_commit: str | None
     taken_from: NotRequired[str]
     """The folder of another sweep's trial, of the same work, whose results these are."""
+    account: NotRequired[list[str]]
+    """What the run's parts say that they did."""
     notes: NotRequired[list[str]]
     """What was told of numbers that were none, each once."""

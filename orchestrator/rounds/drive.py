@@ -27,6 +27,7 @@ from orchestrator.results.run_folder import (
     RunFolder,
 )
 from orchestrator.results.usage import inputs_of
+from orchestrator.rounds.account import account_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 from orchestrator.rounds.tracks import Tracks
@@ -290,6 +291,8 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
         folder.write_table(ROUNDS, rounds)
         folder.write_table(CLIENTS, client_table(experiment))
         folder.write_table(HOLDINGS, experiment.data.held_rows())
+        result["account"], notes = account_of(experiment.config, experiment.records)
+        result["notes"] += notes
     if folder.keep_config(experiment.config):
         result["notes"].append(
             "config.yaml was changed while the run went; it is again what the run was begun with"

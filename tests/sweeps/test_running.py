@@ -254,6 +254,37 @@ def test_what_is_left_goes_by_the_rounds_that_are_done(tmp_path):
         watcher.on_trial_start(1, [], trial)
         watcher.on_trial_result(1, [], trial, {"round": 1, "part_done": done})
     assert watcher.status().seconds_left == pytest.approx(60 / 0.75 * 3.25, rel=0.05)
+    # as somebody else sees them, by what they are and where
+    first, second = watcher.status().running
+    assert first.startswith("local.lr=0.1, seed 0 (")
+    assert second.startswith("local.lr=0.1, seed 1 (")
+
+
+def test_a_folder_that_is_taken_is_refused_before_ray_starts(tmp_path, monkeypatch):
+    assert cli.sweep  # which the command knows from then on
+    monkeypatch.setattr("orchestrator.cluster.connection.connected", None)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "note").write_text("mine")
+    code, text = here("sweep", "drdm/table3", "--budget", "smoke", "--out", tmp_path / "taken")
+    assert code == 2
+    assert "it exists and is not empty" in text
+    code, text = here("sweep", "drdm/table3", "--out", tmp_path / "none", "--resume")
+    assert code == 2
+    assert "no sweep" in text
+
+
+def test_one_entry_is_listed_with_all_that_it_runs():
+    assert cli.sweep
+    code, text = here("sweep", "drdm/table3", "--list")
+    assert code == 0, text
+    for word in ("SCAFF-PD", "algorithm.dual_lr", "81 values from 0.02 to 4", "α=0.7 worst"):
+        assert word in text
+    code, text = here("sweep", "drdm/table33", "--list")
+    assert code == 2
+    assert "did you mean 'drdm/table3'" in text
+    code, text = here("describe", "drdm/table3")
+    assert code == 2
+    assert "fedorch sweep --list" in text
 
 
 def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
