@@ -21,7 +21,7 @@ from algorithms.local import LocalRule, Tensors
 from algorithms.part import Part
 from algorithms.parts.aggregators import Combined, Mean, Rows
 from algorithms.parts.iterates import Past
-from algorithms.parts.robust import coordinate_median
+from algorithms.parts.ordered import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundState
 from algorithms.parts.samplers import Draw
 from algorithms.parts.server_optimizers import ServerSgd

@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.table import Table
 
 from algorithms.local import LocalRule
-from benchmarks import peers
 from orchestrator.clients.plane import InProcess
 from orchestrator.cluster.connection import connected
 from orchestrator.config import load
@@ -148,13 +147,6 @@ def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:
         Contestant("fedorch in process, bf16", rounded.step, []),
         Contestant("fedorch on Ray, two actors", there.step, []),
     ]
-    if peers.has_pfl() and not gpu:
-        own = BareLoop(Experiment(config))
-        contest.append(
-            Contestant(
-                "pfl, one core", peers.PflRounds(own.module, own.x, own.y, own.data.train).step, []
-            )
-        )
     measure(contest, repeat)
     there.close()
     return contest

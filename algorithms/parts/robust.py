@@ -16,6 +16,7 @@ from algorithms.finite import all_finite, finite_rows
 from algorithms.part import option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows
 from algorithms.parts.distances import norms, pairwise
+from algorithms.parts.ordered import coordinate_median, mean_of_nearest, trimmed_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +32,8 @@ class Robust(Aggregator):
         finite = finite_rows(rows.updates)
         if not finite.any():
             return of_nobody(rows.updates)
+        if finite.all():
+            return self.judge(rows, 0)
         kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
         combined = self.judge(kept, int((~finite).sum()))
         return Combined(
@@ -87,6 +90,8 @@ class Counting(Robust):
 def average(rows: Tensor, weights: Tensor) -> Combined:
     """Σ_k p_k x_k, for weights [m] of any sum; a row of weight 0 does not count."""
     used = weights != 0
+    if used.all():  # no copy of them is made
+        return Combined(weights.to(rows) @ rows, weights)
     return Combined(weights[used].to(rows) @ rows[used], weights)
 
 
@@ -119,8 +124,7 @@ class TrimmedMean(Counting):
     name: str = "trimmed_mean"
 
     def against(self, rows: Rows, f: int) -> Combined:
-        x = rows.updates.sort(0).values
-        return Combined(x[f : len(x) - f].mean(0), None)
+        return Combined(trimmed_mean(rows.updates, f), None)
 
 
 class Krum(Counting):
@@ -172,8 +176,7 @@ class Bulyan(Counting):
             scores = krum_scores(table[left][:, left], f)
             picked.append(left.pop(int(scores.argmin())))
         x = rows.updates[sorted(picked)]
-        order = (x - coordinate_median(x)).abs().argsort(dim=0, stable=True)[: len(x) - 2 * f]
-        return Combined(x.gather(0, order).mean(0), None)
+        return Combined(mean_of_nearest(x, len(x) - 2 * f), None)
 
 
 def krum_scores(table: Tensor, f: int) -> Tensor:
@@ -314,11 +317,3 @@ def _spread(values: Tensor | None, finite: Tensor) -> Tensor | None:
     full = torch.zeros(len(finite), dtype=torch.float64)
     full[finite] = values
     return full
-
-
-def coordinate_median(x: Tensor) -> Tensor:
-    """Coordinate-wise median [d] of ``x`` [m, d] (the mean of the two middle values for even m)."""
-    values = x.sort(0).values
-    m = len(x)
-    # halved before they are added, so that their sum cannot overflow
-    return values[(m - 1) // 2] / 2 + values[m // 2] / 2

@@ -5,13 +5,21 @@ promises to bear.
 import itertools
 
 import numpy as np
+import numpy.testing as npt
 import pytest
 import torch
 from scipy.optimize import minimize
+from scipy.stats import trim_mean
 
 from algorithms.part import variants
 from algorithms.parts.aggregators import Aggregator, Rows
 from algorithms.parts.distances import norms, pairwise
+from algorithms.parts.ordered import (
+    ELEMENTS,
+    coordinate_median,
+    mean_of_nearest,
+    trimmed_mean,
+)
 
 NAMES = [
     "median",
@@ -285,3 +293,18 @@ def test_a_cohort_of_one_or_two(name):
     for m in (1, 2):
         x = rows(m)
         torch.testing.assert_close(combine(name, x, byzantine=0.0).vector, x.mean(0))
+
+
+def test_coordinates_are_taken_block_by_block():
+    """More columns than a block has: the same as NumPy's median, SciPy's trimmed mean, and a loop."""
+    x = torch.randn(6, 2 * ELEMENTS // 6 + 5, generator=torch.Generator().manual_seed(3))
+    x[1] = x[4]  # ties
+    x[:, 7] = 0.0
+    values = x.double().numpy()
+    npt.assert_allclose(coordinate_median(x), np.median(values, 0), rtol=1e-6, atol=1e-7)
+    npt.assert_allclose(trimmed_mean(x, 2), trim_mean(values, 0.34, 0), rtol=1e-5, atol=1e-6)
+    found = mean_of_nearest(x, 3)
+    for column in (0, 7, ELEMENTS // 6 - 1, ELEMENTS // 6, x.shape[1] - 1):
+        of = values[:, column]
+        nearest = sorted(of, key=lambda value, of=of: abs(value - np.median(of)))[:3]
+        assert float(found[column]) == pytest.approx(np.mean(nearest), abs=1e-6)
