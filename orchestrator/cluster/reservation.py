@@ -59,6 +59,7 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
     Raises UserError if the cluster cannot give it within ``boot_timeout``.
     """
     each, actors = bundle(r), _wanted(r, clients, fewer)
+    _require_nodes(r, actors)
     deadline = time.monotonic() + r.boot_timeout
     while True:
         group = placement_group([each] * actors, strategy=r.strategy, name=_name())
@@ -69,8 +70,8 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
         free = {kind: ray.available_resources().get(kind, 0.0) for kind in each}
         if not fewer or time.monotonic() >= deadline:
             raise UserError(
-                f"resources: no room for {actors} x {each} within {r.boot_timeout:.0f} s; free: "
-                f"{free}"
+                f"resources: no room for {actors} x {each} ({r.strategy}, on {_nodes()} nodes) "
+                f"within {r.boot_timeout:.0f} s; free: {free}"
             )
         actors = max(
             1, min(actors, *(capacity(kind, free[kind], amount) for kind, amount in each.items()))
@@ -97,6 +98,22 @@ def capacity(kind: str, there: float, amount: float) -> int:
         return int(there / amount + 1e-9)
     whole = int(there + 1e-9)
     return whole * int(1 / amount + 1e-9) + int((there - whole) / amount + 1e-9)
+
+
+def _nodes() -> int:
+    return sum(node["Alive"] for node in ray.nodes())
+
+
+def _require_nodes(r: ResourcesConfig, actors: int) -> None:
+    """Raise UserError for actors that want a node each, of a cluster that has fewer and does not
+    grow.
+    """
+    if r.strategy == "STRICT_SPREAD" and actors > _nodes() and room() == ray.cluster_resources():
+        raise UserError(
+            "resources.strategy STRICT_SPREAD puts every client actor on a node of its own: "
+            f"{actors} of them want {actors} nodes, and the cluster has {_nodes()}; take SPREAD, "
+            "or fewer resources.actors"
+        )
 
 
 def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:

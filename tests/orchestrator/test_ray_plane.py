@@ -255,6 +255,12 @@ def test_more_than_the_cluster_has(wish):
         on_ray(small(wish))
 
 
+def test_nobody_waits_for_nodes_that_will_not_come():
+    apart = small("resources={actors: 2, cpus_per_actor: 0.1, strategy: STRICT_SPREAD}")
+    with pytest.raises(UserError, match="want 2 nodes, and the cluster has 1; take SPREAD"):
+        reservation.reserve(apart.resources, 6)
+
+
 def test_capacity_for_shares_of_a_gpu():
     assert [reservation.capacity("GPU", there, 0.4) for there in (2, 1, 1.5, 0.39, 0)] == [
         4,
