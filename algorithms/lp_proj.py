@@ -27,6 +27,7 @@ from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
+from algorithms.parts.barycenters import BarycentricMean
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.setting import Composition
 
@@ -105,6 +106,11 @@ class LpProj(Algorithm):
         def refuses(self, parts: Composition) -> str | None:
             if parts.server_optimizer != ServerSgd():
                 return "lp_proj has its own server step; leave server_optimizer at plain sgd"
+            if isinstance(parts.aggregator, BarycentricMean):
+                return (
+                    "lp_proj's clients send points of its shared space, which have no layers; "
+                    f"aggregator {parts.aggregator.name} goes by them"
+                )
             return fixed_work(self.name, parts)
 
     options: Options

@@ -34,7 +34,8 @@ class Minimax(Algorithm):
 
         needs_whole_cohort = True
         records = {
-            "mixture_loss": "F(w, λ) = Σ λ_i f_i(w) of the round's model",
+            "mixture_loss": "F(w, λ) = Σ λ_i f_i(w), from the losses that the round's clients "
+            "tell: where only some are asked an unbiased estimate, which scatters",
             "upper_gap": "max F(w, ·) − F(w, λ): how far the mixture could still go",
             "dual_max": "largest entry of the mixture λ",
             "dual_effective": "exp(entropy of λ): how many clients it is spread over",
@@ -57,8 +58,10 @@ class Minimax(Algorithm):
             ),
             Figure(
                 "mixture",
-                "What is minimised, and how far λ could still go",
-                "F(w, λ) = Σ λ_i f_i(w), and what another λ could add to it",
+                "What is minimised",
+                "F(w, λ) = Σ λ_i f_i(w), from the losses that the round's clients tell (an "
+                "estimate that scatters where only some are asked); where all are, also what "
+                "another λ could add to it",
                 "loss",
                 {"mixture_loss": "F(w, λ)", "upper_gap": "max F(w, ·) − F(w, λ)"},
             ),

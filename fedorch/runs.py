@@ -242,7 +242,7 @@ def run(
         if numbers is None:
             folder = RunFolder.dated(chosen.name) if out is None else RunFolder.new(str(out))
             try:
-                one(chosen, folder, False)
+                one(chosen, folder, False, [])
             finally:
                 folder.forget_empty()
             return Run(folder.place)

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
-from orchestrator.config.reading import apply
+from orchestrator.config.reading import apply_all
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.manifest import verify
@@ -54,9 +54,14 @@ class Choice:
         return cls(Planned(str(label), tuple(map(str, settings)), seed), drawn)
 
     def __str__(self) -> str:
-        """Its cell, what was drawn for it, its seed."""
-        drawn = "".join(f", {path}={value}" for path, value in self.drawn.items())
-        return f"{self.planned.label}{drawn}, seed {self.planned.seed}"
+        """Its setting and seed."""
+        return f"{self.setting}, seed {self.planned.seed}"
+
+    @property
+    def setting(self) -> str:
+        """Its cell, and what was drawn for it: what it has in common with other seeds."""
+        drawn = (f"{path}={value}" for path, value in self.drawn.items())
+        return ", ".join([self.planned.label, *drawn])
 
     def as_trial(self) -> dict[str, Yaml]:
         """As Tune has it: of mappings and lists, which its loggers and its folders can spell."""
@@ -67,8 +72,7 @@ class Choice:
         """The base, the cell's settings, the drawn values, the seed; raises UserError."""
         # through JSON: settings are put into a copy, the base is all trials'
         raw: dict[str, Yaml] = json.loads(json.dumps(base))
-        for setting in self.planned.settings:
-            apply(raw, setting)
+        apply_all(raw, self.planned.settings)
         for path, value in self.drawn.items():
             put(raw, path, value)
         put(raw, "seed", self.planned.seed)

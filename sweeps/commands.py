@@ -142,7 +142,9 @@ def show_status(folder: Path, as_json: bool = False) -> None:
     head = f"{stage} {status.ended}/{status.total}: {status.seen(driven, time.time())}"
     console.print(head, soft_wrap=True)
     if status.best_folder:
-        console.print(f"  the best is in {place / 'trials' / status.best_folder}", soft_wrap=True)
+        first = " (its first seed)" if status.best_seeds > 1 else ""
+        where = place / "trials" / status.best_folder
+        console.print(f"  the best is in {where}{first}", soft_wrap=True)
     was = "was in " if driven is False else ""
     for trial, rounds in status.running.items():
         console.print(f"  {trial}: {was}round {rounds}")

@@ -16,7 +16,7 @@ from orchestrator.config.paths import has
 from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
-from orchestrator.rounds.metrics import on_test, on_validation
+from orchestrator.rounds.metrics import more_is_better, on_test, on_validation
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -106,7 +106,9 @@ class Sweep(Section):
         description="data that the metric is of: validation; test, which tables then say, for who "
         "chooses on it has nothing left to judge by; or nothing is chosen (a plain comparison)",
     )
-    mode: Literal["max", "min"] = "max"
+    mode: Literal["max", "min"] = Field(
+        "max", description="what is best; unset: min of losses and their like, else max"
+    )
     statistic: Literal["last", "best", "tail"] = "last"
     tail: int = Field(1, ge=1, description="values averaged by statistic tail")
     scheduler: Scheduler = Scheduler()
@@ -131,6 +133,15 @@ class Sweep(Section):
         if isinstance(given, dict) and isinstance(seed, int) and "seeds" not in given:
             return {**given, "seeds": (seed,)}
         return given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mode_of_the_metric(cls, given: Yaml) -> Yaml:
+        if not isinstance(given, dict) or "mode" in given:
+            return given
+        metric = given.get("metric", cls.model_fields["metric"].default)
+        falls = isinstance(metric, str) and more_is_better(metric) is False
+        return {**given, "mode": "min" if falls else "max"}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.files import read_sealed, require_file
+from orchestrator.files import read_sealed
+from orchestrator.results import locks
 from orchestrator.results.manifest import NAME as SEALED
 from orchestrator.results.run_folder import LOCK, RunFolder
 from sweeps.home import EXTENSION, TUNING
@@ -29,9 +29,10 @@ class Status:
     """Trial, by its settings, seed and (in brackets) folder -> its rounds so far."""
     metric: str
     best: float | None
-    """None: no trial has reported the metric."""
+    """Mean over the best setting's seeds, among the settings of which most seeds have ended; None:
+    no trial has reported the metric."""
     best_trial: str
-    """Its label."""
+    """The best setting."""
     seconds: float
     """Since the sweep began, without the time that it was interrupted."""
     seconds_left: float | None
@@ -42,7 +43,9 @@ class Status:
     """Folders below trials/ that must hold results: of trials that have ended, by themselves or
     (once the sweep is over) by a scheduler."""
     best_folder: str = ""
-    """Its folder below trials/."""
+    """The folder below trials/ of its first seed."""
+    best_seeds: int = 1
+    """Its seeds that have ended."""
     written: float = 0.0
     """When this was said (seconds since the epoch); 0: not known."""
 
@@ -82,7 +85,8 @@ class Status:
             if count
         ]
         if self.best is not None:
-            parts.append(f"best trial's {self.metric} {self.best:.4g} ({self.best_trial})")
+            of = f"; mean of {self.best_seeds} seeds" if self.best_seeds > 1 else ""
+            parts.append(f"best {self.metric} {self.best:.4g} ({self.best_trial}{of})")
         return parts
 
     def write(self, folder: RunFolder) -> None:
@@ -121,15 +125,7 @@ def is_driven(folder: Path) -> bool | None:
     lock, which ends with it however it ends. None if that cannot be known: a copy of storage has no
     lock, and some network file systems keep none.
     """
-    try:
-        require_file(folder / LOCK)
-        with (folder / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    return False
+    return locks.is_held(folder / LOCK)
 
 
 def stage_of(folder: Path) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ray import tune
@@ -19,6 +20,18 @@ from sweeps.trainable import COMPARED, PART
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
 Ended = Literal["finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best setting so far; of none the mean is NaN."""
+
+    value: float = math.nan
+    """Mean over its seeds."""
+    setting: str = ""
+    folder: str = ""
+    """Of its first seed."""
+    seeds: int = 0
 
 
 class Watcher(tune.Callback):
@@ -39,8 +52,9 @@ class Watcher(tune.Callback):
         """Trials whose model, or loss, is NaN or infinite."""
         self.left: dict[str, str] = {}
         """Trials that have ended and left their results -> name of their folder."""
-        self.best: tuple[float, str, str] = (math.nan, "", "")
-        """The best number of a trial that has ended, as the table has it; its label and folder."""
+        self.settings: dict[str, dict[int, tuple[float, str]]] = {}
+        """Setting -> seed -> the number of its trial that has ended, as the table has it, and its
+        folder."""
         self._prepare()
 
     def _prepare(self) -> None:
@@ -70,12 +84,12 @@ class Watcher(tune.Callback):
             "ended": dict(self.ended),
             "diverged": sorted(self.diverged),
             "left": dict(self.left),
-            "best": self.best,
+            "settings": {setting: dict(seeds) for setting, seeds in self.settings.items()},
             "seconds": time.time() - self.begun,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.ended, self.best = dict(state["ended"]), tuple(state["best"])
+        self.ended, self.settings = dict(state["ended"]), dict(state["settings"])
         self.diverged, self.left = set(state["diverged"]), dict(state["left"])
         self.begun = time.time() - state["seconds"]
 
@@ -114,11 +128,18 @@ class Watcher(tune.Callback):
             console.print(f"failed: {Choice.of(trial.config)}: {result['problem']}")
         self._tell()
 
-    def _compare(self, value: float, label: str, key: str) -> None:
-        """Remember a value that is better than the best, which is NaN at first."""
+    def _best(self) -> Best:
+        """The setting with the best mean over seeds, among those of which most seeds have ended: a
+        lucky one of a setting that has just begun is not it, nor one that some did not survive.
+        """
+        most = max(map(len, self.settings.values()), default=0)
         sign = 1 if self.mode == "max" else -1
-        if math.isfinite(value) and not sign * self.best[0] >= sign * value:
-            self.best = (value, label, key)
+        best = Best()
+        for setting, seeds in self.settings.items():
+            mean = sum(value for value, _ in seeds.values()) / len(seeds)
+            if len(seeds) == most and math.isfinite(mean) and not sign * best.value >= sign * mean:
+                best = Best(mean, setting, seeds[min(seeds)][1], len(seeds))
+        return best
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
@@ -130,7 +151,8 @@ class Watcher(tune.Callback):
         if not last.get("problem"):
             choice = Choice.of(trial.config)
             key = choice.key(trial.trial_id)
-            self._compare(last.get(COMPARED, math.nan), choice.planned.label, key)
+            seeds = self.settings.setdefault(choice.setting, {})
+            seeds[choice.planned.seed] = float(last.get(COMPARED, math.nan)), key
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later
@@ -162,7 +184,7 @@ class Watcher(tune.Callback):
         elapsed = time.time() - self.begun
         # those under way count by the rounds that they have done
         done = ended.total() + sum(self.parts.values())
-        value, trial, folder = self.best
+        best = self._best()
         return Status(
             total=self.total,
             finished=ended["finished"],
@@ -171,9 +193,10 @@ class Watcher(tune.Callback):
             diverged=len(self.diverged),
             running={self.names[trial]: rounds for trial, rounds in self.running.items()},
             metric=self.metric,
-            best=None if math.isnan(value) else value,
-            best_trial=trial,
-            best_folder=folder,
+            best=None if math.isnan(best.value) else best.value,
+            best_trial=best.setting,
+            best_folder=best.folder,
+            best_seeds=best.seeds,
             seconds=elapsed,
             seconds_left=elapsed / done * (self.total - done) if done else None,
             trials=tuple(sorted(self.left.values())),

@@ -22,6 +22,7 @@ from orchestrator.errors import UserError
 from orchestrator.results import plots
 from orchestrator.results.pictures import require_free, write_picture
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.usage import require_common
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import bar, console
 from orchestrator.training.evaluation import mean_loss, per_sample
@@ -202,5 +203,7 @@ def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
     configs differ in nothing but the seed are one line. Raises as ``survey``.
     """
     require_free(plot)
+    for folder in folders:
+        require_common(folder)
     figure, data = survey(over_seeds(folders), look)
     write_picture(figure, plot, data)

@@ -10,8 +10,9 @@ import pandas as pd
 
 from algorithms.part import nearest
 from orchestrator.errors import UserError
+from orchestrator.files import read_json
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import TRIAL, RunFolder
 
 T = TypeVar("T")
 NO_MATTER = ("seed", "name", "resources", "track")
@@ -35,6 +36,7 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
     for known in (
         names or [],
         by_difference(configs),
+        _labels(folders),
         [place.partition("?")[0].rstrip("/").rpartition("/")[2] for place in places],
     ):
         if known and all(known) and len(set(known)) == len(folders):
@@ -47,9 +49,12 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     these are more than a name should hold.
     """
     keys = {key: None for other in configs for key in _differing(configs[0], other)}
-    # a part of another name has other options
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
-    told = [k for k in keys if k.endswith(".name") or not any(k.startswith(p) for p in parts)]
+    # a part's name before its options
+    told = sorted(
+        (key for key in keys if _matters(key, parts, configs)),
+        key=lambda k: (k.rpartition(".")[0], not k.endswith(".name"), k),
+    )
     if len(told) > MOST:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
@@ -57,6 +62,31 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], told)
     whole = _joined(values, told)
     return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
+
+
+def _matters(key: str, parts: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> bool:
+    """A part of another name has other options; of parts of one name they tell apart."""
+    above = next((part for part in parts if key.startswith(part) and key != f"{part}name"), None)
+    if above is None:
+        return True
+    values: dict[str, str] = {}
+    told = [(str(_at(config, f"{above}name")), str(_at(config, key))) for config in configs]
+    return any(values.setdefault(name, value) != value for name, value in told)
+
+
+def _labels(folders: Sequence[RunFolder]) -> list[str]:
+    """What a sweep calls each of its trials: its settings, and what was drawn for it; empty where
+    not all are trials.
+    """
+    found = []
+    for folder in folders:
+        if not folder.holds(TRIAL):
+            return []
+        trial = read_json(folder.path / TRIAL, dict[str, Any])
+        planned = trial.pop("planned", None)
+        label = str(planned.get("label", "")) if isinstance(planned, Mapping) else ""
+        found.append(", ".join([label, *(f"{path}={value}" for path, value in trial.items())]))
+    return found
 
 
 def _joined(values: Sequence[Mapping[str, Any]], told: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from algorithms.draws import torch_generator
 from orchestrator.errors import UserError
@@ -33,8 +34,10 @@ def hessian_product(
     total, part = torch.zeros_like(w), torch.empty_like(w)
     for i in range(0, len(rows), BATCH):
         x, y = world.batch(rows[i : i + BATCH])
-        loss = world.loss.sum(net.module(x), y)
-        grads = torch.autograd.grad(loss, params, create_graph=True)
+        # of its other ways torch does not know the second derivative
+        with sdpa_kernel(SDPBackend.MATH):
+            loss = world.loss.sum(net.module(x), y)
+        grads = torch.autograd.grad(loss, params, create_graph=True, materialize_grads=True)
         # ∇(∇f · v) = ∇²f v for a constant v, so the Hessian itself is never formed
         inner = torch.stack([(g * a).sum() for g, a in zip(grads, along, strict=True)]).sum()
         total += net.gradient(inner, part)

@@ -7,7 +7,8 @@ import keyword
 import shlex
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ from orchestrator.files import require_working_folder, write_text
 from orchestrator.plugins import NAME, take_named
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import CONFIG, RunFolder
 from orchestrator.terminal import console, escaping, told
 
 app = typer.Typer(
@@ -185,16 +186,27 @@ def run(
         return
     folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
     result: Result | None
-    try:
+    with _left_behind(folder):
         require_files(chosen, address)
         if in_process:
             result = run_here(chosen, folder, resume is not None)
         else:
             with connected(address, num_cpus, num_gpus):
-                result = run_on_ray(chosen, folder, resume is not None, detach)
-    finally:
-        folder.forget_empty()  # of a run that could not begin
+                result = run_on_ray(chosen, folder, resume is not None, detach=detach)
     _show_end(result, folder, chosen)
+
+
+@contextmanager
+def _left_behind(folder: RunFolder) -> Iterator[None]:
+    """What becomes of the folder of a run that cannot begin, or is stopped at once."""
+    try:
+        yield
+    except KeyboardInterrupt:  # the second one, or before its first round
+        if folder.holds(CONFIG):
+            interrupted(f"fedorch run --resume {shlex.quote(folder.place)}")
+        raise
+    finally:
+        folder.forget_empty()
 
 
 def _show_end(result: Result | None, folder: RunFolder, config: Config) -> None:

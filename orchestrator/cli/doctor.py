@@ -65,9 +65,14 @@ def _data(folder: Path) -> str:
     there = [
         name
         for name, files in LOCAL_FILES.items()
-        if any((folder / file).exists() for file in files)
+        if any(_holds_something(folder / file) for file in files)
     ]
     return ", ".join(there) or "nothing that fedorch reads"
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether it is a file, or a folder with one in it: a download that failed leaves it empty."""
+    return path.is_file() or any(one.is_file() for one in path.rglob("*"))
 
 
 def _embedded() -> str:

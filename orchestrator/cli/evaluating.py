@@ -11,7 +11,7 @@ from rich.table import Table
 
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import Config, build
-from orchestrator.config.reading import apply
+from orchestrator.config.reading import apply_all
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import Mapped
 from orchestrator.data.samples import Request, Samples, checked
@@ -19,7 +19,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import Inputs, inputs_left
+from orchestrator.results.usage import Inputs, inputs_left, require_common
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import console, told
@@ -65,9 +65,10 @@ def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows
     and a table's columns standardised, by what training found. Raises UserError for data that the
     model does not fit, and without settings of data for others than the run's.
     """
+    require_common(folder)
     config, inputs = _settled(folder, settings), inputs_left(folder)
     columns = tuple(inputs.get("columns", ()))
-    request = Request(config.seed, config.data.clients, columns)
+    request = Request(config.seed, config.data.clients, columns, trains=False)
     samples = _fitting(config.data.dataset.load(request), inputs)
     data = FederatedData.build(config.data, config.seed, samples)
     data = replace(data, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"]))
@@ -123,8 +124,9 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
                 f"--set {setting[:100]}: a finished model can be judged by other data and "
                 f"metrics, and so only {' and '.join(OTHERS)} can be set"
             )
-        apply(judging, setting)
-    return build({**judging, "cohort": 1, "local": {"execution": "sequential"}})
+    apply_all(judging, settings)
+    # nothing is trained: no mini-batch can be too small
+    return build({**judging, "cohort": 1, "local": {"execution": "sequential", "drop_last": True}})
 
 
 def _fitting(samples: Samples, inputs: Inputs) -> Samples:

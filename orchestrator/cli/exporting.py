@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +28,8 @@ from orchestrator.terminal import console
 if TYPE_CHECKING:
     from torch import Tensor
 
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
+"""What torch colours its sentences with."""
 EXAMPLES = 2
 """Inputs that a network is traced with."""
 
@@ -91,7 +95,8 @@ def _state_dict(model: TrainedModel) -> bytes:
 
 
 def _tensors(model: TrainedModel) -> dict[str, Tensor]:
-    return {name: t.contiguous() for name, t in model.module.state_dict().items()}
+    # copies: of weights that two modules share the file has both
+    return {name: t.contiguous().clone() for name, t in model.module.state_dict().items()}
 
 
 def _examples(model: TrainedModel) -> Tensor:
@@ -111,9 +116,41 @@ def _size(shape: tuple[int, ...]) -> int:
 @torch.no_grad()
 def _traced(model: TrainedModel) -> bytes:
     with _as_sentence(model):
-        written = io.BytesIO()
-        torch.jit.save(torch.jit.trace(Prepared(model).eval(), _examples(model)), written)
-        return written.getvalue()
+        written, network = io.BytesIO(), Prepared(model).eval()
+        trace = torch.jit.trace(network, _examples(model))
+        torch.jit.save(trace, written)
+    others = _others(model)
+    if not _follows(trace, others, network(others)):
+        raise UserError(
+            f"export: what {type(model.module).__name__} does depends on the values of its inputs, "
+            "which TorchScript's trace does not follow; export .pt or .safetensors"
+        )
+    return written.getvalue()
+
+
+def _follows(trace: Callable[[Tensor], Tensor], x: Tensor, made: Tensor) -> bool:
+    """Whether a trace makes the same of other inputs than those that it was made with: it holds
+    what was done to these, whatever that depended on.
+    """
+    try:
+        found = trace(x)
+    except (RuntimeError, IndexError):
+        return False
+    return torch.allclose(found, made, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+def _others(model: TrainedModel) -> Tensor:
+    """Other inputs than the examples, and another number of them; texts of several lengths."""
+    draws = torch.Generator().manual_seed(0)
+    shape, kind = (2 * EXAMPLES + 1, *model.inputs["shape"]), model.inputs["dtype"]
+    if kind == "float32":
+        return torch.randn(shape, generator=draws)
+    # of words those that the examples have: how many more there are is not known
+    ids = torch.randint(0, 256 if kind == "uint8" else 2, shape, generator=draws)
+    if kind != "uint8":
+        lengths = torch.randint(1, shape[-1] + 1, (len(ids), 1), generator=draws)
+        ids = ids * (torch.arange(shape[-1]) < lengths).view(-1, *[1] * (len(shape) - 2), shape[-1])
+    return ids.to(getattr(torch, kind))
 
 
 def _exported(model: TrainedModel) -> bytes:
@@ -148,7 +185,7 @@ def _as_sentence(model: TrainedModel) -> Iterator[None]:
     except ImportError:
         raise
     except Exception as error:
-        why = " ".join(str(error).split())[:200]
+        why = " ".join(COLOURS.sub("", str(error)).split())[:200]
         name = type(model.module).__name__
         raise UserError(f"export: torch cannot take {name} apart: {why}") from error
 
@@ -156,6 +193,14 @@ def _as_sentence(model: TrainedModel) -> Iterator[None]:
 def _folder(folder: RunFolder, model: TrainedModel, path: Path) -> None:
     """Weights, config, and what makes inputs, by the names that the hub knows."""
     path.mkdir()
+    try:
+        _fill(folder, model, path)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _fill(folder: RunFolder, model: TrainedModel, path: Path) -> None:
     write_whole(path / "model.safetensors", lambda file: save_file(_tensors(model), file))
     config = folder.config()
     about = {

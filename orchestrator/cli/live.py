@@ -11,7 +11,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.pages.report import page_so_far, report_of
-from orchestrator.results import checkpoint
+from orchestrator.results import checkpoint, locks
 from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import LOCK, RESULT, RunFolder
 from orchestrator.terminal import console
@@ -42,7 +42,8 @@ class LivePage:
 
     def _now(self) -> str:
         folder = RunFolder.existing(self.place)
-        if folder.holds(RESULT):
+        # one that goes on after a stop has the old results until it ends
+        if folder.holds(RESULT) and not locks.is_held(folder.path / LOCK):
             return report_of(folder, folder.config())
         newest = checkpoint.newest(folder.checkpoints)
         if newest == 0:

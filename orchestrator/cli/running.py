@@ -27,8 +27,12 @@ MOST_SEEDS = 1000
 """Of one series."""
 
 
-def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
-    """Run it in this process; raises UserError if it cannot begin or go on."""
+def run_here(
+    config: Config, folder: RunFolder, resuming: bool, interrupts: list[int] | None = None
+) -> Result:
+    """Run it in this process; raises UserError if it cannot begin or go on. ``interrupts`` gets the
+    signals that asked it to stop, if only after its last round.
+    """
     # imported here, as in all commands: the others need not wait for what only this one needs
     from orchestrator.clients.plane import InProcess
     from orchestrator.rounds.drive import begin, drive, held
@@ -38,14 +42,14 @@ def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
     def plane(world: World) -> InProcess:
         return InProcess(world, config.resources.gpus_per_actor)
 
-    interrupts: list[int] = []
+    interrupts = [] if interrupts is None else interrupts
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))
         tell_where(folder)
         with (
             RoundProgress(config.rounds, experiment.t) as progress,
-            _on_interrupt(lambda: interrupts.append(1)),
+            _on_interrupt(interrupts),
         ):
 
             def tell(record: Record) -> None:
@@ -58,10 +62,14 @@ def run_here(config: Config, folder: RunFolder, resuming: bool) -> Result:
 
 
 def run_on_ray(
-    config: Config, folder: RunFolder, resuming: bool, detach: bool = False
+    config: Config,
+    folder: RunFolder,
+    resuming: bool,
+    interrupts: list[int] | None = None,
+    detach: bool = False,
 ) -> Result | None:
     """Run it by a server actor of the cluster that this process is connected to; None if that goes
-    on without us. Raises UserError if it cannot begin or go on.
+    on without us. Raises UserError if it cannot begin or go on. ``interrupts`` as above.
     """
     from orchestrator.rounds.remote import answer_of, launch
 
@@ -72,7 +80,7 @@ def run_on_ray(
     if detach:
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
-    _follow(server, config.rounds, prepared.done)
+    _follow(server, config.rounds, prepared.done, [] if interrupts is None else interrupts)
     return answer_of(server.outcome.remote())
 
 
@@ -92,16 +100,12 @@ def require_files(config: Config, address: str) -> None:
             raise UserError(f"config: data.dataset.{key}: there is no {place}")
 
 
-def _follow(server: Any, rounds: int, done: int) -> None:
+def _follow(server: Any, rounds: int, done: int, interrupts: list[int]) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
     seen, shown, life = done, 0, ""
-    asked: list[Any] = []
-    with (
-        RoundProgress(rounds, done) as progress,
-        _on_interrupt(lambda: asked.append(server.stop.remote())),
-    ):
+    with RoundProgress(rounds, done) as progress, _on_interrupt(interrupts, server.stop.remote):
         while True:
             news = answer_of(server.watch.remote(seen))
             for record in news.records:
@@ -110,7 +114,7 @@ def _follow(server: Any, rounds: int, done: int) -> None:
             if news.life != life:
                 # a new process of the server's has notes of its own
                 life, shown = news.life, 0
-                if asked:  # the process that was told so has died
+                if interrupts:  # the process that was told so has died
                     server.stop.remote()
             show_notes(news.notes[shown:])
             shown = len(news.notes)
@@ -142,24 +146,31 @@ class Series:
             )
         return folder
 
-    def run(self, one: Callable[[Config, RunFolder, bool], Result | None]) -> list[RunFolder]:
+    def run(
+        self, one: Callable[[Config, RunFolder, bool, list[int]], Result | None]
+    ) -> list[RunFolder]:
         """Run them one after the other by ``one``, as far as they are not finished, until one is
-        stopped; returns the folders of those that are.
+        stopped, or the series is; returns the folders of those that are.
         """
         folders = {name: self.folder(name) for name in self.configs}
-        finished = []
+        finished: list[RunFolder] = []
+        interrupts: list[int] = []
         for name, folder in folders.items():
             begun = folder.holds(CONFIG)
             if begun and RunFolder.existing(folder.place).finished:
                 told("note", f"{name} is finished already")
             else:
                 try:
-                    result = one(self.configs[name], folder, begun)
+                    result = one(self.configs[name], folder, begun, interrupts)
+                except KeyboardInterrupt:
+                    break
                 finally:
                     folder.forget_empty()
                 if result is None or result["status"] == "stopped":
                     break
             finished.append(folder)
+            if interrupts:  # in its last round
+                break
         return finished
 
 
@@ -193,8 +204,10 @@ def seeds_of(text: str) -> list[int]:
 
 
 @contextmanager
-def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM or SIGHUP ends the run after its round, with a checkpoint; two at once."""
+def _on_interrupt(interrupts: list[int], stop: Callable[[], Any] = lambda: None) -> Iterator[None]:
+    """Ctrl-C, SIGTERM or SIGHUP ends the run after its round, with a checkpoint; two at once. The
+    first is put among the ``interrupts``, and ``stop`` is called.
+    """
 
     def handler(number: int, frame: object) -> None:
         # the second signal is an ordinary KeyboardInterrupt
@@ -203,6 +216,7 @@ def _on_interrupt(stop: Callable[[], Any]) -> Iterator[None]:
         errors.print(
             "stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)"
         )
+        interrupts.append(number)
         stop()
 
     # only the main thread can have handlers; in another, nobody presses Ctrl-C

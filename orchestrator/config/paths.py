@@ -7,7 +7,11 @@ from typing import Any
 
 
 def put(raw: dict[str, Any], path: str, value: Any) -> None:
-    """Set a dotted path; a part given by its bare name on the way becomes a mapping."""
+    """Set a dotted path; a part given by its bare name on the way becomes a mapping.
+
+    A bare name in place of a mapping that has no other leaves the options there: whoever sets
+    ``algorithm.mu`` and then ``algorithm`` means both.
+    """
     *parents, last = path.split(".")
     for key in parents:
         below = raw.get(key)
@@ -16,6 +20,9 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         # a copy: the mapping may be part of another config, too
         raw[key] = dict(below) if isinstance(below, Mapping) else {}
         raw = raw[key]
+    there = raw.get(last)
+    if isinstance(value, str) and isinstance(there, Mapping) and there.get("name", value) == value:
+        value = {**there, "name": value}
     raw[last] = value
 
 

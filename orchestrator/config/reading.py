@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.config.defaults import with_defaults
 from orchestrator.config.parsing import LEVELS, parse, parse_file
-from orchestrator.config.paths import put
+from orchestrator.config.paths import has, put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
@@ -25,8 +25,7 @@ def load(
     the file's; raises UserError.
     """
     raw = raw_of(path)
-    for setting in settings:
-        apply(raw, setting)
+    apply_all(raw, settings)
     if plugins:
         raw["plugins"] = [*(raw.get("plugins") or ()), *plugins]
     return build(raw)
@@ -97,14 +96,32 @@ def _with_own(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 PLUGINS = TypeAdapter(Annotated[tuple[Plugin, ...], Field(max_length=20)])
 
 
-def apply(raw: dict[str, Any], setting: str) -> None:
-    """Put one ``a.b=value`` (the value in YAML) into a raw config."""
+def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
+    """Put ``a.b=value`` settings into a raw config, of which later ones win; raises UserError for
+    one that takes away what another has set.
+    """
+    known: dict[str, str] = {}
+    for setting in settings:
+        key = apply(raw, setting)
+        for earlier, text in known.items():
+            if earlier.startswith(f"{key}.") and not has(raw, earlier):
+                raise UserError(
+                    f"--set {setting[:100]}: takes away what --set {text[:100]} has set; leave "
+                    "that out, or put it behind"
+                )
+        known[key] = setting
+
+
+def apply(raw: dict[str, Any], setting: str) -> str:
+    """Put one ``a.b=value`` (the value in YAML) into a raw config; returns the key."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UserError(f"--set {setting!r}: write key=value, for example local.lr=0.1")
     if key.count(".") >= LEVELS:
         raise UserError(f"--set {setting!r}: the key has more than {LEVELS} levels")
-    put(raw, key.strip(), placed(parse(text, f"--set {setting!r}: the value"), Path.cwd()))
+    key = key.strip()
+    put(raw, key, placed(parse(text, f"--set {setting!r}: the value"), Path.cwd()))
+    return key
 
 
 def read_whole(path: Path, what: str = "config") -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -81,9 +82,14 @@ class MappedFile:
             raise UserError(f"{path}: it is not the file that the run has begun with; {must}")
         return found
 
+    @cached_property
+    def _written(self) -> tuple[int, int] | None:
+        """Which file it is, and when it was written last, as it is opened."""
+        return _state(self.path)
+
     def rows(self, places: np.ndarray) -> np.ndarray:
         """A copy of the rows at ``places`` [b]; raises UserError for a file that has been cut."""
-        whole = self.array
+        whole, opened = self.array, self._written
         # the system ends a process, without a word, that looks beyond the end of a mapped file
         there = whole.base.size() if isinstance(whole.base, mmap.mmap) else self.size
         if there < self.size:
@@ -91,7 +97,22 @@ class MappedFile:
                 f"{self.path}: it has been cut to {there} of its {self.size} bytes since it was "
                 "checked"
             )
+        now = _state(self.path)
+        # another file of that name is no matter: the one that is open is still there
+        if now and opened and now != opened and now[0] == opened[0]:
+            raise UserError(f"{self.path}: it has been written to since it was opened")
         return np.asarray(whole).take(places, axis=0)
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    """Which file has that name, and when it was written last; None if there is none any more, of
+    which an open one is left.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _probed(path: Path) -> str:

@@ -95,6 +95,8 @@ class Request:
     clients: int
     columns: tuple[Column, ...] = ()
     """How columns become inputs; empty: as the training rows say."""
+    trains: bool = True
+    """Whether the training rows are trained on, so that the test rows must be others."""
 
 
 class Dataset(Part):

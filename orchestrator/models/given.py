@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 
 import torch
 
@@ -39,8 +39,15 @@ class GivenModule(Model):
 
 def give(module: torch.nn.Module) -> str:
     """Keep a copy of a module for this process; returns its digest: of layers, weights, code and
-    what else its modules know.
+    what else its modules know. Raises ValueError for one with hooks on parameters, of which copies
+    have none.
     """
+    hooked = [name for name, tensor in module.named_parameters() if tensor._backward_hooks]
+    if hooked:
+        raise ValueError(
+            f"model: the module: its parameter {hooked[0]} has a hook, which a copy would not "
+            "have; register it in a class, and name that (./nets.py:Net)"
+        )
     sha = hashlib.sha256(repr(module).encode())
     for part in module.modules():
         for line in (*_known(part), *_code(type(part))):
@@ -54,10 +61,14 @@ def give(module: torch.nn.Module) -> str:
 
 
 def _known(module: torch.nn.Module) -> Iterator[str]:
-    """Its numbers, texts and flags."""
+    """Its numbers, texts, flags and functions."""
     for name, value in sorted(vars(module).items()):
         if isinstance(value, int | float | str | tuple | list | None) and name != "training":
             yield f"{name}={value!r}"
+        elif isinstance(value, FunctionType):
+            yield from (f"{name}={line}" for line in _instructions(value.__code__))
+        elif isinstance(value, BuiltinFunctionType):
+            yield f"{name}={value.__name__}"
 
 
 def _code(cls: type) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A network of a user's own, tried on two inputs before anything starts."""
+"""A network of a user's own, tried on some inputs before anything starts."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Pass:
 def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
     """Whether training it draws from torch's generator, which is then keyed.
 
-    ``x`` [2, ...] are inputs as in training. Raises ValueError, which names it as ``of``, unless it
+    ``x`` [n, ...] are inputs as in training. Raises ValueError, which names it as ``of``, unless it
     makes float32 [n, *made] of them: in evaluation of each by itself, and the same each time; in
     training the same when torch's generator is seeded alike, and parameters and floating-point
     buffers are put back, which are all that clients, actors and checkpoints have in common. So no
-    other buffer may change.
+    other buffer may change, and no parameter be made on the way.
     """
-    with unchanged(module) as before:
+    _require_dense(of, module)
+    with unchanged(module) as before, disturbed(module):
         module.eval()
         judged = _passed(of, module, x, made, seed=0)
         alone = _passed(of, module, x[:1], made, seed=0)
@@ -70,11 +71,17 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
         return trained.drew
 
 
+def _require_dense(of: str, module: torch.nn.Module) -> None:
+    for name, part in module.named_modules():
+        if getattr(part, "sparse", False) is True:
+            raise ValueError(f"model: {of}: {name} asks for sparse gradients; set sparse=False")
+
+
 def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> bool:
-    """Whether what it makes of an input in training depends on the others of the batch ``x`` [2,
+    """Whether what it makes of an input in training depends on the others of the batch ``x`` [n,
     ...]; of one that :func:`tried` has found to draw nothing.
     """
-    with unchanged(module):
+    with unchanged(module), disturbed(module):
         module.train()
         try:
             both = _passed(of, module, x, made, seed=0).made[:1]
@@ -86,21 +93,31 @@ def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
 
 def unstacked(net: Net, x: Tensor) -> str:
     """Why torch cannot compute the gradients of a network that draws nothing for several clients at
-    once, as it does for one, on a batch ``x`` [2, ...]; or "".
+    once, as it does for one, on a batch ``x`` [n, ...]; or "".
     """
+    alone: list[tuple[Tensor, ...]] = []
+    models: list[list[Tensor]] = []
     try:
         with unchanged(net.module):
-            alone = _gradients(net.module.train()(x), [*net.params.values()])
-            leaves = {n: v.detach().repeat(2, *[1] * v.dim()) for n, v in net.params.items()}
-            stack = {n: v.requires_grad_() for n, v in leaves.items()}
+            net.module.train()
+            for client in (1, 2):  # of weights that are not the module's own
+                with disturbed(net.module, client):
+                    alone.append(_gradients(net.module(x), [*net.params.values()]))
+                    models.append([tensor.detach().clone() for tensor in net.params.values()])
+            leaves = [torch.stack(both).requires_grad_() for both in zip(*models, strict=True)]
+            stack = dict(zip(net.params, leaves, strict=True))
             batched = torch.func.vmap(net.functional(), randomness="different")
-            both = _gradients(batched(stack, torch.stack([x, x])), [*stack.values()])
+            together = _gradients(batched(stack, torch.stack([x, x])), leaves)
     except Exception as error:  # whatever a network may do that torch cannot batch
         return raised(error)
-    pairs = [(one, two) for one, twice in zip(alone, both, strict=True) for two in twice]
-    if all(torch.allclose(*pair, 1e-3, 1e-5) for pair in pairs):
+    expected = [torch.stack(both) for both in zip(*alone, strict=True)]
+    if all(map(_near, expected, together)):
         return ""
     return "its gradients are others then: it may have hooks, or options that are not heeded"
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _gradients(made: Tensor, of: list[Tensor]) -> tuple[Tensor, ...]:
@@ -152,6 +169,24 @@ def unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
             if name in before and buffer.shape == before[name].shape:
                 buffer.copy_(before[name])
         module.train(training)
+
+
+@contextmanager
+def disturbed(module: torch.nn.Module, seed: int = 0) -> Iterator[None]:
+    """With other weights than the first ones, of which some may hide what a network does: behind a
+    head, or a gate, of zeros nothing is seen.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    own = [(tensor, tensor.data) for tensor in module.parameters() if tensor.is_floating_point()]
+    try:
+        for tensor, data in own:
+            size = float(data.square().mean().sqrt()) if data.numel() else 0.0
+            noise = torch.randn(data.shape, generator=generator).to(data)
+            tensor.data = data + 0.1 * (size or 1.0) * noise
+        yield
+    finally:
+        for tensor, data in own:
+            tensor.data = data
 
 
 def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], seed: int) -> Pass:

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import IO
 
-from orchestrator.files import said
+from orchestrator.files import require_file, said
 
 NAME = ".lock"
 
@@ -28,6 +28,21 @@ def take(path: Path) -> IO[str] | None:
         return lock
     lock.close()
     return None
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether a process holds the lock; None if that cannot be known: there is no such file, or its
+    file system keeps no locks.
+    """
+    try:
+        require_file(path)
+        with path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
 
 
 def is_at(file: IO[str], path: Path) -> bool:

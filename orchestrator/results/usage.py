@@ -70,6 +70,18 @@ def inputs_left(folder: RunFolder) -> Inputs:
     return files.read_json(manifest.verify(folder.path, INPUTS), Inputs)
 
 
+def require_common(folder: RunFolder) -> None:
+    """Raises UserError for a run whose models all stay with the clients: what it has left is
+    nobody's.
+    """
+    config = folder.config()
+    if config.algorithm.keeps_models:
+        raise UserError(
+            f"{folder.place}: {config.algorithm.name} leaves every model with its client, so "
+            "there is no common one to use"
+        )
+
+
 class TrainedModel:
     """The final model of a run."""
 
@@ -78,12 +90,7 @@ class TrainedModel:
         """Raises UserError if the run has left no model, or it cannot be built here; or if what it
         has left is nobody's, since all models stay with the clients.
         """
-        config = folder.config()
-        if config.algorithm.keeps_models:
-            raise UserError(
-                f"{folder.place}: {config.algorithm.name} leaves every model with its client, so "
-                "there is no common one to use"
-            )
+        require_common(folder)
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
         _put(net, folder.model(), folder.place)
@@ -102,7 +109,8 @@ class TrainedModel:
     def _made(self, part: Tensor) -> Tensor:
         try:
             with torch.no_grad():
-                made: Tensor = self.module(self._ready(part))
+                # which a parameter of the network's, given as it is, would not be
+                made: Tensor = self.module(self._ready(part)).detach()
         except Exception as error:  # whatever a network may raise, as an id that it has no row for
             raise UserError(
                 f"the model cannot take {_told(part, self.module)}: {raised(error)}"

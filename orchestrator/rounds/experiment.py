@@ -41,7 +41,7 @@ from orchestrator.rounds.fitting import require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
-from orchestrator.training.modes import own_modes
+from orchestrator.training.modes import own_modes, settle
 from orchestrator.training.world import World
 
 NOBODY = np.empty(0)
@@ -206,6 +206,7 @@ class Experiment:
 
     def _step(self) -> Record:
         begun, t = time.perf_counter(), self.t + 1
+        settle(self.config.resources.threads, self.config.local.precision == "tf32")
         federation, sent_before = self.federation, self._bytes()
         last = t == self.config.rounds
         # local models are judged before they are collected, when nobody knows yet what will stop,

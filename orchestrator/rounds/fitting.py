@@ -20,6 +20,9 @@ from orchestrator.models.tried import mixes, needs_company, tried, unchanged, un
 from orchestrator.plugins import raised
 from orchestrator.training.precision import unfit
 
+TRIED = 5
+"""Rows that a network is tried on."""
+
 
 def require_fit(config: Config, samples: Samples, net: Net) -> bool:
     """Raises ValueError with the first thing that does not; returns whether a network of others
@@ -46,15 +49,17 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
 
 
 def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
-    """Whether the network draws random numbers in training, on two of the data's rows; raises
+    """Whether the network draws random numbers in training, on some of the data's rows; raises
     ValueError if it does not do what trainers need of it.
     """
     of = config.model.foreign or config.model.name
-    inputs = _inputs(samples, 2)
+    inputs, names = _inputs(samples, TRIED), [name for name, _ in net.module.named_parameters()]
     draws = tried(of, net.module, inputs, samples.made)
     net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
     # draws are other ones for each client, whatever torch can do
     net.unstacked = "" if draws else unstacked(net, inputs)
+    if names != [name for name, _ in net.module.named_parameters()]:
+        raise ValueError(f"model: {of}: it makes parameters in its first pass; make them before")
     if not all_finite([net.initial]):
         raise ValueError(f"model: {of}: its first weights are NaN or infinite")
     again = Net.of(config.model, samples.shape, samples.outputs, config.seed)

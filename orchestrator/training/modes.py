@@ -25,3 +25,14 @@ def own_modes() -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(kind)
+
+
+def settle(threads: int, rounded: bool) -> None:
+    """Set what else of torch's decides about bits, and code beside the run may have changed since:
+    its threads, and whether products of float32 are ``rounded`` (tf32).
+    """
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    products = "high" if rounded else "highest"
+    if torch.get_float32_matmul_precision() != products:
+        torch.set_float32_matmul_precision(products)

@@ -156,6 +156,8 @@ class Recorder(TorchDispatchMode):
         if not isinstance(value, torch.Tensor):
             return value
         if id(value) not in self.known:
+            if value.requires_grad:  # a parameter that came past the inputs: the next is another
+                raise Unrecordable
             self._know(value, stored(self.graph, value, self.constants))
         return self.known[id(value)]
 

@@ -99,7 +99,7 @@ def test_it_stands_in_the_result_on_the_page_and_on_the_terminal(tmp_path):
 
 def test_wallclock_takes_the_runs_own_steps(tmp_path):
     """Where no other hardware is in mind: seconds of a client's computing over its steps."""
-    run_into(RunFolder.new(tmp_path / "run"), small("rounds=2", "local={steps: 4}"))
+    run_into(RunFolder.new(tmp_path / "run"), small("rounds=2", "local.steps=4"))
     rounds = RunFolder(tmp_path / "run").rounds()
     each = 1e3 * rounds["seconds_client"].sum() / rounds["steps"].sum()
     assert each == pytest.approx(1e3 * rounds["seconds_client"].mean() / 4)

@@ -267,7 +267,7 @@ def test_label_flipping_trains_on_mirrored_labels():
         [
             "aggregator=fltrust",
             "data.heldout.per_class=20",
-            "resources={clients_per_actor: 5}",
+            "resources={actors: null, clients_per_actor: 5}",
             "local.block=1",
         ],
         ["algorithm=server_only"],

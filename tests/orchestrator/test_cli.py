@@ -121,9 +121,21 @@ MISTAKES = [
     (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
     (["--set", "data.dataset=kmnist"], "KMNIST/raw"),
     (
-        ["--set", "model=lenet5", "--set", "data={dataset: synthetic, partition: natural}"],
+        [
+            "--set",
+            "data.dataset=synthetic",
+            "--set",
+            "data.partition=natural",
+            "--set",
+            "data.limit=null",
+            "--set",
+            "model=lenet5",
+        ],
         "needs images",
     ),
+    # which was dropped without a word
+    (["--set", "data={dataset: synthetic}"], "takes away what --set data.limit=400 has set"),
+    (["--set", "algorithm.mu=0.1", "--set", "algorithm=fedavg"], "algorithm.mu: there is no such"),
     (["--resume", "nowhere"], "give no config"),
 ]
 
@@ -348,10 +360,11 @@ def test_interrupted_is_stopped_with_a_checkpoint(tmp_path, plane):
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_either_signal_stops_after_the_round_and_the_second_at_once(sign):
     """SIGTERM, which clusters send, is no other end than Ctrl-C's; handlers are put back."""
-    told, before = [], signal.getsignal(sign)
-    with running._on_interrupt(lambda: told.append("stop")):
+    told, interrupts, before = [], [], signal.getsignal(sign)
+    with running._on_interrupt(interrupts, lambda: told.append("stop")):
         signal.raise_signal(sign)
         assert told == ["stop"]
+        assert interrupts == [sign]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(sign)
         assert told == ["stop"]

@@ -258,6 +258,9 @@ def test_names_say_what_differs():
     ]  # fmt: skip
     option = {**base, "algorithm": {"name": "scaffold", "option": 3}}
     assert by_difference([scaffold, option]) == ["option 2", "option 3"]
+    assert by_difference([base, scaffold, option]) == [
+        "fedavg", "scaffold, option 2", "scaffold, option 3"
+    ]  # fmt: skip
     server = [{"a": {"lr": 1}, "b": {"lr": 2}}, {"a": {"lr": 2}, "b": {"lr": 3}}]
     assert by_difference(server) == ["a.lr 1, b.lr 2", "a.lr 2, b.lr 3"]
     assert by_difference([{str(i): 0 for i in range(4)}, {str(i): 1 for i in range(4)}]) == []

@@ -341,3 +341,22 @@ def test_time_is_accounted_once():
 def test_a_graph_that_cannot_be_connected():
     with pytest.raises(UserError, match="no connected"):
         Experiment(small("algorithm={name: drdsgd, graph: {name: erdos_renyi, p: 0.0001}}"))
+
+
+def test_what_others_set_of_torch_changes_no_bit():
+    """Another experiment beside it, or its caller, may change threads and products in between."""
+    config = small("rounds=2")
+    alone = finish(config)
+    threads, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
+        beside = Experiment(config)
+        beside.step()
+        Experiment(small("resources.threads=2"))
+        torch.set_float32_matmul_precision("medium")
+        beside.step()
+        assert torch.get_num_threads() == 1
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert beside.weights_sha256() == alone.weights_sha256()
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(products)

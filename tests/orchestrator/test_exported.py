@@ -175,3 +175,64 @@ def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
     )
     assert code == 2
     assert "knows no class 'higher'; it knows high, low" in text
+
+
+BRANCHING = """
+import torch
+from torch import nn
+
+
+class Branch(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.a, self.b = nn.Linear(784, classes), nn.Linear(784, classes)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.a(x) if x.mean() > 0.9 or not self.training else self.b(x)
+
+
+class Loop(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.a = nn.Linear(784, classes)
+
+    def forward(self, x):
+        return torch.stack([self.a(row) * (2 if row[0] > row[-1] else 1) for row in x.flatten(1)])
+
+
+class Tied(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(784, 784), nn.Linear(784, 784), nn.Linear(784, classes)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.c(self.b(torch.relu(self.a(x.flatten(1)))))
+"""
+
+
+def own(tmp_path, name):
+    (tmp_path / "nets.py").write_text(BRANCHING)
+    place = tmp_path / name
+    run_into(RunFolder(place), small("rounds=1", f"model={tmp_path}/nets.py:{name}"))
+    return place
+
+
+def test_what_a_trace_does_not_follow_is_not_written(tmp_path):
+    """It was: with the decisions that the examples had led to."""
+    place = own(tmp_path, "Loop")
+    code, text = here("export", place, tmp_path / "m.torchscript")
+    assert code == 2
+    assert "depends on the values of its inputs" in text
+    assert not (tmp_path / "m.torchscript").exists()
+    assert here("export", place, tmp_path / "m.pt")[0] == 0
+
+
+def test_weights_that_are_shared_are_written_twice(tmp_path):
+    place = own(tmp_path, "Tied")
+    for out in (tmp_path / "m.safetensors", tmp_path / "folder"):
+        code, text = here("export", place, out)
+        assert code == 0, text
+    found = load_file(tmp_path / "m.safetensors")
+    assert torch.equal(found["a.weight"], found["b.weight"])

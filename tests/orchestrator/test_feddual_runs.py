@@ -49,7 +49,7 @@ def lenet_run(*settings):
 
 
 def test_with_the_linear_barycenter_and_plain_loss_it_is_fedavg_bitwise():
-    one_block = ["local.block=4", "aggregator={name: barycenter, method: linear}"]
+    one_block = ["local.block=4", "aggregator={name: barycenter, method: linear, layers: 1}"]
     fedavg = lenet_run("algorithm=fedavg", "local.block=4")
     dual = lenet_run("algorithm={name: feddual, adaptive_loss: false}", *one_block)
     assert dual.weights_sha256() == fedavg.weights_sha256()

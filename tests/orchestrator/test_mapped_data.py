@@ -214,6 +214,17 @@ def test_a_file_that_has_got_a_new_name_is_still_read(tmp_path):
     np.testing.assert_array_equal(found.x[:], before)
 
 
+def test_a_file_that_is_written_over_is_noticed(tmp_path):
+    """The digest of the data that a result names is of the file as it was."""
+    folder = written(tmp_path / "a", x=COLOUR, y=Y)
+    found = samples(folder)
+    assert len(found.x[:]) == len(COLOUR)
+    (folder / "x.npy").touch()
+    os.utime(folder / "x.npy", ns=(1, 1))  # some clocks are coarse
+    with pytest.raises(UserError, match=r"x.npy: it has been written to since it was opened"):
+        found.x[np.array([0])]
+
+
 @pytest.mark.parametrize("place", [0, 1 / 3, 1])
 def test_parts_of_a_large_file_are_compared(place, tmp_path):
     x = np.zeros((PROBES * PROBE * 4, 1), np.uint8)

@@ -74,6 +74,21 @@ def test_parquet_and_the_formats_of_a_library_say_the_same(patients, tmp_path):
     assert three.x.shape == (30, 2)
 
 
+def test_rows_that_are_trained_on_are_no_test(patients, tmp_path):
+    """Named twice, or copied: accuracy was of training rows, and nothing said so."""
+    import datasets
+
+    frame, path = patients
+    (tmp_path / "copy.csv").write_bytes(path.read_bytes())
+    for same in (path, tmp_path / "copy.csv"):
+        with pytest.raises(UserError, match="holds the very rows that are trained on"):
+            samples(name="csv", path=path, label="ill", test=same)
+    split = datasets.Dataset.from_pandas(frame).train_test_split(0.3, seed=0)
+    split.save_to_disk(tmp_path / "hub")
+    with pytest.raises(UserError, match="'train' is the split that is trained on"):
+        samples(name="huggingface", path=tmp_path / "hub", label="ill", test="train")
+
+
 def test_the_test_is_a_column_or_another_file(patients, tmp_path):
     frame, path = patients
     frame["part"] = ["train"] * 20 + ["test"] * 10

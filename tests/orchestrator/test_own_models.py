@@ -151,7 +151,7 @@ WRONG = {
     "frozen": "1.weight is torch.bfloat16, which NumPy does not have",
     "lazy": "1.weight has no shape yet",
     "imaginary": "the parameter 1.weight is torch.complex64, and real numbers are trained",
-    "narrow": "makes torch.float32 of shape (2, 9)",
+    "narrow": "makes torch.float32 of shape (5, 9)",
     "pair": "makes tuple of inputs",
     "breaks": "RuntimeError: no such thing",
     "number": "makes a int, and no nn.Module",
@@ -535,7 +535,7 @@ class Shifted(nn.Module):
         return self.head((x @ (self.shift.double() if self.cast else self.shift)).float())
 """
     )
-    with pytest.raises(UserError, match=r"inputs of shape \(2, 1, 28, 28\)"):
+    with pytest.raises(UserError, match=r"inputs of shape \(5, 1, 28, 28\)"):
         Experiment(of(config, "Shifted", cast=False))
     tried = Experiment(of(config, "Shifted"))
     assert np.isfinite(tried.step()["train_loss"])

@@ -27,6 +27,7 @@ from orchestrator.pages.bands import points
 from orchestrator.pages.figures import Figures
 from orchestrator.pages.report import _clients, figures_of, report_of
 from orchestrator.pages.table import MOST_ROUNDS, Table, over_axes, thinned
+from orchestrator.results import locks
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.orchestrator.test_cli import here
@@ -377,6 +378,12 @@ def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):
         for name, content in kept.items():
             (folder.path / name).write_bytes(content)
         assert 'http-equiv="refresh"' not in urllib.request.urlopen(url, timeout=20).read().decode()
+        # one that goes on after a stop has the results of before, until it ends
+        lock = locks.take(folder.path / ".lock")
+        again = urllib.request.urlopen(url, timeout=20).read().decode()
+        assert "Round 2 of 3" in again
+        assert 'http-equiv="refresh"' in again
+        lock.close()
         taken = server.server_address[1]
         with pytest.raises(UserError, match=f"--port {taken}"):
             answering(page, taken)

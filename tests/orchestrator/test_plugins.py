@@ -219,11 +219,11 @@ def test_another_version_takes_the_place_of_the_first(config):
     """In one process, as in a notebook: the parts are those of the file as it is now."""
     first = load(config)
     (config.parent / "parts" / "mine.py").write_text(MINE.replace("0.01", "0.07"))
-    second = load(config, ["algorithm=mine"])
+    second = load(config, ["algorithm={name: mine}"])
     assert second.algorithm.strength == 0.07
     assert first.plugins != second.plugins
     (config.parent / "parts" / "mine.py").write_text(MINE)
-    assert load(config, ["algorithm=mine"]).algorithm.strength == 0.01
+    assert load(config, ["algorithm={name: mine}"]).algorithm.strength == 0.01
 
 
 def test_actors_find_it(config, company):

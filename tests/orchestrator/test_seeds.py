@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
-from orchestrator.cli.running import seeds_of
+from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
+from tests.configs import small
 
 SMALL = [
     "--set", "model=linear", "--set", "rounds=2", "--set", "data.clients=4", "--set", "cohort=2",
@@ -80,3 +81,33 @@ def test_a_setting_that_was_unset_is_another_config(tmp_path):
     fedorch("run", *SMALL, "--set", "local.clip=0.5", "--seeds", "0", "--out", tmp_path / "s")
     with pytest.raises(UserError, match="of another config"):
         fedorch("run", *SMALL, "--seeds", "0", "--out", tmp_path / "s")
+
+
+@pytest.mark.parametrize("when", ["in its last round", "at once"])
+def test_a_series_is_stopped_whenever_it_is_asked_to(tmp_path, when):
+    """In a seed's last round nobody had heard of it; between two it ended without a word."""
+    configs = seed_folders({seed: small(f"seed={seed}", "rounds=1") for seed in range(3)})
+    ran = []
+
+    def one(config, folder, begun, interrupts):
+        ran.append(config.seed)
+        if config.seed == 1 and when == "at once":
+            raise KeyboardInterrupt
+        result = run_here(config, folder, begun, interrupts)
+        if config.seed == 1:
+            interrupts.append(2)
+        return result
+
+    finished = Series(configs, str(tmp_path)).run(one)
+    assert ran == [0, 1]
+    assert len(finished) == (1 if when == "at once" else 2)
+
+
+def test_a_second_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    def now(*about, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orchestrator.rounds.drive.drive", now)
+    found = CliRunner().invoke(app, ["run", *SMALL, "--out", str(tmp_path / "run")])
+    assert found.exit_code == 130
+    assert f"fedorch run --resume {tmp_path / 'run'}" in found.output.replace("\n", "")

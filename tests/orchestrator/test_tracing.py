@@ -13,6 +13,7 @@ from torch import nn
 from algorithms.parts import losses
 from algorithms.parts.losses import CrossEntropy
 from orchestrator.models.net import Net
+from orchestrator.models.tried import mixes, tried, unstacked
 from orchestrator.training import engines
 from orchestrator.training.batches import common_width
 from orchestrator.training.engines import Contrast, Sequential, Vectorized
@@ -168,7 +169,7 @@ def test_a_client_s_recorded_step_has_the_bits_of_torch_s(model, precision):
     net = Net(MODELS[model]())
     engine, out = Sequential(net, CrossEntropy(), precision), torch.empty(1, net.spec.size)
     found = []
-    for step in range(engines.WORTH_IT + 3):
+    for step in range(engines.WORTH_IT + 6):
         w, (x, y, _) = models(net, step % 2)[:1], batch((5, 5, 5), step % 2)
         engine.attach(engine.views(w, torch.empty(1, 0)))
         loss = engine.gradients(w, x[:1], y[:1], torch.tensor([5]), out)
@@ -179,6 +180,97 @@ def test_a_client_s_recorded_step_has_the_bits_of_torch_s(model, precision):
     for step, (loss, gradient) in enumerate(found):
         assert torch.equal(loss, found[step % 2][0])
         assert torch.equal(gradient, found[step % 2][1])
+
+
+class Masked(nn.Module):
+    """Half of a layer stays as it is, by a hook on its gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, mask = nn.Linear(12, 6), nn.Linear(6, 4), torch.ones(6, 12)
+        mask[:3] = 0
+        self.a.weight.register_hook(lambda gradient: gradient * mask)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x.flatten(1))))
+
+
+class Referring(nn.Module):
+    """Uses a parameter past its name."""
+
+    def __init__(self, detached):
+        super().__init__()
+        self.a, self.b = nn.Linear(12, 6), nn.Linear(6, 4)
+        weight = self.a.weight
+        self.size = lambda: (weight.detach() if detached else weight).abs().mean()
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x.flatten(1)))) / self.size()
+
+
+UNFAITHFUL = {
+    "a hook": Masked, "a reference": lambda: Referring(False),
+    "a value of it": lambda: Referring(True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNFAITHFUL)
+def test_what_is_more_than_a_function_of_its_tensors_is_never_replayed(kind):
+    """Else the bits after 50 steps were others, and depended on how many of them an actor did."""
+    torch.manual_seed(0)
+    one, other = Net(UNFAITHFUL[kind]()), Net(UNFAITHFUL[kind]())
+    other.module.load_state_dict(one.module.state_dict())
+    engine, bare = Sequential(one, CrossEntropy()), Sequential(other, CrossEntropy())
+    bare.lasting = False
+    outs = torch.empty(1, one.spec.size), torch.empty(1, one.spec.size)
+    for step in range(engines.WORTH_IT + 6):
+        w, (x, y, _) = models(one, step)[:1], batch((5, 5, 5), step)
+        for its, out in zip((engine, bare), outs, strict=True):
+            its.attach(its.views(w, torch.empty(1, 0)))
+            its.gradients(w, x[:1], y[:1], torch.tensor([5]), out)
+        assert torch.equal(*outs)
+    assert [*engine.records.kept.values()] == [None]
+
+
+@pytest.mark.parametrize("kind", ["a hook", "a value of it"])
+def test_nor_is_it_batched_over_clients(kind):
+    net, x = Net(UNFAITHFUL[kind]()), torch.rand(5, 1, 3, 4)
+    assert "others then" in unstacked(net, x)
+
+
+def test_what_a_head_of_zeros_hides_is_seen():
+    """As many networks begin with; what is before it had no part in their outputs."""
+    for kind, problem in (("memory", "pass to pass"), ("judged", "in evaluation")):
+        with pytest.raises(ValueError, match=problem):
+            tried("it", Hiding(kind), torch.rand(5, 12), (4,))
+    assert not tried("it", Hiding("trained"), torch.rand(5, 12), (4,))
+    assert mixes("it", Hiding("trained"), torch.rand(5, 12), (4,))
+    hooked = Net(Hiding("hook"))
+    before = hooked.module.a.weight.clone()
+    assert "others then" in unstacked(hooked, torch.rand(5, 12))
+    assert torch.equal(hooked.module.a.weight, before)
+    assert not hooked.module.b.weight.any()
+
+
+class Hiding(nn.Module):
+    """Does what no trainer can repeat, before a head of zeros."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.a, self.b = kind, nn.Linear(12, 6), nn.Linear(6, 4)
+        self.mean = torch.zeros(6)
+        nn.init.zeros_(self.b.weight)
+
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        if self.kind == "judged" or (self.kind == "trained" and self.training):
+            h = h - h.mean(0)
+        if self.kind == "hook" and h.requires_grad:
+            h.register_hook(lambda gradient: gradient / 2)
+        if self.kind == "memory" and self.training:
+            self.mean = self.mean + h.detach().mean(0)
+            h = h - self.mean
+        return self.b(h)
 
 
 def test_steps_that_are_never_the_same_are_not_recorded():

@@ -42,7 +42,7 @@ def test_the_cells_are_means_over_seeds(finished):
 
 def test_status_from_another_shell(finished, capsys):
     commands.show_status(finished)
-    assert "trials 8/8: best trial's test_accuracy" in capsys.readouterr().out
+    assert "trials 8/8: best test_accuracy" in capsys.readouterr().out
 
 
 def test_a_method_without_such_a_number_need_not_report_it(reproduced):

@@ -342,6 +342,26 @@ def test_the_best_is_the_same_in_the_status_and_in_the_table(tmp_path, statistic
     assert f"({plan.how})" in str(status)
 
 
+def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
+    watcher = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max")
+    watcher.home.folder.make()
+    plan = sweep(axes={"local.lr": [0.1, 0.2, 0.3]})
+    cells = {choice.label: choice for choice in plan.planned()}
+    numbers = {"0.1": (0.9, 0.1), "0.2": (0.6, 0.7), "0.3": (0.99,)}
+    for rate, values in numbers.items():
+        for seed, value in enumerate(values):
+            config = Choice(replace(cells[f"local.lr={rate}"], seed=seed)).as_trial()
+            last = {"done": True, "compared": value}
+            trial = SimpleNamespace(trial_id=f"{rate}{seed}", config=config, last_result=last)
+            watcher.on_trial_complete(1, [], trial)
+    status = watcher.status()
+    assert status.best == pytest.approx(0.65)
+    assert "(local.lr=0.2; mean of 2 seeds)" in str(status)
+    again = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max")
+    again.set_state(watcher.get_state())
+    assert again.status().best == status.best
+
+
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
     with pytest.raises(UserError, match="exists and is not empty"):
         resolve("drdm/table1", "smoke").run(str(reproduced), Running())

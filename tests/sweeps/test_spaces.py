@@ -179,3 +179,29 @@ def test_a_plan_is_counted_before_it_is_built():
         with pytest.raises(ValidationError, match="a sweep has at most 10,000"):
             Sweep.model_validate(plan)
     assert len(Sweep.model_validate({"axes": {"local.lr": values}}).planned()) == 1000
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("validation_loss", "min"), ("client_validation_loss_worst", "min"),
+        ("validation_accuracy", "max"), ("client_validation_accuracy_std", "min"),
+    ],
+)  # fmt: skip
+def test_what_is_best_is_a_matter_of_the_metric(metric, mode):
+    """A sweep on a loss called its worst setting the best."""
+    assert Sweep.model_validate({"metric": metric}).mode == mode
+    assert Sweep.model_validate({"metric": metric, "mode": "max"}).mode == "max"
+
+
+def test_options_may_be_set_before_the_part_that_has_them():
+    """They were dropped without a word, and the table said that they had been run."""
+    plan = Sweep.model_validate(
+        {"axes": {"algorithm.mu": [0.5, 0.1], "algorithm": ["fedprox"]}, "set": ["rounds=1"]}
+    )
+    assert [config.algorithm.mu for config in plan.configs()] == [0.5, 0.1]
+    base = {"algorithm": {"name": "fedprox", "mu": 0.3}}
+    one = Sweep.model_validate({"base": base, "axes": {"algorithm": ["fedprox", "fedavg"]}})
+    assert [getattr(config.algorithm, "mu", None) for config in one.configs()] == [0.3, None]
+    with pytest.raises(UserError, match=r"takes away what --set algorithm.mu=0.2 has set"):
+        load(None, ["algorithm=fedprox", "algorithm.mu=0.2", "algorithm=scaffold"])

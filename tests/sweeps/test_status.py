@@ -86,7 +86,7 @@ def test_a_copy_of_storage_says_when_it_was_heard_of(tmp_path, capsys):
 def test_a_sweep_that_has_ended_is_not_interrupted():
     ended = replace(UNDER_WAY, finished=11, running={}, seconds_left=0.0)
     for driven in (True, False, None):
-        assert ended.seen(driven, 2000.0) == "1 failed, best trial's test_accuracy 0.5 (lr=0.1)"
+        assert ended.seen(driven, 2000.0) == "1 failed, best test_accuracy 0.5 (lr=0.1)"
 
 
 def test_a_damaged_status_is_a_sentence(tmp_path):

@@ -53,6 +53,11 @@ class HuggingFace(Tokens):
 
     def read(self, request: Request) -> Samples:
         where = f"dataset {self.path!r}"
+        if request.trains and self.test == self.train:
+            raise UserError(
+                f"{where}: test: {self.test!r} is the split that is trained on; name another, or a "
+                "share of the rows (0.2)"
+            )
         splits = self._splits(where)
         for column in (self.label, self.client, *self.inputs):
             for one in splits:

@@ -16,6 +16,7 @@ from orchestrator.data.mapped import Inputs, pieces, reordered
 from orchestrator.data.samples import Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.errors import UserError
+from orchestrator.files import digest, said
 
 Part = Annotated[float, Field(gt=0, lt=1)]
 """Of the rows, for the test."""
@@ -28,6 +29,19 @@ def place_of(path: str, key: str) -> Path:
         places = ", ".join(map(str, folders()))
         raise UserError(f"{key}: there is no {path or 'path'!r} here or under {places}")
     return found
+
+
+def require_another(test: Path, train: Path, key: str) -> None:
+    """Raises UserError if a file of test rows is that of the training rows, or a copy of it."""
+    with said(f"cannot read {test}"):
+        same = test.samefile(train) or (
+            test.stat().st_size == train.stat().st_size and digest(test) == digest(train)
+        )
+    if same:
+        raise UserError(
+            f"{key}: {test} holds the very rows that are trained on; name another file, or a share "
+            "of the rows (0.2)"
+        )
 
 
 def drawn(groups: np.ndarray, part: float) -> np.ndarray:

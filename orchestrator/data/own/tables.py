@@ -23,7 +23,15 @@ from orchestrator.data.columns import (
     plain,
     texts_of,
 )
-from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
+from orchestrator.data.own.splitting import (
+    Part,
+    Wanted,
+    assembled,
+    drawn,
+    numbered,
+    place_of,
+    require_another,
+)
 from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import reading
@@ -99,6 +107,8 @@ class Table(Dataset):
             marks = frame.pop(self.test)
         elif isinstance(self.test, str):
             place = place_of(self.test, f"{key}: test (no column has that name)")
+            if request.trains:
+                require_another(place, path, f"{key}: test")
             frame, test = _joined(*self._two(path, place, texts), path)
         owner, owners = None, list[str]()
         if self.client:
