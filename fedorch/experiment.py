@@ -32,8 +32,9 @@ class Experiment:
     ``model`` is what a config has, or a ``torch.nn.Module`` whose weights the server begins with;
     ``data`` is inputs and
     labels ``(x, y)``, or ``(x, y, clients)`` with a name for each row's client, in any of the types
-    of the dataset ``npz``; ``test`` is the part of each client's rows (else of each class's) that
-    is for the test, or a mask [n] of these. With names the partition is natural, and all clients
+    of the dataset ``npz``; ``test`` (default: 0.2) is the part of each client's rows (else of each
+    class's) that is for the test, or a mask [n] of these; ``Samples`` say themselves which these
+    are. With names the partition is natural, and all clients
     are there, unless ``settings`` say otherwise.
     """
 
@@ -43,7 +44,7 @@ class Experiment:
         *,
         model: torch.nn.Module | str | Mapping[str, Any] | None = None,
         data: Sequence[Any] | Samples | None = None,
-        test: float | np.ndarray = 0.2,
+        test: float | np.ndarray | None = None,
         **settings: Any,
     ) -> None:
         """Raises UserError for a config, model or data that do not fit."""
@@ -54,6 +55,7 @@ class Experiment:
         elif model is not None:
             settings["model"] = model
         if samples is not None:
+            _require_one(settings)
             added["data.dataset"] = {"name": "given", "sha256": samples_sha256(samples)}
         if samples is not None and samples.owner is not None:
             clients = int(samples.owner.max()) + 1
@@ -75,7 +77,7 @@ class Experiment:
 
     def step(self) -> dict[str, float]:
         """Do a round; returns its record. Raises UserError if the run has diverged."""
-        return self.inner.step()
+        return dict(self.inner.step())
 
     def run(self, rounds: int | None = None) -> pd.DataFrame:
         """Do so many rounds (default: up to the config's last); returns :attr:`rounds`."""
@@ -127,8 +129,17 @@ def _kept(model: torch.nn.Module) -> str:
         raise UserError(f"config: model: the module cannot be copied: {raised(error)}") from error
 
 
-def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray) -> Samples:
+def _require_one(settings: Mapping[str, Any]) -> None:
+    """Raises UserError for settings that name a dataset, beside the data that are given."""
+    named = [key for key in settings if f"{key}.".startswith("data.dataset.")]
+    if named:
+        raise UserError(f"data: they are given, and {named[0]} names others; leave one of them out")
+
+
+def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray | None) -> Samples:
     if isinstance(data, Samples):
+        if test is not None:
+            raise UserError("test: fedorch.Samples say which rows are for the test (train)")
         return checked(data, "data")
     if not isinstance(data, list | tuple) or not 2 <= len(data) <= 3:
         raise UserError("data: give (x, y), (x, y, clients), or fedorch.Samples")
@@ -136,7 +147,9 @@ def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray) -> Samples
     whose = others[0] if others else None
     x, y = array_of(x, "data: x"), array_of(y, "data: y")
     clients = None if whose is None else array_of(whose, "data: clients")
-    return checked(samples_from(x, y, clients, _tested(test, len(x))), "data")
+    return checked(
+        samples_from(x, y, clients, _tested(0.2 if test is None else test, len(x))), "data"
+    )
 
 
 def _tested(test: float | np.ndarray, rows: int) -> float | np.ndarray:

@@ -131,8 +131,9 @@ class Run:
 class Runs(Sequence[Run]):
     """Several runs; those that differ in their seeds alone are one column of a comparison."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.runs = list(runs)
+    def __init__(self, runs: Sequence[Run | Place]) -> None:
+        """Runs, or their folders (or URIs); raises UserError where there is none."""
+        self.runs = [run if isinstance(run, Run) else Run(run) for run in runs]
 
     def __getitem__(self, i: Any) -> Any:
         return Runs(self.runs[i]) if isinstance(i, slice) else self.runs[i]

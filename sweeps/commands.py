@@ -66,7 +66,10 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
     budgets = Table("budget", "trials", "seeds", "reduced")
     for name, budget in one.budgets.items():
         seeds = str(len(budget.seeds))
-        budgets.add_row(name, _cost(one, name, known), seeds, budget.reduced or "nothing")
+        how = [Reproduction(one, name).stand_in, budget.reduced]
+        budgets.add_row(
+            name, _cost(one, name, known), seeds, "; ".join(filter(None, how)) or "nothing"
+        )
     rows = Table("row", "settings", "tuned")
     grids = one.tuning.grids if one.tuning else {}
     for name, settings in one.rows.items():

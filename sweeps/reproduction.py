@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from orchestrator.config.parsing import parse
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
 from sweeps.entry import Budget, Column, Diverged, Entry, Settings, Tuning, Values
@@ -36,6 +37,17 @@ EXTENDED_BUDGET = "full"
 """The budget at which a grid goes on beyond a best setting on its edge."""
 UNTUNED_BUDGET = "smoke"
 """The budget that only shows that every setting runs: it takes the rows as they are."""
+
+
+def dataset_of(settings: Settings) -> str:
+    """The dataset that settings name, with what it is made from; empty if they name none."""
+    given = [text for key, _, text in (s.partition("=") for s in settings) if key == "data.dataset"]
+    if not given:
+        return ""
+    named = parse(given[-1], "data.dataset")
+    if not isinstance(named, Mapping):
+        return str(named)
+    return " of ".join(str(named[key]) for key in ("name", "base") if key in named)
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,20 @@ class Reproduction:
     def budget(self) -> Budget:
         """How much of the paper's work is done."""
         return self.entry.budgets[self.size]
+
+    @property
+    def stand_in(self) -> str:
+        """Which dataset is taken in the place of the paper's; empty: none."""
+        paper, here = dataset_of(self.entry.base), dataset_of(self.budget.settings)
+        if not here or here == paper:
+            return ""
+        return f"{here} in place of {paper}" if paper else here
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether that is no part of the paper's, so that its numbers are of other data."""
+        paper, here = dataset_of(self.entry.base), dataset_of(self.budget.settings)
+        return bool(here) and here.replace("_10k", "") != paper.replace("_10k", "")
 
     @property
     def name(self) -> str:

@@ -141,8 +141,12 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     if form == "json":
         cells = data.to_dict("records")
         return json_text({"id": entry.id, "conditions": other, "how": about.how, "cells": cells})
-    table, head = wide(entry, data), f"{entry.id}: {entry.title}"
-    published = " (published)" if entry.published else ""
+    head = f"{entry.id}: {entry.title}"
+    head += f" — run on {one.stand_in}" if one.stand_in else ""
+    if one.elsewhere:  # the paper's numbers are of other data
+        data = data.assign(published=math.nan)
+    table = wide(entry, data)
+    published = " (published)" if data["published"].notna().any() else ""
     notes = (f"measured: {_spread(data)}{published}", *other)
     if one.size == UNTUNED_BUDGET:
         asked = [f"claimed, and judged at other budgets: {claim.text}" for claim in entry.claims]

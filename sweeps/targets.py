@@ -5,6 +5,7 @@ figure.
 from __future__ import annotations
 
 import math
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from orchestrator.analysis.comparison import Form, show_comparison
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
-from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import RunFolder, members
+from orchestrator.results.places import is_remote, join
+from orchestrator.results.run_folder import CONFIG, RunFolder, members
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
@@ -28,9 +29,10 @@ from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
-from sweeps.results import no_sweep, plan_of, stored
+from sweeps.results import Result, no_sweep, plan_of, stored
 from sweeps.results import table as cells_of
 from sweeps.reuse import NOTHING, Finished
+from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
 
@@ -135,6 +137,7 @@ class SweepFile(Target):
         _run(self.plan, home, how, how.resume)
         show_cells(home.path)
         _require_some(home)
+        show_next(home)
 
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
         if self.columns:
@@ -143,7 +146,7 @@ class SweepFile(Target):
         if form == "terminal" and file is None:
             show_cells(folder)
             return
-        runs = [RunFolder.viewed(place) for place in members(str(folder))]
+        runs = [RunFolder.viewed(place) for place in _best_first(folder)]
         chosen: Form = "markdown" if form == "terminal" else form
         text = show_comparison(runs, None, plan_of(folder).metric, form=chosen)
         if file is None:
@@ -151,6 +154,18 @@ class SweepFile(Target):
         else:
             write_text(file, text)
             console.print(f"wrote {file}", soft_wrap=True)
+
+
+def _best_first(folder: Path) -> list[str]:
+    """The finished trials in the order of the table, so that others are compared with the best."""
+    rows = cells_of(folder).to_dict("records")
+
+    def place(result: Result) -> int:
+        return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
+
+    ended = {str(r.folder.place): place(r) for r in stored(folder)[1] if r.status != "failed"}
+    there = [one for one in members(str(folder)) if one in ended]
+    return sorted(there, key=lambda one: ended[one])
 
 
 def _require_some(home: Home) -> None:
@@ -167,6 +182,21 @@ def _require(folder: Path, name: str) -> None:
         raise UserError(
             f"{folder} holds the sweep {there!r}, and not {name!r}; choose another --out"
         )
+
+
+def show_next(home: Home) -> None:
+    """Where the results are, and how to go on with them."""
+    where = shlex.quote(home.place)
+    console.print(f"results: {home.place}; as a table: fedorch table {where}", soft_wrap=True)
+    status = Status.read(home.path)
+    if plan_of(home.path).choose_on == "nothing" or not status.best_folder:
+        return
+    config = shlex.quote(join(join(home.place, "trials"), join(status.best_folder, CONFIG)))
+    console.print(
+        f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 (with --set "
+        "'data.validation={}' on all training rows)",
+        soft_wrap=True,
+    )
 
 
 CHOSEN_ON = {

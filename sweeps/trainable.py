@@ -14,6 +14,7 @@ import pandas as pd
 from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
+from algorithms.part import nearest
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
@@ -130,7 +131,9 @@ class Trial(tune.Trainable):
         done = self.experiment.finished
         metric = self.facts.column.metric
         if metric not in self.latest and done:
-            self.problem = f"the trial does not report {metric!r}"
+            close = nearest(metric, sorted(self.latest)).partition("valid:")[0]
+            hint = f"{close}all: fedorch describe columns"
+            self.problem = f"the trial does not report {metric!r}; {hint}"
             return self._failed()
         if done:
             self._write("finished")

@@ -14,6 +14,7 @@ from torch import nn
 
 import fedorch
 from orchestrator.config import load
+from orchestrator.models.given import give
 from orchestrator.rounds.experiment import Experiment
 
 SMALL = {"model": "linear", "rounds": 2, "data.clients": 4, "cohort": 2, "local.steps": 2, "data.limit": 400}  # fmt: skip
@@ -183,6 +184,32 @@ class Uncopied(nn.Linear):
 def test_what_does_not_fit_is_a_sentence(given, message):
     with pytest.raises(fedorch.UserError, match=message):
         fedorch.Experiment(**given).step()
+
+
+def test_what_would_have_no_effect_is_refused_and_records_are_copies():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 6)).astype(np.float32), np.arange(40) % 2
+    samples = fedorch.Samples(x=x, y=y, classes=2, train=30)
+    plain = {"model": "linear", "data.clients": 4, "cohort": 2, "rounds": 2}
+    with pytest.raises(fedorch.UserError, match=r"given, and data\.dataset names others"):
+        fedorch.Experiment(data=(x, y), **plain, **{"data.dataset": "fashion_mnist"})
+    with pytest.raises(fedorch.UserError, match="say which rows are for the test"):
+        fedorch.Experiment(data=samples, test=0.5, **plain)
+    hooked = nn.Linear(6, 2)
+    hooked.weight.register_hook(lambda gradient: 0 * gradient)
+    with pytest.raises(fedorch.UserError, match="its parameter weight has a hook"):
+        fedorch.Experiment(data=(x, y), model=hooked)
+    e = fedorch.Experiment(data=samples, **plain)
+    e.step().clear()
+    assert e.step()["round"] == 2
+
+
+def test_networks_of_other_functions_are_others():
+    made = [nn.Linear(6, 2) for _ in range(3)]
+    for module, function in zip(made, (torch.tanh, torch.relu, lambda x: x), strict=True):
+        module.load_state_dict(made[0].state_dict())
+        module.between = function
+    assert len({give(module) for module in made}) == 3
 
 
 def test_a_network_that_was_edited_is_another():

@@ -42,6 +42,8 @@ PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
+TOLD_APART = 0.05
+"""Largest p of a difference that is called one."""
 ACROSS = 6
 """Columns of numbers that a page in print has room for."""
 
@@ -127,6 +129,12 @@ class Runs:
             return ""
         return f"mean ± standard error over seeds {self._named[1]}".removesuffix(" ")
 
+    @property
+    def data_said(self) -> str:
+        """What the data are, where not all have had the same; or ""."""
+        names = dict.fromkeys(folder.config().data.dataset.name for folder in self.folders)
+        return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
+
     def groups(self) -> dict[str, list[pd.DataFrame]]:
         """Name of a column -> the rounds of its runs."""
         return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
@@ -172,7 +180,7 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
-    written = _written(lines, columns, runs.seeds_said, tests)
+    written = _written(lines, columns, (runs.seeds_said, runs.data_said), tests)
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
         write_text(report, comparison_of(about, written, groups, metric, links))
@@ -201,14 +209,17 @@ def _chosen(lines: list[Line], only: Sequence[str]) -> list[Line]:
 
 
 def _written(
-    lines: Sequence[Line], columns: Mapping[str, Sequence[int]], note: str, tests: tuple[str, ...]
+    lines: Sequence[Line],
+    columns: Mapping[str, Sequence[int]],
+    notes: Sequence[str],
+    tests: tuple[str, ...],
 ) -> Written:
     """The table: a row for each line, a column for each group of runs."""
     table = pd.DataFrame(
         {name: [line.cell(some) for line in lines] for name, some in columns.items()},
         index=pd.Index([line.label for line in lines], name="metric"),
     )
-    return Written("", table, (note,) if note else (), tests)
+    return Written("", table, tuple(filter(None, notes)), tests)
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
@@ -340,7 +351,9 @@ def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     pairs, by = f"{one.numbers} pairs of numbers", f"{turned * one.difference + 0:+.4f}"
     interval = f"[{ends[0]:+.4f}, {ends[1]:+.4f}] (95 %, each by itself; {pairs})"
     said = [f"{by} {interval}" if one.numbers > 1 else f"{by} ({pairs})"]
-    if direction is not None and one.difference:
+    if not p < TOLD_APART:  # none, too
+        said[0] += ", not told apart"
+    elif direction is not None:
         said[0] += ", which is better" if one.difference > 0 else ", which is worse"
     if not math.isnan(one.effect):
         said.append(f"d_z {turned * one.effect:.2f}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -245,11 +245,11 @@ def _show_options(title: str, cls: type[BaseModel]) -> None:
     console.print(table if table.row_count else "(no options)")
     if issubclass(cls, Part) and cls.records:
         console.print(f"records, each round: {', '.join(cls.records)} (`fedorch describe columns`)")
-    if issubclass(cls, AlgorithmOptions):
-        for text, values in {"sets, unless the config does": cls.defaults, **_presets(cls)}.items():
-            if values:
-                shown = ", ".join(f"{k}={_plain(v)}" for k, v in values.items())
-                console.print(f"{text}: {shown}")
+    sets: Mapping[str, Any] = getattr(cls, "defaults", {})
+    for text, values in {"sets, unless the config does": sets, **_presets(cls)}.items():
+        if values:
+            shown = ", ".join(f"{k}={_plain(v)}" for k, v in values.items())
+            console.print(f"{text}: {shown}")
 
 
 def _described(field: FieldInfo, section: str) -> dict[str, Any]:
@@ -268,10 +268,12 @@ def _described(field: FieldInfo, section: str) -> dict[str, Any]:
     }
 
 
-def _presets(cls: type[AlgorithmOptions]) -> dict[str, dict[str, Any]]:
+def _presets(cls: type[BaseModel]) -> dict[str, Mapping[str, Any]]:
+    """Of an algorithm, or of an agent."""
+    usual = cls.model_fields["preset"].default if "preset" in cls.model_fields else None
     return {
-        f"preset {name} sets, unless the config does": values
-        for name, values in cls.presets.items()
+        f"preset {name}{' (the default)' if name == usual else ''} sets, unless the config does": v
+        for name, v in getattr(cls, "presets", {}).items()
     }
 
 

@@ -65,7 +65,7 @@ DID = (
     Figure(
         "weights", "Whose updates counted, and how much",
         "part of the round's aggregate that each client's update was; nothing for clients that "
-        "sent none",
+        "sent none; a ◂ at the right stands beside every attacker",
         "weight", client="weight",
     ),
     Figure(

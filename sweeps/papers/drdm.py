@@ -124,8 +124,8 @@ CNN = Task(
     reduced=("data.dataset=fashion_mnist", "rounds=30", "evaluation.every=2"),
     reduced_how="Fashion-MNIST stands in for Kuzushiji-MNIST; 30 rounds; three seeds; the two ends "
     "of the axis only.",
-    unavailable="Kuzushiji-MNIST's own host may be out of reach; files in a data folder are used "
-    "where they are.",
+    unavailable="Kuzushiji-MNIST's own host may be out of reach; at full, files in a data folder "
+    "are used where they are.",
 )
 LINEAR = Task(
     base=("data.dataset=mnist", "data.scale=unit", "model=linear", *CLIENTS),

@@ -54,7 +54,7 @@ def test_seeds_are_one_column_with_their_spread(runs):
     gap = np.mean(other) - np.mean(first)
     assert f"{gap:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}] (95 %, each" in text
     assert "lr 0.01 minus lr 0.1" in text
-    assert "pairs of numbers), which is worse" in text
+    assert "pairs of numbers), not told apart" in text
 
 
 def test_forms(runs, tmp_path):

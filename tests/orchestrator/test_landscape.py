@@ -270,3 +270,38 @@ def test_losses_of_other_models_or_data_are_not_compared(tmp_path, other, key):
         folder.open(small(*more))
     with pytest.raises(UserError, match=rf"b: differs from .*a in {key}\.\w+"):
         show_landscape(made, tmp_path / "x.png", Look())
+
+
+NETS = """
+from torch import nn
+
+
+class Attending(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(28, 2, batch_first=True)
+        self.head, self.unused = nn.Linear(28, classes), nn.Linear(3, 3)
+
+    def forward(self, x):
+        x = x.squeeze(1)
+        return self.head(self.attention(x, x, x)[0].mean(1))
+"""
+
+
+def test_attention_and_layers_that_are_not_used_have_a_curvature(tmp_path):
+    """torch's attention on CPUs has no second derivative, and unused layers were a fault."""
+    (tmp_path / "nets.py").write_text(NETS)
+    config = small("rounds=1", f"model={tmp_path}/nets.py:Attending")
+    experiment, folder = Experiment(config), RunFolder.new(tmp_path / "run")
+    begin(experiment, folder, False)
+    drive(experiment, folder)
+    show_landscape([folder], tmp_path / "l.png", Look(1, 3, 1.0, "train", 20, 0.05, 0))
+    assert np.isfinite(pd.read_csv(tmp_path / "l.csv").select_dtypes("number")).all().all()
+
+
+def test_a_run_without_a_common_model_has_no_landscape(tmp_path):
+    experiment, folder = Experiment(small("algorithm=local")), RunFolder.new(tmp_path / "run")
+    begin(experiment, folder, False)
+    drive(experiment, folder)
+    with pytest.raises(UserError, match="leaves every model with its client"):
+        show_landscape([folder], tmp_path / "l.png", Look(1, 3, 1.0, "train", 20, 0.05, 0))

@@ -89,6 +89,16 @@ def test_rows_that_are_trained_on_are_no_test(patients, tmp_path):
         samples(name="huggingface", path=tmp_path / "hub", label="ill", test="train")
 
 
+def test_a_column_without_a_name_and_an_array_of_a_wrong_one(patients, tmp_path):
+    frame, path = patients
+    frame.to_csv(path)
+    with pytest.raises(UserError, match=r"its column 1 has no name; .*index=False"):
+        samples(name="csv", path=path, label="ill")
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 3)), y=np.arange(4), clients=np.arange(4))
+    with pytest.raises(UserError, match="its array clients is called client here"):
+        samples(name="npz", path=tmp_path / "a.npz")
+
+
 def test_the_test_is_a_column_or_another_file(patients, tmp_path):
     frame, path = patients
     frame["part"] = ["train"] * 20 + ["test"] * 10

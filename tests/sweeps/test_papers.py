@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.terminal import console
+from sweeps import tables
 from sweeps.choice import Choice
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
 from sweeps.papers import entries, entry
@@ -225,6 +226,22 @@ def test_costs_are_low_where_the_metric_is_high():
 def test_an_unknown_budget():
     with pytest.raises(UserError, match="drdm/table1 has smoke, reduced, full"):
         resolve("drdm/table1", "huge")
+
+
+def test_a_table_says_on_which_data_it_was_run():
+    """A table called KMNIST's, with the paper's numbers, was of Fashion-MNIST."""
+    smoke, reduced, full = (
+        Reproduction(ENTRIES["drdm/table1"], size) for size in ("smoke", "reduced", "full")
+    )
+    assert (smoke.stand_in, full.stand_in) == ("fashion_mnist_10k in place of kmnist", "")
+    assert (smoke.elsewhere, reduced.elsewhere, full.elsewhere) == (True, True, False)
+    values = {("DRDM", column): {0: 1.0} for column in reduced.columns}
+    text = tables.render(reduced, values, "markdown")
+    assert "run on fashion_mnist in place of kmnist" in text
+    assert "(published)" not in text
+    assert "(published)" in tables.render(full, values, "markdown")
+    # rows of the same data
+    assert not Reproduction(ENTRIES["feddual/table1"], "reduced").elsewhere
 
 
 def test_a_table_without_results(tmp_path):

@@ -86,6 +86,8 @@ def _members(path: Path) -> set[str]:
 def _require_whose(path: Path, ends: tuple[str, ...], there: set[str]) -> None:
     """Raise UserError if clients are named that not all rows have, or under another name."""
     wanted = [f"client{end}" for end in ends]
+    if "clients" in there and "client" not in there:
+        raise UserError(f"{path}: its array clients is called client here; rename it")
     found = [name for name in ("client", "client_train", "client_test") if name in there]
     if found and found != wanted:
         beside = " and ".join(f"x{end}" for end in ends)

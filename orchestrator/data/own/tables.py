@@ -309,6 +309,12 @@ class CsvTable(Table):
         import pandas as pd
 
         header = pd.read_csv(path, sep=self.separator, header=None, nrows=1, dtype=str)
+        nameless = header.iloc[0].isna()
+        if nameless.any():
+            raise ValueError(
+                f"its column {int(np.argmax(nameless.to_numpy())) + 1} has no name; give it one in "
+                "the header, or leave it out (pandas: to_csv(index=False))"
+            )
         columns = header.iloc[0].astype(str).tolist()
         if len(set(columns)) < len(columns):
             twice = next(c for c in columns if columns.count(c) > 1)
