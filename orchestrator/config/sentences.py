@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -29,18 +29,34 @@ def sentence(
     # pydantic's prefix to what our own validators say
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        key = str(first["loc"][-1])
-        message = (
-            f"there is no such key; {meant(key)}"
-            f"{nearest(key, _keys_beside(first['loc'], raw, model))}"
-        )
-        return f"{what}: {where}: {message}"
+        return f"{what}: {where}: {_unknown(first['loc'], raw, model)}"
     if not where or first["type"] in ("unknown_name", "no_name"):
         return f"{what}: {where + ': ' if where else ''}{message}"
     # as it is written, and not in forty digits
     message = re.sub(r"\d{20,}", lambda digits: f"{float(digits[0]):g}", message)
     message = message.replace("Input should be", "must be")
     return f"{what}: {where}: {message} (got {_short(first['input'])})"
+
+
+def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """What is said of a key that there is not."""
+    key = str(loc[-1])
+    if len(loc) == 1 and key in ELSEWHERE.get(model.__name__, {}):
+        return f"there is no such key; {ELSEWHERE[model.__name__][key]}"
+    beside = _beside(loc, raw, model)
+    others = [name for name, part in variants(beside.family).items() if key in part.model_fields]
+    whose = f"; {', '.join(others[:5])} would have it" if beside.part and others else ""
+    of = f" of {beside.part}" if beside.part else ""
+    return f"there is no such key{of}{whose}; {meant(key)}{nearest(key, beside.keys)}"
+
+
+_SWEEP = "it is a sweep's: fedorch sweep FILE"
+_RUN = "it is a config's of a run: fedorch run FILE, or put it below base"
+ELSEWHERE = {
+    "Config": dict.fromkeys(("base", "axes", "cells", "set", "seeds", "metric"), _SWEEP),
+    "Sweep": dict.fromkeys(Config.model_fields.keys() - {"name"}, _RUN),
+}
+"""Keys of the other kind of file."""
 
 
 def meant(key: str) -> str:
@@ -95,19 +111,30 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _keys_beside(
-    loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[BaseModel]
-) -> list[str]:
-    """The valid keys at the place of an unknown one."""
+class _Beside(NamedTuple):
+    """What there is at the place of an unknown key."""
+
+    keys: list[str]
+    part: str = ""
+    """Name of the part that it would be an option of, if it is one's place."""
+    family: type[Part] = Part
+
+
+def _beside(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[BaseModel]) -> _Beside:
     here: Any = raw
+    found = _Beside([])
     for key in loc[:-1]:
         family = _family(model, str(key))
         here = here.get(key) if isinstance(here, Mapping) else None
         if family is None:
-            return []
-        name = here.get("name") if isinstance(here, Mapping) else None
-        model = variants(family).get(str(name), family) if issubclass(family, Part) else family
-    return list(model.model_fields)
+            return _Beside([])
+        found, model = _Beside([]), family
+        if issubclass(family, Part):
+            name = str(here.get("name")) if isinstance(here, Mapping) else ""
+            known = variants(family)
+            model = known.get(name, family)
+            found = _Beside([], name if name in known else "", family)
+    return found._replace(keys=list(model.model_fields))
 
 
 def _family(model: type[BaseModel], key: str) -> Any:

@@ -86,5 +86,5 @@ def _ending(config: Config, result: Result) -> str:
     sent = (result["bytes_up"] + result["bytes_down"]) / 1e6
     return (
         f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{found}. It took "
-        f"{result['seconds']:,.1f} s and {sent:,.1f} MB, both ways."
+        f"{result['seconds']:,.1f} s and {sent:,.4g} MB, both ways."
     )

@@ -183,7 +183,9 @@ class RunFolder:
         if not self.begun:
             there = is_remote(str(place)) or Path(place).exists()
             why = "is not the folder of a run: it holds no config.yaml" if there else "is not there"
-            raise UserError(f"{place} {why}")
+            inside = [one for one in members(str(place)) if one != str(place)] if there else []
+            runs = f"; it holds runs: name one, such as {inside[0]}" if inside else ""
+            raise UserError(f"{place} {why}{runs}")
         return self
 
     @property

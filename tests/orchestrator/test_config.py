@@ -179,3 +179,16 @@ def test_options_without_a_name_belong_to_the_algorithm_s_own_part():
     config = load(None, ["algorithm=fedadamw", "server_optimizer.lr=0.5"])
     assert (config.server_optimizer.name, config.server_optimizer.lr) == ("adamw", 0.5)
     assert load(None, ["server_optimizer.lr=0.5"]).server_optimizer.name == "sgd"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"algorithm": {"mu": 0.1}}, "algorithm.mu: there is no such key of fedavg; .*fedprox"),
+        ({"round_end": {"theta": 2}}, "no such key of fixed; fda, fda_async would have it"),
+        ({"axes": {"local.lr": [0.1]}}, "axes: .* a sweep's: fedorch sweep FILE"),
+    ],
+)
+def test_a_key_of_something_else_is_told_whose_it_is(raw, message):
+    with pytest.raises(UserError, match=message):
+        build(raw)

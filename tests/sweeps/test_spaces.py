@@ -205,3 +205,9 @@ def test_options_may_be_set_before_the_part_that_has_them():
     assert [getattr(config.algorithm, "mu", None) for config in one.configs()] == [0.3, None]
     with pytest.raises(UserError, match=r"takes away what --set algorithm.mu=0.2 has set"):
         load(None, ["algorithm=fedprox", "algorithm.mu=0.2", "algorithm=scaffold"])
+
+
+def test_a_run_s_config_is_no_sweep(tmp_path):
+    (tmp_path / "c.yaml").write_text("rounds: 3\n")
+    with pytest.raises(UserError, match="a config's of a run: fedorch run FILE"):
+        read_sweep(tmp_path / "c.yaml")
