@@ -196,6 +196,9 @@ def predict(
     file: Annotated[
         Path | None, typer.Option(callback=written, help="write the table to this CSV file")
     ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="the probability of each class, a column each")
+    ] = False,
 ) -> None:
     """What a run's model says of other data: prepared as those that it was trained on."""
     from orchestrator.cli.predicting import predictions
@@ -204,7 +207,7 @@ def predict(
         file.exists() and file.samefile(one) for one in files if one.exists()
     ):
         raise UserError(f"--file {file}: it is one of the files that are asked about")
-    _give(predictions(run, files).to_csv(index=False), file)
+    _give(predictions(run, files, each).to_csv(index=False), file)
 
 
 @commands.command()

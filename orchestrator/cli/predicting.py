@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -21,18 +22,28 @@ from orchestrator.results.usage import TrainedModel
 
 ODDS = ("cross_entropy", "focal")
 """Losses under which a softmax of the outputs says how likely a class is."""
+Odds = Literal["none", "best", "each"]
+"""Which probabilities are told."""
 
 
-def predictions(place: str, files: Sequence[Path]) -> pd.DataFrame:
+def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.DataFrame:
     """A row for each image or row of the files: which it is, and what the model of the run at
-    ``place`` says: a class, and where the loss gives it the class's probability; or numbers.
+    ``place`` says: a class, and where the loss gives it the class's probability (``each``: that of
+    all classes, too); or numbers.
 
     Files are image files or folders of such, tables, .npy or .npz (``x``), as the model was trained
-    on. Raises UserError for others.
+    on. Raises UserError for others, and for probabilities that there are not.
     """
     folder = RunFolder.viewed(place)
     model, config = TrainedModel(folder), folder.config()
-    odds = config.loss.name in ODDS
+    odds: Odds = "none"
+    if config.loss.name in ODDS and model.inputs["task"] == "classes":
+        odds = "each" if each else "best"
+    if each and odds != "each":
+        raise UserError(
+            f"--each: the model of {place} gives no probabilities of classes (loss "
+            f"{config.loss.name}, task {model.inputs['task']})"
+        )
     pictures = {file: _images(file) for file in files}
     images = [image for some in pictures.values() for image in some]
     found = []
@@ -78,7 +89,7 @@ def _read(file: Path, trained: Dataset, columns: Sequence[Column]) -> pd.DataFra
 
 
 def _told(
-    model: TrainedModel, names: list[str], given: pd.DataFrame | np.ndarray, odds: bool
+    model: TrainedModel, names: list[str], given: pd.DataFrame | np.ndarray, odds: Odds
 ) -> pd.DataFrame:
     outputs = model.outputs(given)
     if len(outputs) != len(names):
@@ -92,4 +103,11 @@ def _told(
     if model.inputs["task"] == "tokens":
         return pd.DataFrame(table | {"classes": [" ".join(called[c] for c in row) for row in told]})
     frame = pd.DataFrame(table | {"class": [called[c] for c in told]})
-    return frame.assign(probability=torch.softmax(outputs, 1).amax(1).numpy()) if odds else frame
+    if odds == "none":
+        return frame
+    likely = torch.softmax(outputs, 1)
+    frame = frame.assign(probability=likely.amax(1).numpy())
+    if odds == "best":
+        return frame
+    columns = {f"P({name})": column for name, column in zip(called, likely.T.numpy(), strict=True)}
+    return pd.concat([frame, pd.DataFrame(columns)], axis=1)

@@ -51,6 +51,10 @@ def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
     assert run.classes[9] == "ankle boot"
     odds = torch.softmax(wanted, 1).amax(1).numpy()
     np.testing.assert_allclose(table["probability"], odds, rtol=1e-5)
+    each = told(digits, tmp_path, "--each")
+    columns = each[[f"P({name})" for name in run.classes]]
+    np.testing.assert_allclose(columns, torch.softmax(wanted, 1), rtol=1e-5, atol=1e-7)
+    assert each["probability"].tolist() == table["probability"].tolist()
 
 
 def test_arrays(digits, tmp_path):
