@@ -49,7 +49,9 @@ def tensors(folder: Path) -> tuple[Tensor, Tensor]:
     """All inputs as float32, standardised, and their labels."""
     with np.load(folder / "data.npz") as data:
         x, y = data["x_train"], data["y_train"]
-    return (torch.from_numpy(x).float() / 255 - 0.5) / 0.29, torch.from_numpy(y)
+    pixels = torch.from_numpy(x)
+    pixels = pixels.unsqueeze(1) if pixels.dim() == 3 else pixels.movedim(-1, 1)
+    return (pixels.float().contiguous() / 255 - 0.5) / 0.29, torch.from_numpy(y)
 
 
 def train(

@@ -49,7 +49,9 @@ def write_data(work: Work, path: Path) -> None:
     """Random images and labels of ten classes, client after client."""
     rng = np.random.default_rng(0)
     rows = work.clients * work.rows
-    x = rng.integers(0, 256, (rows, *work.shape), np.uint8)
+    channels, *side = work.shape
+    shape = (rows, *side) if channels == 1 else (rows, *side, channels)
+    x = rng.integers(0, 256, shape, np.uint8)
     y = rng.integers(0, 10, rows)
     client = np.repeat(np.arange(work.clients), work.rows)
     # a few that fedorch tests on, and the others do not look at
