@@ -251,7 +251,10 @@ def run(
             seed: config_of(config, plugins, **{**settings, "seed": seed}) for seed in numbers
         }
         place = RunFolder.dated(chosen.name).place if out is None else str(out)
-        return Runs([Run(f.place) for f in Series(seed_folders(configs), place).run(one)])
+        finished = Series(seed_folders(configs), place).run(one)
+        if len(finished) < len(configs):  # stopped: a caller goes on with all of them, or not
+            raise KeyboardInterrupt
+        return Runs([Run(f.place) for f in finished])
 
 
 def _seeds(given: Sequence[int]) -> list[int]:

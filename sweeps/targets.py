@@ -22,7 +22,7 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import CONFIG, RunFolder, members
 from orchestrator.rounds.metrics import on_test
-from orchestrator.terminal import console
+from orchestrator.terminal import console, errors
 from sweeps import costs, efforts, tables
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
@@ -163,7 +163,11 @@ def _best_first(folder: Path) -> list[str]:
     def place(result: Result) -> int:
         return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
 
-    ended = {str(r.folder.place): place(r) for r in stored(folder)[1] if r.status != "failed"}
+    results = [r for r in stored(folder)[1] if r.status != "failed"]
+    whole = [r for r in results if r.status == "finished"] or results
+    if stopped := len(results) - len(whole):
+        errors.print(f"note: without {stopped} trials that the scheduler has stopped")
+    ended = {str(r.folder.place): place(r) for r in whole}
     there = [one for one in members(str(folder)) if one in ended]
     return sorted(there, key=lambda one: ended[one])
 

@@ -4,6 +4,7 @@ import html
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -205,11 +206,31 @@ def test_what_would_have_no_effect_is_refused_and_records_are_copies():
 
 
 def test_networks_of_other_functions_are_others():
-    made = [nn.Linear(6, 2) for _ in range(3)]
-    for module, function in zip(made, (torch.tanh, torch.relu, lambda x: x), strict=True):
+
+    def leaking(slope):
+        return lambda x: nn.functional.leaky_relu(x, slope)
+
+    leaky = nn.functional.leaky_relu
+    functions = (
+        torch.tanh, torch.relu, lambda x: x, leaking(0.1), leaking(0.9),
+        partial(leaky, negative_slope=0.1), partial(leaky, negative_slope=0.9), None,
+    )  # fmt: skip
+    made = [nn.Linear(6, 2) for _ in functions]
+    for module, function in zip(made, functions, strict=True):
         module.load_state_dict(made[0].state_dict())
         module.between = function
-    assert len({give(module) for module in made}) == 3
+    made[-1].register_forward_hook(lambda module, inputs, out: 2 * out)
+    assert len({give(module) for module in made}) == len(made)
+    assert give(made[3]) == give(made[3])
+
+
+def test_a_series_that_is_stopped_is_no_result(tmp_path, monkeypatch):
+    def stopped(config, folder, begun, interrupts):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedorch.runs.run_here", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fedorch.run(out=tmp_path / "s", seeds=[0, 1], **SMALL)
 
 
 def test_a_network_that_was_edited_is_another():

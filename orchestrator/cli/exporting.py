@@ -119,13 +119,24 @@ def _traced(model: TrainedModel) -> bytes:
         written, network = io.BytesIO(), Prepared(model).eval()
         trace = torch.jit.trace(network, _examples(model))
         torch.jit.save(trace, written)
-    others = _others(model)
+    others = _taken(network, _others(model), _examples(model))
     if not _follows(trace, others, network(others)):
         raise UserError(
             f"export: what {type(model.module).__name__} does depends on the values of its inputs, "
             "which TorchScript's trace does not follow; export .pt or .safetensors"
         )
     return written.getvalue()
+
+
+def _taken(network: torch.nn.Module, others: Tensor, examples: Tensor) -> Tensor:
+    """Other inputs, or (where the network does not take such) the examples in another order, and
+    more of them.
+    """
+    try:
+        network(others)
+    except Exception:  # whatever a network raises of inputs that it was not made for
+        return torch.cat([examples.flip(0), examples[:1]])
+    return others
 
 
 def _follows(trace: Callable[[Tensor], Tensor], x: Tensor, made: Tensor) -> bool:

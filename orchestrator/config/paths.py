@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def put(raw: dict[str, Any], path: str, value: Any) -> None:
+def put(raw: dict[str, Any], path: str, value: Any, part: bool = True) -> None:
     """Set a dotted path; a part given by its bare name on the way becomes a mapping.
 
     A bare name in place of a mapping that has no other leaves the options there: whoever sets
-    ``algorithm.mu`` and then ``algorithm`` means both.
+    ``algorithm.mu`` and then ``algorithm`` means both. ``part``: whether a part may be there.
     """
     *parents, last = path.split(".")
     for key in parents:
@@ -21,7 +21,12 @@ def put(raw: dict[str, Any], path: str, value: Any) -> None:
         raw[key] = dict(below) if isinstance(below, Mapping) else {}
         raw = raw[key]
     there = raw.get(last)
-    if isinstance(value, str) and isinstance(there, Mapping) and there.get("name", value) == value:
+    if (
+        part
+        and isinstance(value, str)
+        and isinstance(there, Mapping)
+        and there.get("name", value) == value
+    ):
         value = {**there, "name": value}
     raw[last] = value
 

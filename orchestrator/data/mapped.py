@@ -100,7 +100,12 @@ class MappedFile:
         now = _state(self.path)
         # another file of that name is no matter: the one that is open is still there
         if now and opened and now != opened and now[0] == opened[0]:
-            raise UserError(f"{self.path}: it has been written to since it was opened")
+            if _probed(Path(self.path)) != self.probe:
+                raise UserError(
+                    f"{self.path}: it has been written to since it was opened; put back what was "
+                    "there, and go on with --resume"
+                )
+            vars(self)["_written"] = now  # only its time is another
         return np.asarray(whole).take(places, axis=0)
 
 
@@ -110,7 +115,7 @@ def _state(path: str) -> tuple[int, int] | None:
     """
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_ino, found.st_mtime_ns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType
 
 import torch
@@ -42,7 +43,11 @@ def give(module: torch.nn.Module) -> str:
     what else its modules know. Raises ValueError for one with hooks on parameters, of which copies
     have none.
     """
-    hooked = [name for name, tensor in module.named_parameters() if tensor._backward_hooks]
+    hooked = [
+        name
+        for name, tensor in module.named_parameters()
+        if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None)
+    ]
     if hooked:
         raise ValueError(
             f"model: the module: its parameter {hooked[0]} has a hook, which a copy would not "
@@ -65,10 +70,30 @@ def _known(module: torch.nn.Module) -> Iterator[str]:
     for name, value in sorted(vars(module).items()):
         if isinstance(value, int | float | str | tuple | list | None) and name != "training":
             yield f"{name}={value!r}"
-        elif isinstance(value, FunctionType):
-            yield from (f"{name}={line}" for line in _instructions(value.__code__))
-        elif isinstance(value, BuiltinFunctionType):
-            yield f"{name}={value.__name__}"
+        elif name in HOOKS:
+            for hook in value.values():
+                yield from (f"{name}={line}" for line in _function(hook))
+        elif isinstance(value, FunctionType | BuiltinFunctionType | partial):
+            yield from (f"{name}={line}" for line in _function(value))
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where a module has its hooks."""
+
+
+def _function(value: object) -> Iterator[str]:
+    """What a function does, as far as can be told: its code, and what it has been given."""
+    if isinstance(value, partial):
+        yield f"{value.args!r} {value.keywords!r}"
+        yield from _function(value.func)
+    elif isinstance(value, FunctionType):
+        yield from _instructions(value.__code__)
+        yield f"{value.__defaults__!r} {value.__kwdefaults__!r}"
+        for cell in value.__closure__ or ():
+            held = cell.cell_contents
+            yield from _function(held) if callable(held) else [repr(held)]
+    else:
+        yield str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 def _code(cls: type) -> Iterator[str]:

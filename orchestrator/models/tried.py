@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     other buffer may change, and no parameter be made on the way.
     """
     _require_dense(of, module)
-    with unchanged(module) as before, disturbed(module):
+    with unchanged(module) as before, _elsewhere(of, module, x, made):
         module.eval()
         judged = _passed(of, module, x, made, seed=0)
         alone = _passed(of, module, x[:1], made, seed=0)
@@ -81,7 +81,7 @@ def mixes(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     """Whether what it makes of an input in training depends on the others of the batch ``x`` [n,
     ...]; of one that :func:`tried` has found to draw nothing.
     """
-    with unchanged(module), disturbed(module):
+    with unchanged(module), _elsewhere(of, module, x, made):
         module.train()
         try:
             both = _passed(of, module, x, made, seed=0).made[:1]
@@ -171,13 +171,30 @@ def unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
         module.train(training)
 
 
+def _elsewhere(
+    of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]
+) -> AbstractContextManager[None]:
+    """:func:`disturbed`, where the network takes such weights: some must be of a kind (a simplex,
+    say), which noise is not.
+    """
+    training = module.training
+    try:
+        with disturbed(module):
+            _passed(of, module.eval(), x, made, seed=0)
+    except ValueError:
+        return nullcontext()
+    finally:
+        module.train(training)
+    return disturbed(module)
+
+
 @contextmanager
 def disturbed(module: torch.nn.Module, seed: int = 0) -> Iterator[None]:
     """With other weights than the first ones, of which some may hide what a network does: behind a
     head, or a gate, of zeros nothing is seen.
     """
     generator = torch.Generator().manual_seed(seed)
-    own = [(tensor, tensor.data) for tensor in module.parameters() if tensor.is_floating_point()]
+    own = [(tensor, tensor.data) for tensor in module.parameters() if tensor.requires_grad]
     try:
         for tensor, data in own:
             size = float(data.square().mean().sqrt()) if data.numel() else 0.0

@@ -22,7 +22,8 @@ def account_of(config: Config, records: Sequence[Record]) -> tuple[list[str], li
     for part in config.sections():
         if isinstance(part, Part):
             try:
-                told += [str(sentence) for sentence in part.account(rounds)]
-            except Exception as error:
+                said = part.account(rounds)
+                told += [said] if isinstance(said, str) else [str(sentence) for sentence in said]
+            except (Exception, SystemExit) as error:
                 notes.append(f"{part.name} cannot say what it did: {type(error).__name__}: {error}")
     return told, notes

@@ -80,6 +80,21 @@ def test_a_part_that_cannot_speak_loses_no_run(tmp_path):
     assert "mute_in_test_account cannot say what it did: ZeroDivisionError" in result["notes"][-1]
 
 
+class Terse(Fixed):
+    """A round end that gives one sentence, and no list of them."""
+
+    name: str = "terse_in_test_account"
+    records: ClassVar = {}
+
+    def account(self, rounds):
+        return "All is said."
+
+
+def test_one_sentence_is_not_its_letters(tmp_path):
+    run_into(RunFolder.new(tmp_path / "run"), small("rounds=1", "round_end=terse_in_test_account"))
+    assert RunFolder(tmp_path / "run").result()["account"] == ["All is said."]
+
+
 def test_it_stands_in_the_result_on_the_page_and_on_the_terminal(tmp_path):
     code, text = here(
         "run", "--in-process", "--out", tmp_path / "run", "--set", "data.dataset=fashion_mnist_10k",

@@ -192,3 +192,9 @@ def test_options_without_a_name_belong_to_the_algorithm_s_own_part():
 def test_a_key_of_something_else_is_told_whose_it_is(raw, message):
     with pytest.raises(UserError, match=message):
         build(raw)
+
+
+def test_a_text_for_a_section_is_none_of_its_options(tmp_path):
+    (tmp_path / "c.yaml").write_text("local: {lr: 0.1}\n")
+    with pytest.raises(UserError, match="local: must be a valid dictionary"):
+        load(tmp_path / "c.yaml", ["local=sgd"])

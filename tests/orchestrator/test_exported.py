@@ -201,6 +201,15 @@ class Loop(nn.Module):
         return torch.stack([self.a(row) * (2 if row[0] > row[-1] else 1) for row in x.flatten(1)])
 
 
+class Levels(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.level, self.a = nn.Embedding(2, 1), nn.Linear(784, classes)
+
+    def forward(self, x):
+        return self.a(self.level((x.flatten(1) > 0).long())[..., 0])
+
+
 class Tied(nn.Module):
     def __init__(self, classes):
         super().__init__()
@@ -236,3 +245,9 @@ def test_weights_that_are_shared_are_written_twice(tmp_path):
         assert code == 0, text
     found = load_file(tmp_path / "m.safetensors")
     assert torch.equal(found["a.weight"], found["b.weight"])
+
+
+def test_inputs_that_a_network_does_not_take_are_no_evidence(tmp_path):
+    place = own(tmp_path, "Levels")
+    code, text = here("export", place, tmp_path / "m.torchscript")
+    assert code == 0, text

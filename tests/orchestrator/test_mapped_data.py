@@ -219,8 +219,10 @@ def test_a_file_that_is_written_over_is_noticed(tmp_path):
     folder = written(tmp_path / "a", x=COLOUR, y=Y)
     found = samples(folder)
     assert len(found.x[:]) == len(COLOUR)
-    (folder / "x.npy").touch()
-    os.utime(folder / "x.npy", ns=(1, 1))  # some clocks are coarse
+    os.utime(folder / "x.npy", ns=(1, 1))  # only touched
+    assert len(found.x[np.array([0])]) == 1
+    np.save(folder / "x.npy", 255 - COLOUR)
+    os.utime(folder / "x.npy", ns=(2, 2))  # some clocks are coarse
     with pytest.raises(UserError, match=r"x.npy: it has been written to since it was opened"):
         found.x[np.array([0])]
 

@@ -467,3 +467,21 @@ print(sorted({"sympy", "torch._dynamo", "triton"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+class Frozen(nn.Module):
+    """Keeps numbers in parameters that are not trained, and one that must be a simplex."""
+
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.arange(12.0).flip(0), requires_grad=False)
+        self.prior, self.b = nn.Parameter(torch.tensor([0.9995, 0.0005])), nn.Linear(12, 4)
+
+    def forward(self, x):
+        odds = torch.distributions.Categorical(probs=self.prior[None]).probs
+        return self.b(x[:, self.places.long()]) + odds.sum()
+
+
+def test_weights_that_no_noise_may_be_added_to_are_left_alone():
+    assert not tried("it", Frozen(), torch.rand(5, 12), (4,))
+    assert not mixes("it", Frozen(), torch.rand(5, 12), (4,))

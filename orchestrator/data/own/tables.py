@@ -308,8 +308,10 @@ class CsvTable(Table):
     def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         import pandas as pd
 
-        header = pd.read_csv(path, sep=self.separator, header=None, nrows=1, dtype=str)
-        nameless = header.iloc[0].isna()
+        header = pd.read_csv(
+            path, sep=self.separator, header=None, nrows=1, dtype=str, keep_default_na=False
+        )
+        nameless = header.iloc[0] == ""
         if nameless.any():
             raise ValueError(
                 f"its column {int(np.argmax(nameless.to_numpy())) + 1} has no name; give it one in "
