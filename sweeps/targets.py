@@ -20,7 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
-from orchestrator.results.run_folder import CONFIG, RunFolder, members
+from orchestrator.results.run_folder import CONFIG, RunFolder
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console, errors
 from sweeps import costs, efforts, tables
@@ -29,7 +29,7 @@ from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
-from sweeps.results import Result, no_sweep, plan_of, stored
+from sweeps.results import Result, no_sweep, plan_of, stored, table_of
 from sweeps.results import table as cells_of
 from sweeps.reuse import NOTHING, Finished
 from sweeps.status import Status
@@ -146,9 +146,8 @@ class SweepFile(Target):
         if form == "terminal" and file is None:
             show_cells(folder)
             return
-        runs = [RunFolder.viewed(place) for place in _best_first(folder)]
         chosen: Form = "markdown" if form == "terminal" else form
-        text = show_comparison(runs, None, plan_of(folder).metric, form=chosen)
+        text = show_comparison(_best_first(folder), None, plan_of(folder).metric, form=chosen)
         if file is None:
             console.print(text, soft_wrap=True, end="")
         else:
@@ -156,20 +155,19 @@ class SweepFile(Target):
             console.print(f"wrote {file}", soft_wrap=True)
 
 
-def _best_first(folder: Path) -> list[str]:
+def _best_first(folder: Path) -> list[RunFolder]:
     """The finished trials in the order of the table, so that others are compared with the best."""
-    rows = cells_of(folder).to_dict("records")
+    plan, results = stored(folder)
+    rows = table_of(plan, results).to_dict("records")
 
     def place(result: Result) -> int:
         return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
 
-    results = [r for r in stored(folder)[1] if r.status != "failed"]
-    whole = [r for r in results if r.status == "finished"] or results
-    if stopped := len(results) - len(whole):
+    ended = [result for result in results if result.status != "failed"]
+    whole = [result for result in ended if result.status == "finished"] or ended
+    if stopped := len(ended) - len(whole):
         errors.print(f"note: without {stopped} trials that the scheduler has stopped")
-    ended = {str(r.folder.place): place(r) for r in whole}
-    there = [one for one in members(str(folder)) if one in ended]
-    return sorted(there, key=lambda one: ended[one])
+    return [result.folder for result in sorted(whole, key=place)]
 
 
 def _require_some(home: Home) -> None:

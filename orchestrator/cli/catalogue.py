@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -32,7 +32,7 @@ from algorithms.parts.uncertainty import Uncertainty
 from algorithms.parts.weighers import Weigher
 from orchestrator.cli.listing import Facts
 from orchestrator.config import Config
-from orchestrator.config.sentences import keys_meaning, keys_of
+from orchestrator.config.sentences import keys_meaning, keys_of, sections_of
 from orchestrator.data import Dataset
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.partitioners import Partitioner
@@ -102,7 +102,7 @@ def show_part(name: str) -> None:
     """
     if name == "columns":
         return _show_columns()
-    sections: dict[str, type[BaseModel]] = {"config": Config, **dict(_sections(Config))}
+    sections: dict[str, type[BaseModel]] = {"config": Config, **dict(sections_of(Config))}
     fields = dict(keys_of(Config))
     found: list[tuple[str, type[BaseModel]]] = [
         (f"{key}: {name}", variants(base)[name])
@@ -154,7 +154,7 @@ def keys() -> list[str]:
 def everything() -> list[str]:
     """All that :func:`show_part` knows."""
     parts = {name for _, base in KINDS.values() for name in variants(base)}
-    return sorted(parts | {key for key, _ in _sections(Config)} | {*keys(), "config", "columns"})
+    return sorted(parts | {key for key, _ in sections_of(Config)} | {*keys(), "config", "columns"})
 
 
 def parts_at(key: str) -> list[str]:
@@ -223,14 +223,6 @@ def _show_columns() -> None:
             if where == name:
                 table.add(column=column, meaning=meaning, table=where)
         console.print(table)
-
-
-def _sections(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Dotted key and model of every section of a config that is no part."""
-    for key, field in model.model_fields.items():
-        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
-            yield above + key, type(field.default)
-            yield from _sections(type(field.default), f"{above}{key}.")
 
 
 def _show_options(title: str, cls: type[BaseModel]) -> None:

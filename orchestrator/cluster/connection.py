@@ -94,6 +94,13 @@ def room() -> dict[str, float]:
     return {kind: max(has.get(kind, 0.0), could.get(kind, 0.0)) for kind in (*has, *could)}
 
 
+def nodes() -> int:
+    """How many of the cluster's nodes are alive (Ray must be connected)."""
+    import ray
+
+    return sum(node["Alive"] for node in ray.nodes())
+
+
 def _declared(text: str) -> dict[str, float]:
     try:
         pairs = [part.split("=") for part in text.split(",")]

@@ -10,7 +10,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from orchestrator.cluster.connection import room
+from orchestrator.cluster.connection import nodes, room
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import UserError
 
@@ -70,7 +70,7 @@ def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservatio
         free = {kind: ray.available_resources().get(kind, 0.0) for kind in each}
         if not fewer or time.monotonic() >= deadline:
             raise UserError(
-                f"resources: no room for {actors} x {each} ({r.strategy}, on {_nodes()} nodes) "
+                f"resources: no room for {actors} x {each} ({r.strategy}, on {nodes()} nodes) "
                 f"within {r.boot_timeout:.0f} s; free: {free}"
             )
         actors = max(
@@ -100,18 +100,14 @@ def capacity(kind: str, there: float, amount: float) -> int:
     return whole * int(1 / amount + 1e-9) + int((there - whole) / amount + 1e-9)
 
 
-def _nodes() -> int:
-    return sum(node["Alive"] for node in ray.nodes())
-
-
 def _require_nodes(r: ResourcesConfig, actors: int) -> None:
     """Raise UserError for actors that want a node each, of a cluster that has fewer and does not
     grow.
     """
-    if r.strategy == "STRICT_SPREAD" and actors > _nodes() and room() == ray.cluster_resources():
+    if r.strategy == "STRICT_SPREAD" and actors > nodes() and room() == ray.cluster_resources():
         raise UserError(
             "resources.strategy STRICT_SPREAD puts every client actor on a node of its own: "
-            f"{actors} of them want {actors} nodes, and the cluster has {_nodes()}; take SPREAD, "
+            f"{actors} of them want {actors} nodes, and the cluster has {nodes()}; take SPREAD, "
             "or fewer resources.actors"
         )
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from algorithms.part import Part
 from orchestrator.config.defaults import with_defaults
 from orchestrator.config.parsing import LEVELS, parse, parse_file
 from orchestrator.config.paths import has, put
 from orchestrator.config.schema import Config
-from orchestrator.config.sentences import sentence
+from orchestrator.config.sentences import sections_of, sentence
 from orchestrator.errors import UserError
 from orchestrator.plugins import Plugin, beside, own, pinned, take, with_own
 
@@ -122,21 +121,8 @@ def apply(raw: dict[str, Any], setting: str) -> str:
         raise UserError(f"--set {setting!r}: the key has more than {LEVELS} levels")
     key = key.strip()
     value = placed(parse(text, f"--set {setting!r}: the value"), Path.cwd())
-    put(raw, key, value, part=not _is_section(key))
+    put(raw, key, value, part=key not in dict(sections_of(Config)))
     return key
-
-
-def _is_section(key: str) -> bool:
-    """Whether the config has settings of its own under that key, and no part."""
-    model: type[BaseModel] = Config
-    for word in key.split("."):
-        field = model.model_fields.get(word)
-        if field is None or not isinstance(field.default, BaseModel):
-            return False
-        if isinstance(field.default, Part):
-            return False
-        model = type(field.default)
-    return True
 
 
 def read_whole(path: Path, what: str = "config") -> dict[str, Any]:

@@ -85,6 +85,14 @@ def keys_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, Fiel
             yield above + key, field
 
 
+def sections_of(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Dotted key and model of every section of a config that is no part."""
+    for key, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel) and not isinstance(field.default, Part):
+            yield above + key, type(field.default)
+            yield from sections_of(type(field.default), f"{above}{key}.")
+
+
 def _telling(problems: list[ErrorDetails]) -> ErrorDetails:
     """The first problem; of a value that may be of several kinds, that with the kind it is."""
     place = _place(problems[0])

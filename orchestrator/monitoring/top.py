@@ -9,6 +9,7 @@ import ray
 from rich.live import Live
 from rich.table import Table
 
+from orchestrator.cluster.connection import nodes
 from orchestrator.cluster.waiting import patience
 from orchestrator.monitoring.exporter import Note, forget, notes
 from orchestrator.terminal import console
@@ -117,8 +118,7 @@ def _states() -> dict[str, str]:
 def _cluster() -> str:
     total: dict[str, Any] = ray.cluster_resources()
     free: dict[str, Any] = ray.available_resources()
-    nodes = sum(node["Alive"] for node in ray.nodes())
-    parts = [f"{nodes} nodes"]
+    parts = [f"{nodes()} nodes"]
     for kind in ("CPU", "GPU"):
         if total.get(kind):
             parts.append(f"{total[kind] - free.get(kind, 0.0):g}/{total[kind]:g} {kind} in use")
