@@ -8,16 +8,17 @@ from pydantic import Field, ValidationError
 from algorithms.fda import Thresholded
 from algorithms.part import Part, variants
 from algorithms.section import Section
-from orchestrator.cli.catalogue import KINDS, _sections
+from orchestrator.cli.catalogue import KINDS
 from orchestrator.config import Config, build
 from orchestrator.config.goal import Goal
+from orchestrator.config.sentences import sections_of
 from orchestrator.errors import UserError
 from sweeps.plan import Cell, Scheduler, Sweep
 from sweeps.spaces import Axis
 
 MODELS = [
     Config, Sweep, Cell, Scheduler, Axis,
-    *(model for _, model in _sections(Config)),
+    *(model for _, model in sections_of(Config)),
     *{part for _, base in KINDS.values() for part in variants(base).values()},
 ]  # fmt: skip
 BEYOND = (10**40, -(10**40), 1e300, -1e300, float("inf"), float("-inf"), float("nan"), True)
