@@ -76,7 +76,9 @@ class Experiment:
         return self.inner.t
 
     def step(self) -> dict[str, float]:
-        """Do a round; returns its record. Raises UserError if the run has diverged."""
+        """Do a round, past the config's last one, too; returns its record. Raises UserError if the
+        run has diverged.
+        """
         return dict(self.inner.step())
 
     def run(self, rounds: int | None = None) -> pd.DataFrame:

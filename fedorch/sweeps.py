@@ -100,7 +100,7 @@ def _connection(address: str) -> Any:
 
 
 def _target(plan: Place | Mapping[str, Any], budget: str, folder: Path) -> Target:
-    from sweeps.targets import resolve
+    from sweeps.targets import SweepFile, resolve
 
     if not isinstance(plan, Mapping):
         return resolve(str(plan), budget)
@@ -109,7 +109,7 @@ def _target(plan: Place | Mapping[str, Any], budget: str, folder: Path) -> Targe
     if isinstance(base, str | PathLike):
         plan = {**plan, "base": str(Path(base).resolve())}
     file.write_text(yaml.safe_dump(dict(plan), sort_keys=False))
-    target = resolve(str(file), budget)
+    target = SweepFile(file, called="sweep")
     target.check()  # the file is read here, and goes with its folder
     return target
 

@@ -335,8 +335,10 @@ def _placed(setting: Yaml, folder: Path) -> Yaml:
     return as_settings({key: placed(value, folder)})[0]
 
 
-def read_sweep(path: Path) -> Sweep:
-    """A sweep from YAML; raises UserError with one sentence."""
+def read_sweep(path: Path, called: str = "") -> Sweep:
+    """A sweep from YAML; raises UserError with one sentence that names it, as ``called`` or by its
+    path.
+    """
     raw = read_whole(path, "sweep")
     if isinstance(raw.get("base"), dict):
         # trials find plugins by what is in them, wherever they run
@@ -345,4 +347,4 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:
-        raise UserError(sentence(error, raw, Sweep, str(path))) from error
+        raise UserError(sentence(error, raw, Sweep, called or str(path))) from error

@@ -152,4 +152,6 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         asked = [f"claimed, and judged at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)
     said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
-    return Written(head, table, notes, said, differences(entry, values), PAIRS).as_(form)
+    return Written(
+        head, table, notes, said, further=differences(entry, values), about_further=PAIRS
+    ).as_(form)

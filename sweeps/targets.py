@@ -117,11 +117,13 @@ class SweepFile(Target):
     """The YAML file, or where its results are."""
     columns: tuple[str, ...] = ()
     """Of --column, which a file does not have: they are refused."""
+    called: str = ""
+    """What its mistakes name it, where the user knows no file."""
 
     @cached_property
     def plan(self) -> Sweep:
         """What the file says; raises UserError with one sentence."""
-        return plan_of(self.path) if self.path.is_dir() else read_sweep(self.path)
+        return plan_of(self.path) if self.path.is_dir() else read_sweep(self.path, self.called)
 
     @property
     def name(self) -> str:

@@ -28,6 +28,7 @@ from orchestrator.files import json_text, write_text
 from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import drawn
+from orchestrator.pages.sentence import in_common
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
@@ -58,6 +59,20 @@ class Line:
     digits: int = 4
     none: str = "nan"
     """What is said of NaN."""
+    better: bool | None = None
+    """Whether more is better, where that is known."""
+
+    def best(self, columns: Mapping[str, Sequence[int]]) -> str | None:
+        """The column with the best mean, where each has one and none another's."""
+        means: dict[str, float] = {}
+        for name, runs in columns.items():
+            given = [value for run in runs if (value := self.values[run]) is not None]
+            means[name] = float(np.mean(given)) if given else math.nan
+        known = [*means.values()]
+        if self.better is None or len(known) < 2 or not np.isfinite(known).all():
+            return None
+        end = max(known) if self.better else min(known)
+        return next(name for name in means if means[name] == end) if known.count(end) == 1 else None
 
     def cell(self, runs: Sequence[int]) -> str:
         """The number of one run, or mean ± standard error over several."""
@@ -135,6 +150,14 @@ class Runs:
         names = dict.fromkeys(folder.config().data.dataset.name for folder in self.folders)
         return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
 
+    @property
+    def common_said(self) -> str:
+        """What was the same in all of several groups, or ""."""
+        if len(self.columns) < 2:
+            return ""
+        common = in_common([folder.config() for folder in self.folders])
+        return f"in all: {common}" if common else ""
+
     def groups(self) -> dict[str, list[pd.DataFrame]]:
         """Name of a column -> the rounds of its runs."""
         return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
@@ -180,7 +203,8 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
-    written = _written(lines, columns, (runs.seeds_said, runs.data_said), tests)
+    notes = (runs.seeds_said, runs.data_said, runs.common_said)
+    written = _written(lines, columns, notes, tests)
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
         write_text(report, comparison_of(about, written, groups, metric, links))
@@ -191,10 +215,11 @@ def show_comparison(
         told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
         return json_text(told)
     if form == "latex":
-        written = replace(written, head="Comparison")
+        bold = ("best means in bold",) if written.best else ()
+        written = replace(written, head="Comparison", notes=(*written.notes, *bold))
         # a paper's table has a line a method, where a page is wide enough
         if len(lines) <= ACROSS:
-            written = replace(written, table=written.table.T)
+            written = written.turned()
     return written.as_(form)
 
 
@@ -219,7 +244,8 @@ def _written(
         {name: [line.cell(some) for line in lines] for name, some in columns.items()},
         index=pd.Index([line.label for line in lines], name="metric"),
     )
-    return Written("", table, tuple(filter(None, notes)), tests)
+    best = frozenset((line.label, name) for line in lines if (name := line.best(columns)))
+    return Written("", table, tuple(filter(None, notes)), tests, best)
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
@@ -261,7 +287,7 @@ def _metrics(results: list[Result]) -> list[Line]:
     labels = HEADLINES | {f"test_{n}": f"test {n.replace('_', ' ')}" for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
-        Line(label, [_number(r["metrics"], key) for r in results])
+        Line(label, [_number(r["metrics"], key) for r in results], better=more_is_better(key))
         for key, label in labels.items()
         if any(key in r["metrics"] for r in results)
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])

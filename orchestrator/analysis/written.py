@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
 
@@ -29,9 +29,16 @@ class Written:
     """What the numbers are."""
     said: tuple[str, ...] = ()
     """Sentences."""
+    best: frozenset[tuple[str, str]] = frozenset()
+    """The cells (row, column) of the table to be marked, which LaTeX does."""
     further: pd.DataFrame = field(default_factory=lambda: pd.DataFrame())
     """A second table of texts, of which the terminal shows nothing; may be empty."""
     about_further: str = ""
+
+    def turned(self) -> Written:
+        """With the table's rows as columns."""
+        best = frozenset((column, row) for row, column in self.best)
+        return replace(self, table=self.table.T, best=best)
 
     def as_(self, form: Format) -> str:
         """The text of a form; the terminal's is printed instead, and empty."""
@@ -59,6 +66,9 @@ def _html(written: Written) -> str:
 def _latex(written: Written) -> str:
     """The sentences are comments: a paper has its own."""
     table = written.table.rename_axis(index=None, columns=None).map(escaped)
+    for column in {column for _, column in written.best}:
+        cells = table[column].items()
+        table[column] = [_bold(str(c)) if (r, column) in written.best else c for r, c in cells]
     table.index, table.columns = table.index.map(escaped), table.columns.map(escaped)
     about = "; ".join(part for part in (written.head, *written.notes) if part)
     about = about[:1].upper() + about[1:] if about[:1].isascii() else about
@@ -70,6 +80,10 @@ def _latex(written: Written) -> str:
     )
     said = [line.replace("\n", " ") for line in written.said]
     return "".join(f"% {line}\n" for line in ("needs the package booktabs", *said)) + text
+
+
+def _bold(text: str) -> str:
+    return rf"\textbf{{{text}}}"
 
 
 def _slug(head: str) -> str:

@@ -15,13 +15,13 @@ from typer.exceptions import TyperException
 
 from algorithms.section import UNWRITABLE
 from orchestrator.errors import UserError
+from orchestrator.results.pictures import PICTURES
 from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import run_that_writes
 
 T = TypeVar("T")
 NAME, PATH = 255, 4095
 """Most bytes of a file's name, and of a path, on Linux."""
-PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
 class Commands(TyperGroup):

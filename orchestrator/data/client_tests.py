@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from algorithms.draws import generator
+from orchestrator.data.lists import by_owner
 from orchestrator.data.samples import Samples
 from orchestrator.errors import UserError
 
@@ -12,7 +13,7 @@ from orchestrator.errors import UserError
 def natural(samples: Samples, pool: np.ndarray, clients: int) -> list[np.ndarray]:
     """Those of the rows ``pool`` [n] that are each natural client's own."""
     assert samples.owner is not None
-    return [pool[samples.owner[pool] == k] for k in range(clients)]
+    return [pool[places] for places in by_owner(samples.owner[pool], clients)]
 
 
 def local(

@@ -17,7 +17,7 @@ from algorithms.section import Section
 from orchestrator.data import client_tests
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.datasets import FashionMnist10k
-from orchestrator.data.lists import Lists, keep_apart, keep_disjoint
+from orchestrator.data.lists import Lists, by_owner, keep_apart, keep_disjoint
 from orchestrator.data.mapped import Inputs, pieces
 from orchestrator.data.partitioners import Dirichlet, Natural, Partitioner, Pool
 from orchestrator.data.samples import Dataset, Request, Samples
@@ -273,15 +273,14 @@ def _by_client(config: DataConfig, samples: Samples, rng: np.random.Generator) -
             "rows is not one row"
         )
     taken = []
-    for k in range(config.clients):
-        rows = np.flatnonzero(samples.owner[: samples.train] == k)
+    for k, rows in enumerate(by_owner(samples.owner[: samples.train], config.clients)):
         if len(rows) <= each:
             raise UserError(
                 f"data.heldout.per_client: client {k} has only {len(rows)} rows to train on, and "
                 f"is to hand over {each}"
             )
-        rows = rng.permutation(rows) if asked.take == "random" else rows
-        taken.append(rows[:each])
+        order = rng.permutation(rows) if asked.take == "random" else rows
+        taken.append(order[:each])
     return taken
 
 

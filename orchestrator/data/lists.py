@@ -41,6 +41,13 @@ class Lists:
         return int(np.searchsorted(self.offsets, place, "right")) - 1
 
 
+def by_owner(owner: np.ndarray, clients: int) -> list[np.ndarray]:
+    """Places in ``owner`` [n] that hold 0, ..., clients − 1, each ascending."""
+    order = np.argsort(owner, kind="stable")
+    ends = np.searchsorted(owner[order], np.arange(clients + 1))
+    return [order[start:end] for start, end in itertools.pairwise(ends)]
+
+
 def keep_apart(train: Lists, others: Mapping[str, np.ndarray], rows: int) -> None:
     """Raise UserError unless the clients' training rows and the ``others`` have nothing in common.
 
@@ -54,14 +61,14 @@ def keep_apart(train: Lists, others: Mapping[str, np.ndarray], rows: int) -> Non
                 f"data.partition: it names row {some.max()}, and the dataset has {rows} rows"
             )
     for where, some in others.items():
-        both = np.intersect1d(train.rows, some)
+        both = _shared(train.rows, some, rows)
         if len(both):
             raise UserError(
                 f"data.partition: row {both[0]} is in the training rows of client "
                 f"{train.holder(both[0])} and in {where} ({len(both)} rows are in both)"
             )
     for (where, some), (other, more) in itertools.combinations(others.items(), 2):
-        both = np.intersect1d(some, more)
+        both = _shared(some, more, rows)
         if len(both):
             raise UserError(
                 f"data.partition: row {both[0]} is in {where} and in {other} ({len(both)} rows are "
@@ -69,11 +76,18 @@ def keep_apart(train: Lists, others: Mapping[str, np.ndarray], rows: int) -> Non
             )
 
 
+def _shared(one: np.ndarray, other: np.ndarray, rows: int) -> np.ndarray:
+    """Those of the row numbers below ``rows`` that are in both, ascending."""
+    marked = np.zeros((2, rows), bool)
+    marked[0, one] = marked[1, other] = True
+    return np.flatnonzero(marked.all(0))
+
+
 def keep_disjoint(train: Lists) -> None:
     """Raise UserError if a training row has been dealt more than once."""
-    row, times = np.unique(train.rows, return_counts=True)
-    if (times > 1).any():
+    times = np.bincount(train.rows)
+    if times.max() > 1:
         raise UserError(
-            f"data.partition: row {row[times > 1][0]} is dealt {times.max()} times, which this "
+            f"data.partition: row {np.argmax(times > 1)} is dealt {times.max()} times, which this "
             "partition must not do"
         )

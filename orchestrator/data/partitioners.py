@@ -12,6 +12,7 @@ import numpy as np
 
 from algorithms.draws import generator
 from algorithms.part import Part, option
+from orchestrator.data.lists import by_owner
 from orchestrator.data.samples import counts, row_numbers
 from orchestrator.data.sources import Form, missing, read_npz, stored
 from orchestrator.errors import UserError
@@ -33,7 +34,7 @@ class Pool:
 
     def by_class(self, rng: np.random.Generator | None = None) -> list[np.ndarray]:
         """Positions in the pool per class, shuffled if ``rng`` is given."""
-        groups = [np.flatnonzero(self.labels == c) for c in range(self.classes)]
+        groups = by_owner(self.labels, self.classes)
         return [rng.permutation(g) for g in groups] if rng is not None else groups
 
 
@@ -320,7 +321,7 @@ class Natural(Partitioner):
                 f"data.clients: {pool.clients} is more than the {owners} natural clients of the "
                 "dataset (of what data.limit leaves of it)"
             )
-        return [np.flatnonzero(pool.owner == k) for k in range(pool.clients)]
+        return by_owner(pool.owner, pool.clients)
 
 
 class GlueDirichlet(Partitioner):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from orchestrator.models.net import Net
 
+Named = tuple[str, str]
+"""A module's dotted name, and that of an attribute of its."""
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -27,6 +31,8 @@ class Pass:
     """Its floating-point buffers afterwards."""
     drew: bool
     """Whether it has drawn from torch's generator."""
+    noted: dict[tuple[str, str], object]
+    """The plain values, and the sizes of the collections, that its modules hold afterwards."""
 
     def same(self, other: Pass) -> bool:
         """Whether another pass was no different."""
@@ -60,7 +66,8 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
             )
         module.train()
         trained = _passed(of, module, x, made, seed=0)
-        if not trained.same(_passed(of, module, x, made, seed=0)):
+        again = _passed(of, module, x, made, seed=0)
+        if not trained.same(again):
             raise ValueError(
                 f"model: {of}: its outputs, or statistics, for the same inputs and the same seed "
                 "of torch's differ from pass to pass; it may draw from torch's global generator "
@@ -68,6 +75,7 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
                 "but parameters and floating-point buffers (no counters)"
             )
         _require_kept(of, module, before)
+        _require_uncounted(of, trained.noted, again.noted)
         return trained.drew
 
 
@@ -155,6 +163,30 @@ def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -
             )
 
 
+def _require_uncounted(of: str, once: dict[Named, object], twice: dict[Named, object]) -> None:
+    """Raise ValueError for what a second pass over the same inputs leaves otherwise than the first:
+    who counts may do something else after so many, which no two passes show.
+    """
+    for name, key in twice:
+        if once.get((name, key)) != twice[name, key]:
+            raise ValueError(
+                f"model: {of}: each pass in training changes its {f'{name}.{key}'.lstrip('.')}, "
+                "which clients, actors and checkpoints do not have in common; only parameters and "
+                "floating-point buffers are sent, averaged and kept"
+            )
+
+
+def _noted(module: torch.nn.Module) -> dict[Named, object]:
+    noted: dict[Named, object] = {}
+    for name, part in module.named_modules():
+        for key, value in vars(part).items():
+            if value is None or isinstance(value, bool | int | float | str):
+                noted[name, key] = value
+            elif isinstance(value, list | dict | set | deque):
+                noted[name, key] = len(value)
+    return noted
+
+
 @contextmanager
 def unchanged(module: torch.nn.Module) -> Iterator[dict[str, Tensor]]:
     """Put buffers and mode back at the end. Not by a copy of the module: not every one can be
@@ -223,7 +255,7 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     finally:
         for name, buffer in statistics.items():
             buffer.copy_(before[name])
-    return Pass(_of_form(of, out, x, made), after, drew)
+    return Pass(_of_form(of, out, x, made), after, drew, _noted(module))
 
 
 def _of_form(of: str, out: object, x: Tensor, made: tuple[int, ...]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from algorithms.part import Part
 from algorithms.parts.attacks import NoAttack
@@ -47,17 +47,44 @@ def _named(part: Part) -> str:
 
 def about(config: Config, parameters: int | None = None) -> str:
     """What is trained, on what, under which conditions; without a full stop."""
-    data, partition = config.data, config.data.partition
-    options = partition.model_dump(mode="json", exclude={"name"})
-    first = next(((k, v) for k, v in options.items() if type(v) in (int, float)), None)
-    said = f"{partition.name}, {first[0]} {first[1]:g}" if first else partition.name
+    data = config.data
     apart = "; ".join(" ".join(pair) for pair in conditions(config))
     under = f", with {apart}" if apart else ""
     size = "" if parameters is None else f" ({parameters:,} parameters)"
     return (
         f"{config.algorithm.name} trains {config.model.name}{size} on {data.dataset.name}, which "
-        f"{data.clients} clients hold ({said}), {config.cohort_size} of them in a round{under}"
+        f"{data.clients} clients hold ({_split(config)}), {config.cohort_size} of them in a round"
+        f"{under}"
     )
+
+
+def in_common(configs: Sequence[Config]) -> str:
+    """What was the same in all of some runs: data, clients, network, work and conditions."""
+    first, *others = ([*_facts(config)] for config in configs)
+    return ", ".join(fact for fact in first if all(fact in facts for facts in others))
+
+
+def _facts(config: Config) -> Iterator[str]:
+    local, many = config.local, config.data.clients
+    yield config.algorithm.name
+    yield f"model {config.model.name}"
+    yield config.data.dataset.name
+    yield f"{many} clients ({_split(config)})"
+    yield f"{config.cohort_size} of {many} clients in a round"
+    yield f"{config.rounds} round{'s' if config.rounds != 1 else ''}"
+    amount, of = (local.epochs, "epoch") if local.steps is None else (local.steps, "step")
+    yield f"{amount} local {of}{'s' if amount != 1 else ''}"
+    yield f"batches of {local.batch_size}"
+    yield f"learning rate {local.lr:g}"
+    yield from (" ".join(pair) for pair in conditions(config))
+
+
+def _split(config: Config) -> str:
+    """How the data are dealt out: the partition, with the first of its numbers."""
+    partition = config.data.partition
+    options = partition.model_dump(mode="json", exclude={"name"})
+    numbers = ((key, value) for key, value in options.items() if type(value) in (int, float))
+    return ", ".join([partition.name, *(f"{key} {value:g}" for key, value in [*numbers][:1])])
 
 
 def told(config: Config, result: Result, parameters: int) -> list[str]:

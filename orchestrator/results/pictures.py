@@ -16,13 +16,17 @@ from orchestrator.terminal import console
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+"""Their endings."""
+
 
 def require_free(plot: Path) -> None:
     """Raises UserError if a table lies where the data of the picture ``plot`` would go, and is not
-    that of an earlier ``plot``: nobody has named it.
+    that of an earlier one of that name, in whatever form: nobody has named it.
     """
     table = _table_beside(plot)
-    if os.path.lexists(table) and not plot.exists():
+    drawn = any(plot.with_suffix(form).exists() for form in PICTURES)
+    if os.path.lexists(table) and not drawn:
         raise UserError(
             f"{table}: it is there without {plot}, whose data would replace it; choose another name"
         )

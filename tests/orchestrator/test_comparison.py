@@ -103,6 +103,34 @@ def test_latex_has_no_symbol_that_its_fonts_lack():
     assert text.isascii()
 
 
+def test_the_best_mean_is_bold_and_what_all_have_in_common_is_said(runs):
+    """Of metrics whose better side is known: seconds and bytes have none."""
+    code, text = here("compare", *runs, "--format", "latex")
+    assert code == 0, text
+    means = [
+        np.mean([r["metrics"]["test_loss"] for r in list(runs.values())[some]])
+        for some in (slice(3), slice(3, 6))
+    ]
+    (line,) = (line for line in text.splitlines() if line.startswith("test loss"))
+    assert ["textbf" in cell for cell in line.split("&")[1:]] == [m == min(means) for m in means]
+    assert not any("textbf" in x for x in text.splitlines() if x.startswith(("MB", "seconds")))
+    assert "best means in bold" in text
+    assert "in all: fedavg, model linear, fashion" in text
+    assert "2 rounds" in text
+    assert "learning rate" not in text  # in which they differ
+
+
+def test_a_picture_may_be_written_in_another_form(runs, tmp_path):
+    """The data beside it are those of the first."""
+    for form in ("pdf", "svg"):
+        code, text = here("compare", *runs, "--plot", tmp_path / f"both.{form}")
+        assert code == 0, text
+    (tmp_path / "other.csv").write_text("mine")
+    code, text = here("compare", *runs, "--plot", tmp_path / "other.pdf")
+    assert code == 2
+    assert (tmp_path / "other.csv").read_text() == "mine"
+
+
 def test_only_some_rows(runs):
     code, text = here("compare", *runs, "--format", "markdown", "--row", "MB up")
     assert code == 0, text

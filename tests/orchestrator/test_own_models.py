@@ -259,7 +259,7 @@ from torch import nn
 class Keeps(nn.Module):
     def __init__(self, classes, kind="plain"):
         super().__init__()
-        self.kind, self.count = kind, 0
+        self.kind, self.count, self.seen = kind, 0, []
         self.generator = torch.Generator().manual_seed(0)
         self.head = nn.Linear(784, classes)
         if kind == "normed":
@@ -278,6 +278,12 @@ class Keeps(nn.Module):
         if self.training and self.kind == "buffer":
             self.steps += 1
             x = x * self.steps
+        if self.training and self.kind == "tired":
+            self.count += 1
+            x = x * (1 if self.count < 50 else 0.5)
+        if self.training and self.kind == "hoards":
+            self.seen.append(len(x))
+            x = x * (1 if len(self.seen) < 50 else 0.5)
         if self.training and self.kind == "later":
             self.steps += 1
             x = x * (1 if self.steps < 50 else 0.5)
@@ -290,6 +296,8 @@ class Keeps(nn.Module):
     [
         *((kind, "differ from pass to pass") for kind in ("own", "counts", "buffer", "normed")),
         ("later", "changes its buffer steps, which is torch.int64"),
+        ("tired", "each pass in training changes its count"),
+        ("hoards", "each pass in training changes its seen"),
     ],
 )
 def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind, said):

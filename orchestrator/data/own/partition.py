@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from orchestrator.data.lists import by_owner
 from orchestrator.data.partitioners import Partitioner, Pool
 from orchestrator.errors import UserError
 from orchestrator.plugins import Own
@@ -38,4 +39,4 @@ class OwnPartition(Own, Partitioner):
                 f"data.partition: {self.of} names client {found.max()}; there are 0 to "
                 f"{pool.clients - 1}, and -1 for nobody"
             )
-        return [np.flatnonzero(found == k) for k in range(pool.clients)]
+        return by_owner(found, pool.clients)
