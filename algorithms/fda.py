@@ -79,9 +79,10 @@ class Monitored(RoundEnd):
             "the estimate H when the clients synchronised (a point, and a tick on the axis): at "
             "the first step at which it exceeded Θ, or when their local work was done",
             "variance",
-            {"variance_estimate": "H, estimated", "theta": "Θ", "variance": "exact"},
+            {"variance_estimate": "H, estimated", "theta": "Θ (dashed)", "variance": "exact"},
             over="steps",
             ticks=True,
+            limits=("theta",),
             bounds=(0, 0),
         ),
         Figure(

@@ -30,6 +30,8 @@ class Figure:
     over: Axis = "round"
     """What the curves are drawn over at first; a reader may choose another."""
     ticks: bool = False
-    """A tick on the axis for each round."""
+    """A tick on the axis for each round, and curves as points: what lies between is not known."""
+    limits: tuple[str, ...] = ()
+    """Columns of its curves that are known everywhere, and drawn as dashed lines beside points."""
     bounds: tuple[float, float] | None = None
     """What the axis shows at least."""

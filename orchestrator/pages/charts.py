@@ -23,10 +23,10 @@ DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
 
 def curves(
     lines: Mapping[str, str], y: str, over: str, ticks: bool = False,
-    bounds: tuple[float, float] | None = None, still: bool = False,
+    bounds: tuple[float, float] | None = None, still: bool = False, limits: Sequence[str] = (),
 ) -> Spec:  # fmt: skip
     """Columns of the table of rounds -> what their lines are called, ``over`` an axis; the other
-    axis shows at least the ``bounds``.
+    axis shows at least the ``bounds``. With ``ticks`` they are points, but for the ``limits``.
     """
     names = list(lines)
     labels = [*lines.values()]
@@ -37,12 +37,31 @@ def curves(
         {"calculate": f"({{{called}}})[datum.column]", "as": "line"},
     ]
     drawn = _lines(labels, y, over, bounds, still)
-    if ticks:  # what lies between two of them is not known
-        drawn[0]["mark"] = {"type": "point", "filled": True, "size": 22}
     layers = [{"transform": folded, **layer} for layer in drawn]
     if ticks:
-        layers.insert(0, _ticks(over))
+        layers = [_ticks(over), *_pointed(layers[0], limits), *layers[1:]]
     return {"data": {"name": ROUNDS}, "layer": layers}
+
+
+def _pointed(lines: Spec, limits: Sequence[str]) -> list[Spec]:
+    """The layer of lines as points, of which ``limits`` stay lines."""
+    encoding = {key: value for key, value in lines["encoding"].items() if key != "strokeDash"}
+    encoding["color"] = {**encoding["color"]}
+    if encoding["color"]["legend"]:
+        encoding["color"]["legend"] = {"symbolOpacity": 1, "symbolType": "circle", "symbolSize": 40}
+    few = f"[{', '.join(map(_quoted, limits))}]"
+    points: Spec = {
+        **lines,
+        "transform": [*lines["transform"], {"filter": f"indexof({few}, datum.column) < 0"}],
+        "mark": {"type": "point", "filled": True, "size": 22},
+        "encoding": encoding,
+    }
+    dashed: Spec = {
+        "transform": [*lines["transform"], {"filter": f"indexof({few}, datum.column) >= 0"}],
+        "mark": {"type": "line", "strokeDash": [4, 3], "tooltip": None},
+        "encoding": {key: value for key, value in encoding.items() if key != "opacity"},
+    }
+    return [points, dashed] if limits else [points]
 
 
 def bands(groups: Sequence[str], y: str, over: str, still: bool = False) -> Spec:

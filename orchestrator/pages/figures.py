@@ -217,12 +217,13 @@ def _drawing(
     if not lines:
         return None
     named = {table.name(column): label for column, label in lines.items()}
+    limits = [table.name(column) for column in figure.limits if column in lines]
     # a curve that is alone has no legend
     alone = len(lines) == 1 < len(figure.curves)
     y = f"{figure.y}, {next(iter(lines.values()))}" if alone else figure.y
 
     def make(over: str, still: bool) -> Spec:
-        return charts.curves(named, y, over, figure.ticks, figure.bounds, still)
+        return charts.curves(named, y, over, figure.ticks, figure.bounds, still, limits)
 
     over: Axis = figure.over if figure.over in table.columns else "round"
     return Drawing(figure.name, figure.title, figure.about, make, over)
