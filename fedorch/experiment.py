@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from fedorch.runs import config_of
+from fedorch.runs import config_of, said
 from orchestrator.config import Config
+from orchestrator.config.paths import has
 from orchestrator.data.federated import FederatedData, samples_sha256
 from orchestrator.data.own.given import samples_from
 from orchestrator.data.samples import Samples, array_of, checked
@@ -35,7 +36,7 @@ class Experiment:
     of the dataset ``npz``; ``test`` (default: 0.2) is the part of each client's rows (else of each
     class's) that is for the test, or a mask [n] of these; ``Samples`` say themselves which these
     are. With names the partition is natural, and all clients
-    are there, unless ``settings`` say otherwise.
+    are there, unless the config or ``settings`` say otherwise.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class Experiment:
             added["data.dataset"] = {"name": "given", "sha256": samples_sha256(samples)}
         if samples is not None and samples.owner is not None:
             clients = int(samples.owner.max()) + 1
-            added |= {"data.partition": "natural", "data.clients": clients}
-            added |= {"cohort": min(10, clients)}
+            usual = {"data.partition": "natural", "data.clients": clients}
+            usual["cohort"] = min(10, clients)
+            raw = said(config)
+            added |= {key: value for key, value in usual.items() if not has(raw, key)}
         chosen = config_of(config, **{**added, **settings})
         held = None if samples is None else FederatedData.build(chosen.data, chosen.seed, samples)
         self.inner = Stepped(chosen, data=held)

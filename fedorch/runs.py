@@ -18,6 +18,7 @@ from orchestrator import files
 from orchestrator.cli.run_shown import quiet
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import Config, build
+from orchestrator.config.defaults import rechosen
 from orchestrator.config.paths import put
 from orchestrator.config.reading import placed, raw_of
 from orchestrator.errors import UserError
@@ -183,6 +184,19 @@ def _require_names(metrics: Sequence[object]) -> None:
             raise UserError(f"plot: give names of metrics, not {metric!r}")
 
 
+def said(config: Place | Mapping[str, Any] | Config | None) -> dict[str, Any]:
+    """What a config says that is given in one of the forms of :func:`config_of`."""
+    if isinstance(config, Config):
+        return config.model_dump(mode="json")
+    if isinstance(config, Mapping):
+        return _plain(placed(beside(dict(config), Path.cwd()), Path.cwd()))
+    if config is None or isinstance(config, str | PathLike):
+        return raw_of(None if config is None else Path(config))
+    raise UserError(
+        f"config: give the path of a YAML file, a mapping, or a fedorch.Config, not {config!r}"
+    )
+
+
 def config_of(
     config: Place | Mapping[str, Any] | Config | None = None,
     plugins: Sequence[Place] = (),
@@ -191,25 +205,23 @@ def config_of(
     """A config from a YAML file, a mapping, another config, or None (the quick start), with
     ``settings`` (``rounds=3``, ``**{"local.lr": 0.1}``); raises UserError for a wrong one.
     """
-    if isinstance(config, Config):
-        raw = config.model_dump(mode="json")
-    elif isinstance(config, Mapping):
-        raw = placed(beside(dict(config), Path.cwd()), Path.cwd())
-    elif config is None or isinstance(config, str | PathLike):
-        raw = raw_of(None if config is None else Path(config))
-    else:
-        raise UserError(
-            f"config: give the path of a YAML file, a mapping, or a fedorch.Config, not {config!r}"
-        )
+    raw = said(config)
+    before = dict(raw)
     for key, value in settings.items():
         put(raw, key, placed(_plain(value), Path.cwd()))
+    rechosen(before, raw, settings)
     if plugins := _listed(plugins, "plugins", "files"):
         raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]
     return build(raw)
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    """``value`` as YAML would have it: of lists, mappings, and Python's own numbers."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def run(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Config, build
+from orchestrator.config.defaults import rechosen
 from orchestrator.config.paths import put
 from orchestrator.config.reading import apply_all
 from orchestrator.errors import UserError
@@ -73,8 +74,10 @@ class Choice:
         # through JSON: settings are put into a copy, the base is all trials'
         raw: dict[str, Yaml] = json.loads(json.dumps(base))
         apply_all(raw, self.planned.settings)
+        before = dict(raw)
         for path, value in self.drawn.items():
             put(raw, path, value)
+        rechosen(before, raw, self.drawn)
         put(raw, "seed", self.planned.seed)
         return build(raw)
 

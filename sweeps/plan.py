@@ -106,8 +106,10 @@ class Sweep(Section):
         description="data that the metric is of: validation; test, which tables then say, for who "
         "chooses on it has nothing left to judge by; or nothing is chosen (a plain comparison)",
     )
-    mode: Literal["max", "min"] = Field(
-        "max", description="what is best; unset: min of losses and their like, else max"
+    mode: Literal["max", "min", "auto"] = Field(
+        "auto",
+        description="what is best; auto: as evaluation.metrics says of the metric, else min of "
+        "losses and their like and max of all others",
     )
     statistic: Literal["last", "best", "tail"] = "last"
     tail: int = Field(1, ge=1, description="values averaged by statistic tail")
@@ -133,15 +135,6 @@ class Sweep(Section):
         if isinstance(given, dict) and isinstance(seed, int) and "seeds" not in given:
             return {**given, "seeds": (seed,)}
         return given
-
-    @model_validator(mode="before")
-    @classmethod
-    def _mode_of_the_metric(cls, given: Yaml) -> Yaml:
-        if not isinstance(given, dict) or "mode" in given:
-            return given
-        metric = given.get("metric", cls.model_fields["metric"].default)
-        falls = isinstance(metric, str) and more_is_better(metric) is False
-        return {**given, "mode": "min" if falls else "max"}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Sweep:
@@ -219,9 +212,17 @@ class Sweep(Section):
         return all(axis.grid is not None for axis in self.axes.values())
 
     @property
+    def direction(self) -> Literal["max", "min"]:
+        """``mode``, settled; raises UserError if the first of the configs is none."""
+        if self.mode != "auto":
+            return self.mode
+        declared = next(self.configs()).evaluation.metrics
+        return "min" if more_is_better(self.metric, declared) is False else "max"
+
+    @property
     def column(self) -> Column:
         """The compared metric as a table's column."""
-        better: Literal["high", "low"] = "high" if self.mode == "max" else "low"
+        better: Literal["high", "low"] = "high" if self.direction == "max" else "low"
         return Column(
             self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4
         )
@@ -234,16 +235,16 @@ class Sweep(Section):
         return f"{self.statistic} round"
 
     def changed(self, settings: Sequence[str], at_once: int | None) -> Sweep:
-        """This sweep with further settings and a limit on trials at the same time; raises UserError
-        for a seed.
+        """This sweep with further settings and a limit on trials at the same time, and with its
+        mode settled; raises UserError for a seed.
         """
         try:
             require_free(settings)
         except ValueError as error:
             raise UserError(f"--set {error}") from error
-        return self.model_copy(
-            update={"also": (*self.also, *settings), "at_once": at_once or self.at_once}
-        )
+        also, most = (*self.also, *settings), at_once or self.at_once
+        changed = self.model_copy(update={"also": also, "at_once": most})
+        return changed.model_copy(update={"mode": changed.direction})
 
     @property
     def rounds_a_report(self) -> int:

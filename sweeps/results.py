@@ -131,7 +131,7 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
         return cells
     # a setting that some seeds did not survive is not as good as the rest of them
     best = cells["mean"].where(grouped["value"].agg(_all_known).to_numpy())
-    order = best.sort_values(ascending=sweep.mode == "min", kind="stable").index
+    order = best.sort_values(ascending=sweep.direction == "min", kind="stable").index
     return cells.loc[order].reset_index(drop=True)
 
 

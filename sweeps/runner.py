@@ -176,7 +176,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         )
     else:
         total = len(sweep.planned()) * sweep.samples
-        watcher = Watcher(home, total, f"{sweep.metric} ({sweep.how})", sweep.mode)
+        watcher = Watcher(home, total, f"{sweep.metric} ({sweep.how})", sweep.direction)
         tuner = _tuner(prepared, trainable, storage, watcher)
     with _terminated_as_interrupted():
         tuner.fit()
@@ -240,7 +240,7 @@ def _tuner(
         param_space={PLANNED: _space(sweep), **drawn},
         tune_config=tune.TuneConfig(
             metric=sweep.metric,
-            mode=sweep.mode,
+            mode=sweep.direction,
             num_samples=sweep.samples,
             scheduler=sweep.scheduler.start(rounds, drawn),
             search_alg=prepared.searcher,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 import torch
+from pydantic import model_validator
 
 from algorithms.flat import ParamSpec
 from algorithms.part import Part, option
@@ -69,12 +70,23 @@ class Optimizer(Part):
             g.addcmul_(w, decays, value=self.weight_decay)
 
 
+def require_momentum(momentum: float, nesterov: bool) -> None:
+    """Raise ValueError for a rule that looks ahead along no momentum."""
+    if nesterov and not momentum:
+        raise ValueError("nesterov looks ahead along the momentum, which is 0; set momentum, too")
+
+
 class Sgd(Optimizer):
     """Stochastic gradient descent with optional (Nesterov) momentum: b ← ρb + g, w ← w − η b."""
 
     name: str = "sgd"
     momentum: float = option(0.0, "momentum factor", "ρ", ge=0, lt=1)
     nesterov: bool = option(False, "look ahead along the momentum")
+
+    @model_validator(mode="after")
+    def _looks_along_a_momentum(self) -> Self:
+        require_momentum(self.momentum, self.nesterov)
+        return self
 
     def start(self, w: Tensor) -> State:
         return {"momentum": torch.zeros_like(w)} if self.momentum else {}

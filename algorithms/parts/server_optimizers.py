@@ -9,10 +9,21 @@ experiments do.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
 
 from algorithms.part import Part, option
-from algorithms.parts.optimizers import AdaGrad, Adam, AdamW, Optimizer, Sgd, State, Yogi
+from algorithms.parts.optimizers import (
+    AdaGrad,
+    Adam,
+    AdamW,
+    Optimizer,
+    Sgd,
+    State,
+    Yogi,
+    require_momentum,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,6 +56,11 @@ class ServerSgd(ServerOptimizer):
     name: str = "sgd"
     momentum: float = option(0.0, "server momentum", "β", ge=0, lt=1)
     nesterov: bool = option(False, "look ahead along the momentum")
+
+    @model_validator(mode="after")
+    def _looks_along_a_momentum(self) -> Self:
+        require_momentum(self.momentum, self.nesterov)
+        return self
 
     def rule(self) -> Optimizer:
         return Sgd(momentum=self.momentum, nesterov=self.nesterov)

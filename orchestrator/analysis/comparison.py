@@ -16,6 +16,7 @@ from orchestrator.analysis.comparison_page import comparison_of, reports_of
 from orchestrator.analysis.names import (
     by_config,
     group_names,
+    names_of_data,
     require_reported,
     require_same_data,
     without_seeds,
@@ -147,7 +148,10 @@ class Runs:
     @property
     def data_said(self) -> str:
         """What the data are, where not all have had the same; or ""."""
-        names = dict.fromkeys(folder.config().data.dataset.name for folder in self.folders)
+        digests = {result.get("samples_sha256") for result in self.results}
+        if len(digests) == 1 and None not in digests:  # whatever they are called
+            return ""
+        names = names_of_data([folder.config() for folder in self.folders])
         return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
 
     @property
@@ -157,6 +161,11 @@ class Runs:
             return ""
         common = in_common([folder.config() for folder in self.folders])
         return f"in all: {common}" if common else ""
+
+    def more_is_better(self, metric: str) -> bool | None:
+        """Which way a metric is better, as the runs say that have declared it."""
+        declared = [one for folder in self.folders for one in folder.config().evaluation.metrics]
+        return more_is_better(metric, declared)
 
     def groups(self) -> dict[str, list[pd.DataFrame]]:
         """Name of a column -> the rounds of its runs."""
@@ -194,7 +203,7 @@ def show_comparison(
     runs = Runs.read(folders)
     metric = metric or runs.usual()
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
-    lines = [*_metrics(runs.results), *_efforts(runs.results), *_times(runs.rounds)]
+    lines = [*_metrics(runs), *_efforts(runs.results), *_times(runs.rounds)]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
     lines, columns = _chosen(lines, only), runs.columns
     if len(columns) > MOST:
@@ -202,7 +211,8 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    tests = tuple(_tests(columns, runs.seeds, _ends(runs.rounds, metric), metric))
+    ends, direction = _ends(runs.rounds, metric), runs.more_is_better(metric)
+    tests = tuple(_tests(columns, runs.seeds, ends, metric, direction))
     notes = (runs.seeds_said, runs.data_said, runs.common_said)
     written = _written(lines, columns, notes, tests)
     if report is not None:
@@ -281,13 +291,14 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def _metrics(results: list[Result]) -> list[Line]:
+def _metrics(runs: Runs) -> list[Line]:
     """The headlines that any of the runs reports, and which of the runs diverged."""
+    results = runs.results
     every = dict.fromkeys(key for r in results for key in r["metrics"])
     labels = HEADLINES | {f"test_{n}": f"test {n.replace('_', ' ')}" for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
-        Line(label, [_number(r["metrics"], key) for r in results], better=more_is_better(key))
+        Line(label, [_number(r["metrics"], key) for r in results], better=runs.more_is_better(key))
         for key, label in labels.items()
         if any(key in r["metrics"] for r in results)
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
@@ -348,14 +359,15 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
 
 
 def _tests(
-    groups: Mapping[str, Sequence[int]], seeds: Sequence[int], ends: Sequence[float], metric: str
-) -> Iterator[str]:
+    groups: Mapping[str, Sequence[int]], seeds: Sequence[int], ends: Sequence[float], metric: str,
+    direction: bool | None,
+) -> Iterator[str]:  # fmt: skip
     """The last ``metric`` of each group (``ends`` [run]) against the first one's, on the ``seeds``
-    that both have; with Holm's correction where there are several.
+    that both have; with Holm's correction where there are several. ``direction``: whether more is
+    better, if that is known.
     """
     if metric.endswith("/"):
         return
-    direction = more_is_better(metric)
     high = direction is not False
     values = {name: {seeds[run]: ends[run] for run in runs} for name, runs in groups.items()}
     first, *others = values
@@ -367,9 +379,7 @@ def _tests(
 
 
 def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
-    """One of ``many`` comparisons in words; ``direction``: whether more is better, if that is
-    known.
-    """
+    """One of ``many`` comparisons in words; ``direction`` as of :func:`_tests`."""
     # as a difference, whose sign is that of the interval's ends; which side is better comes after
     turned = -1 if direction is False else 1
     # plus 0, for a zero without a sign

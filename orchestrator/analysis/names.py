@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from algorithms.part import nearest
+from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.result import Result
@@ -153,6 +154,26 @@ def _require_ended(runs: list[RunFolder]) -> None:
                 f"no other seed of {next(f for f in runs if f is not folder).place}; "
                 "--resume it, or leave it out"
             )
+
+
+def names_of_data(configs: Sequence[Config]) -> list[str]:
+    """The datasets of some configs, each once, with the options that tell those of one name
+    apart.
+    """
+    found: list[dict[str, Any]] = []
+    for config in configs:
+        options = config.data.dataset.model_dump(mode="json")
+        found += [options] if options not in found else []
+    names = []
+    for options in found:
+        others = [one for one in found if one["name"] == options["name"]]
+        apart = [
+            f"{key} {value}"
+            for key, value in options.items()
+            if any(one.get(key) != value for one in others)
+        ]
+        names.append(f"{options['name']} ({', '.join(apart)})" if apart else options["name"])
+    return names
 
 
 def require_same_data(folders: Sequence[RunFolder], results: Sequence[Result]) -> None:

@@ -17,6 +17,7 @@ from orchestrator.data.mapped import Mapped
 from orchestrator.data.samples import Request, Samples, checked
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
+from orchestrator.pages.sentence import measured_earlier
 from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Inputs, inputs_left, require_common
@@ -38,6 +39,9 @@ def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -
             "note",
             f"{rows.trained:,} of {rows.judged:,} test rows are rows that the run trained on",
         )
+    earlier = measured_earlier(folder.result())
+    if earlier and not settings:
+        told("note", earlier)
     if as_json:
         console.print(json_text(record), soft_wrap=True)
         return

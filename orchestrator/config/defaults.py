@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.fedavg import FedAvg
 from algorithms.part import Part, variants
-from orchestrator.config.paths import has, put
+from orchestrator.config.paths import at, has, put, remove
 from orchestrator.config.schema import Config
 
 
@@ -19,14 +19,7 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     preset's, the cohort of few clients, and the names of default parts.
     """
     filled: dict[str, Any] = _deep_copy(raw)
-    chosen = filled.get("algorithm", FedAvg.Options().name)
-    name = chosen.get("name") if isinstance(chosen, Mapping) else chosen
-    options = variants(AlgorithmOptions).get(str(name))
-    defaults = dict(options.defaults) if options else {}
-    if options and options.presets:
-        given = chosen.get(options.presets_by) if isinstance(chosen, Mapping) else None
-        preset = options.model_fields[options.presets_by].default if given is None else given
-        defaults |= options.presets.get(str(preset), {})
+    defaults = _defaults(filled)
     # of steps and epochs one is given: it rules out a default of the other
     for given, other in (("local.epochs", "local.steps"), ("local.steps", "local.epochs")):
         if has(filled, given):
@@ -40,11 +33,71 @@ def with_defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     return _named(filled, Config)
 
 
+def _chosen(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The algorithm's name and, where it has presets, the preset's."""
+    given = raw.get("algorithm", FedAvg.Options().name)
+    name = str(given.get("name") if isinstance(given, Mapping) else given)
+    options = variants(AlgorithmOptions).get(name)
+    if not options or not options.presets:
+        return {"name": name}
+    preset = given.get(options.presets_by) if isinstance(given, Mapping) else None
+    usual = options.model_fields[options.presets_by].default
+    return {"name": name, options.presets_by: usual if preset is None else preset}
+
+
+def _defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted path -> default of the algorithm that is chosen, and of its preset."""
+    chosen = _chosen(raw)
+    options = variants(AlgorithmOptions).get(chosen["name"])
+    if not options:
+        return {}
+    preset = options.presets.get(str(chosen.get(options.presets_by)), {}) if options.presets else {}
+    return {**options.defaults, **preset}
+
+
+def rechosen(before: Mapping[str, Any], after: dict[str, Any], keys: Collection[str]) -> None:
+    """Where settings of ``keys`` have chosen another algorithm, or preset, in a run's own config,
+    which says every default: take out of it what was the default of the one ``before``, for those
+    of the other to take its place.
+    """
+    whole = Config.model_fields.keys() <= before.keys()
+    if not whole or _chosen(before) == _chosen(after):
+        return
+    usual = _usual(_chosen(before))
+    paths = {*_defaults(before), *_defaults(after)}
+    if WORK & paths:
+        paths |= WORK
+    for path in paths:
+        untouched = not any(f"{key}.".startswith(f"{path}.") for key in keys)
+        if untouched and has(before, path) and _value(before, path) == _value(usual, path):
+            remove(after, path)
+
+
+def _usual(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config means that says nothing but the algorithm, and its preset."""
+    try:
+        config = Config.model_validate(with_defaults({"algorithm": chosen}))
+    except ValidationError:  # it wants to be told how many steps
+        told = {"algorithm": chosen, "local": {"steps": 1}}
+        config = Config.model_validate(with_defaults(told))
+    return config.model_dump(mode="json")
+
+
+def _value(config: Mapping[str, Any], path: str) -> Any:
+    """What is at a path; of the epochs also what they are where nothing is said of them."""
+    found = at(config, path)
+    if path == "local.epochs" and at(config, "local.steps") is None:
+        return found or 1
+    return found
+
+
+WORK = {"local.steps", "local.epochs"}
+"""Of which one is given."""
+
+
 def _complete(filled: dict[str, Any], path: str, default: BaseModel | dict[str, Any]) -> None:
     """Where the same part is named, or options of it only, keep the default's others."""
-    given: Any = filled
-    for key in path.split("."):
-        given = given[key]
+    given = at(filled, path)
     put(
         filled,
         path,

@@ -38,3 +38,23 @@ def has(raw: Mapping[str, Any], path: str) -> bool:
             return False
         raw = raw[key]
     return True
+
+
+def at(raw: Mapping[str, Any], path: str) -> Any:
+    """What is at a dotted path, which must be set."""
+    found: Any = raw
+    for key in path.split("."):
+        found = found[key]
+    return found
+
+
+def remove(raw: dict[str, Any], path: str) -> None:
+    """Take away what is at a dotted path, if anything is."""
+    if not has(raw, path):
+        return
+    *parents, last = path.split(".")
+    for key in parents:
+        # a copy: the mapping may be part of another config, too
+        raw[key] = dict(raw[key])
+        raw = raw[key]
+    del raw[last]

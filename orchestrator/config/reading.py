@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from orchestrator.config.defaults import with_defaults
+from orchestrator.config.defaults import rechosen, with_defaults
 from orchestrator.config.parsing import LEVELS, parse, parse_file
 from orchestrator.config.paths import has, put
 from orchestrator.config.schema import Config
@@ -97,9 +97,11 @@ PLUGINS = TypeAdapter(Annotated[tuple[Plugin, ...], Field(max_length=20)])
 
 
 def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
-    """Put ``a.b=value`` settings into a raw config, of which later ones win; raises UserError for
-    one that takes away what another has set.
+    """Put ``a.b=value`` settings into a raw config, of which later ones win, and with another
+    algorithm, or preset, its defaults (:func:`orchestrator.config.defaults.rechosen`); raises
+    UserError for one that takes away what another has set.
     """
+    before = dict(raw)
     known: dict[str, str] = {}
     for setting in settings:
         key = apply(raw, setting)
@@ -110,6 +112,7 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
                     "that out, or put it behind"
                 )
         known[key] = setting
+    rechosen(before, raw, known)
 
 
 def apply(raw: dict[str, Any], setting: str) -> str:

@@ -109,6 +109,15 @@ class DataConfig(Section):
         "other; ./FILE.py:FUNCTION of one's own",
     )
 
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> DataConfig:
+        if isinstance(self.partition, Natural) and self.client_test.source == "local":
+            raise ValueError(
+                "client_test.source: local, but natural clients have their rows of the test split "
+                "for their tests (data.dataset says which these are)"
+            )
+        return self
+
 
 @dataclass(frozen=True)
 class FederatedData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from algorithms.part import Part
@@ -111,7 +112,24 @@ def _ending(config: Config, result: Result) -> str:
     found = f", with {' and '.join(known[:2])}" if known else ""
     of = f" of {config.rounds}" if rounds != config.rounds else ""
     sent = (result["bytes_up"] + result["bytes_down"]) / 1e6
+    words = measured_earlier(result)
+    earlier = f" {words[0].upper()}{words[1:]}." if words else ""
     return (
-        f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{found}. It took "
-        f"{result['seconds']:,.1f} s and {sent:,.4g} MB, both ways."
+        f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{found}.{earlier} It "
+        f"took {result['seconds']:,.1f} s and {sent:,.4g} MB, both ways."
+    )
+
+
+def measured_earlier(result: Result) -> str:
+    """That the last metrics are not of the weights that are kept, where a goal was met within a
+    round; or "".
+    """
+    metrics = result["metrics"]
+    steps = metrics.get("steps_total", math.nan)
+    then = metrics.get("evaluated_steps", steps)
+    if not then < steps:
+        return ""
+    return (
+        f"the goal was met within a round: the metrics are of the model after {then:,.0f} local "
+        f"steps, the weights those after {steps:,.0f}, at the round's end"
     )

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from algorithms.contract import Influence
+
+if TYPE_CHECKING:
+    from algorithms.parts.metrics import Metric
 
 Record = dict[str, float]
 """What a round reports: metric -> value."""
@@ -20,19 +25,29 @@ VALIDATED = {
 
 OF_ONE_MODEL = ("test_", "validation_", "heldout_", "client_")
 """How names of metrics begin that one model for all is judged by."""
-MORE = re.compile(
-    r"\w*(accuracy|f1_macro|auroc|r2)(_mean|_worst|_worst10|_best10|_weighted|_jain)?"
-)
+GOOD, BAD = "(accuracy|f1_macro|auroc|r2)", "(_loss|_mae|_rmse|_calibration_error)"
+LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
+UNEVEN = "(_std|_var|_angle|_kl)"
+MORE = re.compile(rf"\w*{GOOD}({LEVELS}|_jain)|\w*{BAD}_jain")
 LESS = re.compile(
-    r"\w*(_loss|_mae|_rmse|_calibration_error)(_mean|_worst|_worst10|_best10|_std)?"
-    r"|\w*(accuracy|f1_macro|auroc|r2)_std|\w*accuracy_(var|angle|kl)|upper_gap"
-    r"|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
+    rf"\w*{BAD}({LEVELS}|{UNEVEN})|\w*{GOOD}{UNEVEN}"
+    r"|upper_gap|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
 )
 """Metrics of which more, or less, is better; of all others nobody can say it in general."""
+JUDGED = "(test|validation|heldout|client|client_validation)_"
+"""How names of metrics begin that are of the judged model's outputs."""
 
 
-def more_is_better(metric: str) -> bool | None:
-    """Which way a metric is better; None if neither is."""
+def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
+    """Which way a metric is better: as those say that a run has ``declared`` beside the usual ones
+    (``evaluation.metrics``), else by its name; None if neither is.
+    """
+    for one in declared:
+        name = JUDGED + re.escape(one.called)
+        if re.fullmatch(name + LEVELS, metric):
+            return one.more_is_better
+        if re.fullmatch(name + f"({UNEVEN}|_jain)", metric):
+            return metric.endswith("_jain")
     if MORE.fullmatch(metric):
         return True
     return False if LESS.fullmatch(metric) else None

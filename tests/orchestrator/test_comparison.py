@@ -194,13 +194,13 @@ def test_what_cannot_be_compared_is_said():
     """p was 1 where there is none, and the survivors' interval stood beside a test of all."""
     ends = [0.5, 0.5, 0.5, 0.5, 0.6, 0.7, math.nan, 0.65]
     groups = {"A": range(4), "B": range(4, 8)}
-    (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy")
+    (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy", True)
     assert "B minus A, +0.1500" in said
     assert "3 pairs of numbers" in said
     assert "runs without a number 1 : 0" in said
     assert "signed ranks of 4 pairs" in said
     same = {"A": range(2), "B": range(2)}
-    (said,) = _tests(same, [0, 1], ends, "test_accuracy")
+    (said,) = _tests(same, [0, 1], ends, "test_accuracy", True)
     assert "two-sided p none" in said
 
 

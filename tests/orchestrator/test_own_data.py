@@ -324,7 +324,7 @@ def test_texts_of_a_library_are_tokens(tmp_path):
     for options, message in (
         ({"test": "validation"}, "has no split 'validation'"),
         ({"test": 0.25, "label": "stars"}, "has no column 'stars'"),
-        ({"test": 0.25, "label": "text", "inputs": "[text, label]"}, "column 'text' is Value"),
+        ({"test": 0.25, "label": "text", "inputs": "[text, label]"}, "is the label, and no input"),
     ):
         with pytest.raises(UserError, match=message):
             samples(name="huggingface", path=tmp_path / "texts", **options)

@@ -190,7 +190,7 @@ def test_a_plan_is_counted_before_it_is_built():
 )  # fmt: skip
 def test_what_is_best_is_a_matter_of_the_metric(metric, mode):
     """A sweep on a loss called its worst setting the best."""
-    assert Sweep.model_validate({"metric": metric}).mode == mode
+    assert Sweep.model_validate({"metric": metric}).direction == mode
     assert Sweep.model_validate({"metric": metric, "mode": "max"}).mode == "max"
 
 

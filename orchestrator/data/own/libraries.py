@@ -64,7 +64,7 @@ class HuggingFace(Tokens):
                 if column and column not in one.column_names:
                     near = nearest(column, one.column_names)
                     raise UserError(f"{where} has no column {column!r}; {near}"[:500])
-        columns = self._columns(splits[0])
+        columns = self._columns(splits[0], where)
         tagged = len(columns) == 1 and _is_words(splits[0].features[columns[0]])
         if tagged:
             inputs, wanted = self._tagged(splits, columns[0], where)
@@ -77,8 +77,15 @@ class HuggingFace(Tokens):
             test = np.arange(len(wanted.y)) >= len(splits[0])
         return assembled(inputs, wanted, test, owner, where)
 
-    def _columns(self, split: Any) -> Sequence[str]:
-        """Names of the columns that are inputs."""
+    def _columns(self, split: Any, where: str) -> Sequence[str]:
+        """Names of the columns that are inputs; raises UserError for the label."""
+        if self.label in self.inputs:
+            raise UserError(
+                f"{where}: column {self.label!r} is the label, and no input; leave it out of "
+                "data.dataset.inputs"
+            )
+        if len(set(self.inputs)) < len(self.inputs):
+            raise UserError(f"{where}: data.dataset.inputs names a column twice")
         others = [c for c in split.column_names if c not in (self.label, self.client)]
         return self.inputs or others
 
@@ -110,7 +117,7 @@ class HuggingFace(Tokens):
                 f"{where}, column {self.label!r}: row {row + 1} is {labels[row]}, which stands for "
                 "no label; name a test split that has labels (data.dataset.test)"
             )
-        return Wanted.named(labels)
+        return _classes(splits, self.label, labels)
 
     def _splits(self, where: str) -> list[Any]:
         """The splits that are named, as the library has them."""
@@ -220,6 +227,24 @@ def _tags_of(
         return known, rows
     place = {tag: i for i, tag in enumerate(distinct)} | {IGNORED: IGNORED}
     return [str(tag) for tag in distinct], [[place[tag] for tag in row] for row in rows]
+
+
+def _classes(splits: Sequence[Any], label: str, labels: np.ndarray) -> Wanted:
+    """Classes from ``labels`` [n] of all splits: by the names that the dataset has for its numbers,
+    in its order, where each split has such.
+    """
+    known = [list(getattr(one.features[label], "names", None) or ()) for one in splits]
+    if not all(known):
+        return Wanted.named(labels)
+    order = {name: i for i, name in enumerate(dict.fromkeys(n for names in known for n in names))}
+    ends = np.cumsum([len(one) for one in splits])[:-1]
+    places = [
+        np.array([order[name] for name in names])[theirs]
+        for names, theirs in zip(known, np.split(labels, ends), strict=True)
+    ]
+    found, y = np.unique(np.concatenate(places), return_inverse=True)
+    called = list(order)
+    return Wanted(y, len(found), names=tuple(called[place] for place in found))
 
 
 def _is_numeric(kind: Any) -> bool:

@@ -1,0 +1,232 @@
+"""What another hour of attack found, all of it with exit code 0: choices and comparisons by a
+metric of one's own, data of a library, settings on a run's own config, numbers of NumPy's.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import fedorch
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.part import variants
+from fedorch.runs import config_of
+from orchestrator.analysis.comparison import Runs, show_comparison
+from orchestrator.cli.evaluating import evaluation
+from orchestrator.cli.exporting import write_model
+from orchestrator.config import load
+from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.metrics import more_is_better
+from sweeps.plan import read_sweep
+from tests.configs import small
+from tests.running import run_into
+
+METRICS = """
+def inaccuracy(outputs, targets):
+    return float((outputs.argmax(1) != targets).float().mean())
+
+
+def neg_mae(outputs, targets):
+    return -inaccuracy(outputs, targets)
+"""
+KINDS = {"inaccuracy": "less", "neg_mae": "more"}
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """A good rate and a bad one, judged by metrics whose names say the opposite of what they are."""
+    (tmp_path / "m.py").write_text(METRICS)
+    own = [{"name": f"{tmp_path}/m.py:{name}", "better": better} for name, better in KINDS.items()]
+    folders = []
+    for rate in (0.1, 1e-6):
+        folders.append(RunFolder(tmp_path / str(rate)))
+        config = small("rounds=2", f"local.lr={rate}", f"evaluation.metrics={json.dumps(own)}")
+        run_into(folders[-1], config)
+    return folders
+
+
+def test_a_metric_is_better_as_it_says_itself(judged):
+    runs = Runs.read(judged)
+    assert runs.more_is_better("test_inaccuracy") is False
+    assert runs.more_is_better("client_neg_mae_worst10") is True
+    assert runs.more_is_better("client_neg_mae_std") is False
+    assert runs.more_is_better("client_inaccuracy_jain") is True
+    text = show_comparison(judged, None, "test_neg_mae", form="latex")
+    for name in KINDS:
+        good, bad = (float(one.result()["metrics"][f"test_{name}"]) for one in judged)
+        assert good < bad if name == "inaccuracy" else good > bad
+        label = f"test {name.replace('_', ' ')} "
+        (line,) = (one for one in text.splitlines() if one.startswith(label))
+        assert [cell.strip().startswith(r"\textbf") for cell in line.split("&")[1:]] == [
+            True,
+            False,
+        ]
+
+
+def test_how_uneven_is_worse_of_whatever():
+    for name in ("accuracy", "f1_macro", "auroc", "r2", "loss", "mae"):
+        assert more_is_better(f"client_{name}_angle") is False
+        assert more_is_better(f"client_{name}_kl") is False
+        assert more_is_better(f"client_{name}_jain") is True
+
+
+def test_a_sweep_chooses_as_the_metric_says(tmp_path):
+    (tmp_path / "m.py").write_text(METRICS)
+    for name, better in KINDS.items():
+        plan = {
+            "base": {"evaluation": {"metrics": [{"name": f"./m.py:{name}", "better": better}]}},
+            "axes": {"local.lr": [0.1, 0.2]},
+            "metric": f"validation_{name}",
+        }
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump(plan))
+        read = read_sweep(tmp_path / "s.yaml")
+        assert read.direction == ("min" if better == "less" else "max")
+        # what is stored needs no plugin any more to say it
+        assert read.changed((), None).mode == read.direction
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({**plan, "mode": "min"}))
+    assert read_sweep(tmp_path / "s.yaml").direction == "min"
+
+
+def of_library(place, seed, names, more=()):
+    """Two classes told apart by the sum of two numbers, in the order of ``names``."""
+    import datasets
+
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, 150))
+    label = np.where(a + b > 0, names.index("well"), names.index("ill"))
+    kinds = datasets.Features(
+        {"a": datasets.Value("float64"), "b": datasets.Value("float64"),
+         "label": datasets.ClassLabel(names=names)}
+    )  # fmt: skip
+    rows = datasets.Dataset.from_dict({"a": a, "b": b, "label": label}, features=kinds)
+    split = rows.train_test_split(0.3, seed=0)
+    split.save_to_disk(place)
+    return {"name": "huggingface", "path": str(place), **dict(more)}
+
+
+def test_classes_of_a_library_are_told_apart_by_their_names(tmp_path):
+    one = of_library(tmp_path / "one", 0, ["well", "ill"])
+    other = of_library(tmp_path / "other", 1, ["ill", "well"])
+    run_into(
+        RunFolder(tmp_path / "run"),
+        load(None, [
+            f"data.dataset={json.dumps(one)}", "data.clients=3", "cohort=3", "model=linear",
+            "data.partition=iid", "rounds=4", "local.epochs=5", "local.lr=0.5",
+        ]),
+    )  # fmt: skip
+    folder = RunFolder.viewed(str(tmp_path / "run"))
+    # in the order of the data, which is not that of the alphabet
+    assert fedorch.open(folder.place).classes == ["well", "ill"]
+    moved = evaluation(folder, [f"data.dataset={json.dumps(other)}"])[0]
+    assert folder.result()["metrics"]["test_accuracy"] > 0.9
+    assert moved["test_accuracy"] > 0.9
+    for inputs, said in (("[a, label]", "is the label, and no input"), ("[a, a]", "twice")):
+        config = small(f"data.dataset={json.dumps(one)}", f"data.dataset.inputs={inputs}")
+        with pytest.raises(UserError, match=said):
+            fedorch.Experiment(config)
+
+
+def test_numbers_of_numpy_are_numbers():
+    """A cohort of one was a part of 1.0: everybody."""
+    for kind in (np.int64, np.int32, np.uint8):
+        assert config_of(None, cohort=kind(1)).cohort_size == 1
+        assert config_of({"cohort": kind(1), "data": {"clients": kind(7)}}).cohort_size == 1
+    assert config_of(None, **{"local.lr": np.float32(0.5)}).local.lr == 0.5
+
+
+def test_what_a_config_says_is_not_replaced_by_what_the_data_suggest():
+    x = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
+    data = (x, (x[:, 0] > 0).astype(int), np.arange(60) % 6)
+    said = {"cohort": 2, "rounds": 1, "data": {"partition": "iid", "clients": 3}}
+    config = fedorch.Experiment(said, model=torch.nn.Linear(5, 2), data=data).config
+    assert (config.cohort_size, config.data.partition.name, config.data.clients) == (2, "iid", 3)
+    config = fedorch.Experiment(model=torch.nn.Linear(5, 2), data=data).config
+    assert (config.cohort_size, config.data.partition.name, config.data.clients) == (
+        6,
+        "natural",
+        6,
+    )
+
+
+SAME = ["fedavg", "fednova", "fedbn", "afl", "feddual", "fedaa", "fda_opt", "ditto", "server_only"]
+
+
+@pytest.mark.parametrize("before", [name for name in SAME if name in variants(AlgorithmOptions)])
+def test_another_algorithm_on_a_run_s_own_config_has_its_own_defaults(before):
+    """Those of the one before stayed, and stood under the other's name in tables."""
+    whole = config_of(None, algorithm=before)
+    for name in (name for name in SAME if name in variants(AlgorithmOptions)):
+        assert config_of(whole, algorithm=name) == config_of(None, algorithm=name)
+    changed = config_of(whole, **{"algorithm": "fednova", "aggregator": "mean"})
+    assert changed.aggregator.name == "mean"
+    mine = config_of(None, **{"algorithm": before, "rounds": 7, "data.clients": 50})
+    assert config_of(mine, algorithm="fedbn").rounds == 7
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key"), [("feddual", "reading"), ("fedaa", "preset")], ids=["feddual", "fedaa"]
+)
+def test_another_preset_on_a_run_s_own_config_is_that_preset(algorithm, key, tmp_path):
+    options = variants(AlgorithmOptions)[algorithm]
+    fresh = {
+        p: load(None, [f"algorithm={{name: {algorithm}, {key}: {p}}}"]) for p in options.presets
+    }
+    assert len(fresh) > 1
+    for one in fresh.values():
+        (tmp_path / "config.yaml").write_text(one.dump())
+        for preset, expected in fresh.items():
+            found = load(tmp_path / "config.yaml", [f"algorithm.{key}={preset}"])
+            assert found == expected
+
+
+def test_a_goal_met_within_a_round_is_told_of_the_model_that_is_kept(tmp_path):
+    """The card had the numbers of another model beside this one's digest."""
+    config = load(None, [
+        "data.dataset=synthetic", "data.partition=natural", "data.clients=6", "cohort=6",
+        "local.steps=50", "local.lr=0.05", "local.batch_size=8", "model=linear", "rounds=3",
+        "evaluation.every_steps=7", "stop={test_accuracy: 0.3}", "round_end={name: fda, theta: 1e9}",
+    ])  # fmt: skip
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, config)
+    metrics = folder.result()["metrics"]
+    assert metrics["evaluated_steps"] < metrics["steps_total"]
+    write_model(RunFolder.viewed(folder.place), tmp_path / "m.safetensors", "unknown")
+    (card,) = (path for path in tmp_path.iterdir() if path.name.endswith(".md"))
+    said = f"the model after {metrics['evaluated_steps']:.0f} local steps, the weights those after"
+    assert said in card.read_text()
+
+
+def test_data_of_one_kind_from_two_files_are_told_of(tmp_path):
+    folders = []
+    for name, flipped in (("a", 0), ("b", 1)):
+        rows = [f"{i / 60},{i % 7},{(i + flipped) % 2}" for i in range(60)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["u,v,y", *rows]))
+        folders.append(RunFolder(tmp_path / name))
+        run_into(
+            folders[-1],
+            load(None, [
+                f"data.dataset={{name: csv, path: {tmp_path}/{name}.csv, label: y}}", "rounds=1",
+                "data.clients=3", "cohort=3", "model=linear", "data.partition=iid", f"name={name}",
+            ]),
+        )  # fmt: skip
+    text = show_comparison(folders, None, form="markdown")
+    assert (
+        f"f different data: csv (path {tmp_path}/a.csv), csv (path {tmp_path}/b.csv)"
+        in " ".join(text.split())
+    )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "local.optimizer={name: sgd, nesterov: true}",
+        "server_optimizer={name: sgd, nesterov: true}",
+        "data={dataset: synthetic, partition: natural, client_test: {source: local}}",
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(setting):
+    with pytest.raises(UserError, match=r"momentum, which is 0|natural clients have their rows"):
+        load(None, [setting])
