@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
-from algorithms.contract import Clients, Cohort, Influence, Updates
+from algorithms.contract import Broken, Clients, Cohort, Influence, Updates
 from algorithms.flat import outside
 from algorithms.local import LocalRule, Tensors
 from algorithms.part import Part
@@ -23,7 +23,7 @@ from algorithms.parts.aggregators import Combined, Mean, Rows
 from algorithms.parts.iterates import Past
 from algorithms.parts.ordered import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundState
-from algorithms.parts.samplers import Draw
+from algorithms.parts.samplers import Draw, Sampler
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.setting import Composition, Setting
 
@@ -240,7 +240,9 @@ class Algorithm:
         for its update.
         """
         parts = self.setting.parts
-        drawn = parts.sampler.sample(Draw(self.setting.seed, t, self.setting.samples), parts.cohort)
+        draw = Draw(self.setting.seed, t, self.setting.samples)
+        drawn = np.asarray(parts.sampler.sample(draw, parts.cohort))
+        _require_clients(parts.sampler, drawn, draw.clients, parts.cohort)
         return Cohort.of(
             np.append(drawn, self.setting.server) if parts.aggregator.needs_reference else drawn
         )
@@ -259,6 +261,12 @@ class Algorithm:
         # the server's own update is what the others are held against, not one of them
         servers = torch.from_numpy(updates.clients == self.setting.server)
         combined = self._combined(updates, name, servers)
+        made, wanted = tuple(combined.vector.shape), tuple(updates.rows(name).shape[1:])
+        if made != wanted:
+            raise Broken(
+                f"aggregator {self.setting.parts.aggregator.name}: of updates of shape {wanted} it "
+                f"makes one of shape {made}"
+            )
         self.influence, self.notes = None, combined.report
         # fltrust and clipping rescale updates: their weights say how far, their shares how much
         shares = combined.weights if combined.shares is None else combined.shares
@@ -307,6 +315,18 @@ class Algorithm:
         """The inverse of :meth:`state`."""
         for name in (*self.server_state, "memory", "past"):
             setattr(self, name, state[name])
+
+
+def _require_clients(sampler: Sampler, drawn: np.ndarray, clients: int, size: int) -> None:
+    """Raise Broken unless a sampler has drawn ``size`` of 0, ..., ``clients`` − 1."""
+    whole = drawn.shape == (size,) and drawn.dtype.kind in "iu"
+    if whole and 0 <= drawn.min() <= drawn.max() < clients:
+        if not sampler.distinct or len(np.unique(drawn)) == size:
+            return
+        what = "clients twice, though it says that they are distinct"
+    else:
+        what = f"what is not {size} whole numbers from 0 to {clients - 1}"
+    raise Broken(f"sampler {sampler.name}: it draws {what} ({drawn.tolist()})"[:300])
 
 
 def steps_by_itself(name: str, parts: Composition) -> str | None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class Broken(ValueError):
+    """A part has returned what its contract does not allow: which, and what."""
+
+
 @dataclass(frozen=True)
 class Cohort:
     """The distinct clients of a round."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from algorithms.algorithm import Algorithm
-from algorithms.contract import Cohort
+from algorithms.contract import Broken, Cohort
 from algorithms.finite import NotFinite, all_finite
 from algorithms.local import Tensors
 from algorithms.part import nearest
@@ -328,6 +328,8 @@ class Experiment:
                 self.algorithm.count()
         except NotFinite as error:
             raise Diverged(f"round {t}: {error}") from error
+        except Broken as error:
+            raise UserError(f"round {t}: {error}") from error
         federation = self.federation
         everything = {
             **self.algorithm.state(),

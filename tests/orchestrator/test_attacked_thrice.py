@@ -230,3 +230,43 @@ def test_data_of_one_kind_from_two_files_are_told_of(tmp_path):
 def test_options_that_would_do_nothing_are_refused(setting):
     with pytest.raises(UserError, match=r"momentum, which is 0|natural clients have their rows"):
         load(None, [setting])
+
+
+BREAKS = """
+import numpy as np
+
+import fedorch
+
+
+class Picks(fedorch.Sampler):
+    name: str = "picks_test"
+    ids: tuple[int, ...] = (0, 1)
+
+    def sample(self, draw, size):
+        return np.array(self.ids)
+
+
+class Short(fedorch.Aggregator):
+    name: str = "short_test"
+
+    def weights(self, samples, counts):
+        return None
+
+    def combine(self, rows):
+        return fedorch.Combined(rows.updates.mean(0)[:1], None)
+"""
+
+
+def test_a_part_that_breaks_its_contract_is_told_which(tmp_path):
+    """The server was drawn as a client, a cohort was smaller than was asked for, one number was
+    added to all parameters.
+    """
+    (tmp_path / "breaks_parts.py").write_text(BREAKS)
+    plugin = f"plugins=[{tmp_path}/breaks_parts.py]"
+    for ids in ("[0, 6]", "[0]", "[2, 2]", "[-1, 2]"):
+        config = small(plugin, "cohort=2", f"sampler={{name: picks_test, ids: {ids}}}")
+        with pytest.raises(UserError, match="round 1: sampler picks_test: it draws"):
+            fedorch.Experiment(config).step()
+    with pytest.raises(UserError, match="aggregator short_test: of updates of shape"):
+        fedorch.Experiment(small(plugin, "aggregator=short_test")).step()
+    assert fedorch.Experiment(small(plugin, "cohort=2", "sampler=picks_test")).step()["cohort"] == 2

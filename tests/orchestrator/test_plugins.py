@@ -458,7 +458,7 @@ OF_OTHERS = {
     "returns nothing": ("return None", r"with parts of mine: AttributeError: .*fedorch check"),
     "returns too little": (
         "return fedorch.Combined(rows.updates[0, :3], None)",
-        "with parts of mine",
+        r"aggregator mine: of updates of shape \(7850,\) it makes one of shape \(3,\)",
     ),
 }
 
