@@ -189,7 +189,7 @@ def said(config: Place | Mapping[str, Any] | Config | None) -> dict[str, Any]:
     if isinstance(config, Config):
         return config.model_dump(mode="json")
     if isinstance(config, Mapping):
-        return _plain(placed(beside(dict(config), Path.cwd()), Path.cwd()))
+        return _plain(placed(beside(dict(config), Path()), Path()))
     if config is None or isinstance(config, str | PathLike):
         return raw_of(None if config is None else Path(config))
     raise UserError(
@@ -208,7 +208,7 @@ def config_of(
     raw = said(config)
     before = dict(raw)
     for key, value in settings.items():
-        put(raw, key, placed(_plain(value), Path.cwd()))
+        put(raw, key, placed(_plain(value), Path()))
     rechosen(before, raw, settings)
     if plugins := _listed(plugins, "plugins", "files"):
         raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]

@@ -65,15 +65,21 @@ class Learned(Weigher):
     )
 
     def account(self, rounds: Rounds) -> Iterator[str]:
-        learned, all_of_them = len(recorded(rounds, "agent_critic_loss")), len(rounds["round"])
+        updated, all_of_them = len(recorded(rounds, "agent_critic_loss")), len(rounds["round"])
+        yield f"The agent ({self.name}) was updated in {updated:,} of {all_of_them:,} rounds."
+        meant = recorded(rounds, "policy_effective")
+        if len(meant):
+            yield (
+                f"Its policy means weights like those of {meant[-1]:.1f} clients alike at the end, "
+                f"{meant[0]:.1f} at the beginning (1/Σp²)."
+            )
         alike = recorded(rounds, "policy_correlation")
-        executed = (
-            f"; what was executed has, in the mean, a correlation of {alike.mean():.2f} with what "
-            "it means, the rest is exploration"
-            if len(alike)
-            else ""
-        )
-        yield f"The agent ({self.name}) learned in {learned:,} of {all_of_them:,} rounds{executed}."
+        if len(alike):
+            yield (
+                f"What was executed has, in the mean, a correlation of {alike.mean():.2f} with "
+                "what it means; the rest is exploration. What that gains, a run with uniform "
+                "weights shows: --set algorithm.agent=uniform."
+            )
 
     @model_validator(mode="before")
     @classmethod

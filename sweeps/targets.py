@@ -289,6 +289,19 @@ class PaperTarget(Target):
         costs.note(self.one, home.path)
         self.show(home.path, "terminal", None)
         home.send()
+        self._show_next(home)
+
+    def _show_next(self, home: Home) -> None:
+        """Where the results are, and which budget comes after this one."""
+        where, entry = shlex.quote(home.place), self.one.entry
+        console.print(f"results: {home.place}; as a table: fedorch table {where}", soft_wrap=True)
+        sizes = [*entry.budgets]
+        for size in sizes[sizes.index(self.one.size) + 1 :][:1]:
+            console.print(
+                f"the next budget: fedorch sweep {entry.id} --budget {size} (its trials and grids: "
+                f"fedorch sweep {entry.id} --list)",
+                soft_wrap=True,
+            )
 
     def _require_untuned(self, settings: Sequence[str]) -> None:
         """Raise UserError for a --set of what is tuned, which it would win over in every trial."""

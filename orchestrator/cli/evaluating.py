@@ -39,6 +39,9 @@ def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -
             "note",
             f"{rows.trained:,} of {rows.judged:,} test rows are rows that the run trained on",
         )
+    if rows.nameless:
+        classes = inputs_left(folder)["classes"]
+        told("note", f"the data do not name their classes; their 0 is taken for {classes[0]!r}, …")
     earlier = measured_earlier(folder.result())
     if earlier and not settings:
         told("note", earlier)
@@ -61,6 +64,8 @@ class Rows:
     trained: int
     """Those of other data that equal a row that the run trained on, where its data are still
     there."""
+    nameless: bool = False
+    """Whether other data name no classes, and the model's have names."""
 
 
 def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows]:
@@ -85,7 +90,8 @@ def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)
     trained = _trained_on(folder, data) if other else 0
-    return record, Rows(len(data.test_rows), trained)
+    nameless = other and bool(inputs.get("classes")) and not samples.names
+    return record, Rows(len(data.test_rows), trained, nameless)
 
 
 def _require_own(folder: RunFolder, data: FederatedData) -> None:
@@ -128,6 +134,9 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
                 f"--set {setting[:100]}: a finished model can be judged by other data and "
                 f"metrics, and so only {' and '.join(OTHERS)} can be set"
             )
+    if any(setting.startswith(("data=", "data.dataset")) for setting in settings):
+        # it counts rows of the run's own data
+        judging["data"] = {**judging["data"], "limit": None}
     apply_all(judging, settings)
     # nothing is trained: no mini-batch can be too small
     return build({**judging, "cohort": 1, "local": {"execution": "sequential", "drop_last": True}})
@@ -137,9 +146,11 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
     """The samples with the classes of the model; raises UserError for others than it knows."""
     shape, kind = tuple(inputs["shape"]), str(samples.x.dtype)
     if samples.shape != shape or kind != inputs["dtype"] or samples.task != inputs["task"]:
+        coloured = len(shape) == 3 == samples.shape[0] and shape[0] == 1
         raise UserError(
             f"the data are {samples.task} of {kind} inputs {samples.shape}; the model was trained "
             f"on {inputs['task']} of {inputs['dtype']} inputs {shape}"
+            + ("; data.dataset.grey=true makes one channel of three" if coloured else "")
         )
     if samples.task != "classes":
         if samples.outputs != inputs["outputs"]:
@@ -154,8 +165,17 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
                 f"the data have {samples.classes} classes, the model {inputs['outputs']}"
             )
         return checked(replace(samples, classes=inputs["outputs"]), "the data")
-    strange = [name for name in samples.names if name not in known]
-    if strange:
-        raise UserError(f"the model knows no class {strange[0]!r}; it knows {', '.join(known)}")
-    number = np.array([known.index(name) for name in samples.names])
+    number = np.array([_known(name, known) for name in samples.names])
     return replace(samples, y=number[samples.y], classes=len(known), names=tuple(known))
+
+
+def _known(name: str, known: Sequence[str]) -> int:
+    """The number of the model's class of that name, in whatever case if that is clear; raises
+    UserError.
+    """
+    if name in known:
+        return known.index(name)
+    alike = [number for number, one in enumerate(known) if one.lower() == name.lower()]
+    if len(alike) != 1:
+        raise UserError(f"the model knows no class {name!r}; it knows {', '.join(known)}")
+    return alike[0]

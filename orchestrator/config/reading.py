@@ -123,7 +123,7 @@ def apply(raw: dict[str, Any], setting: str) -> str:
     if key.count(".") >= LEVELS:
         raise UserError(f"--set {setting!r}: the key has more than {LEVELS} levels")
     key = key.strip()
-    value = placed(parse(text, f"--set {setting!r}: the value"), Path.cwd())
+    value = placed(parse(text, f"--set {setting!r}: the value"), Path())
     put(raw, key, value, part=key not in dict(sections_of(Config)))
     return key
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     SerializeAsAny,
     field_validator,
@@ -207,7 +208,10 @@ class Config(Section):
     )
     seed: int = Field(0, ge=0, lt=2**31, description="every random draw is a function of it")
     rounds: int = Field(40, ge=1, description="communication rounds T")
-    stop: dict[str, Annotated[float | str, AfterValidator(_goal)]] = Field(
+    stop: Annotated[
+        dict[str, Annotated[float | str, AfterValidator(_goal)]],
+        BeforeValidator(lambda given: {} if given is None else given),
+    ] = Field(
         default_factory=dict,
         max_length=100,
         description="end before the last round when one of these metrics of a round is at least "

@@ -39,12 +39,14 @@ def test_fda_that_synchronises_every_step_saves_nothing_and_says_nothing_of_it()
     assert text == "The clients synchronised 1 times in 1 local steps: 1 as H exceeded Θ."
 
 
-def test_an_agent_says_how_often_it_learned_and_how_much_of_it_was_executed():
+def test_an_agent_says_what_it_means_and_how_much_of_it_was_executed():
     rounds = {"round": [1.0, 2.0, 3.0], "agent_critic_loss": [NAN, 0.5, 0.4]}
-    assert told(Ddpg(), **rounds) == "The agent (ddpg) learned in 2 of 3 rounds."
+    assert told(Ddpg(), **rounds) == "The agent (ddpg) was updated in 2 of 3 rounds."
     assert "a correlation of 0.25 with" in told(
         Ddpg(), **rounds, policy_correlation=[0.5, NAN, 0.0]
     )
+    said = told(Ddpg(), **rounds, policy_effective=[3.0, 2.0, 1.07])
+    assert "weights like those of 1.1 clients alike at the end, 3.0 at the beginning" in said
 
 
 def test_an_attack_says_what_of_the_aggregate_it_had():
