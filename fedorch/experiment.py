@@ -61,7 +61,6 @@ class Experiment:
         if samples is not None and samples.owner is not None:
             clients = int(samples.owner.max()) + 1
             usual = {"data.partition": "natural", "data.clients": clients}
-            usual["cohort"] = min(10, clients)
             raw = said(config)
             added |= {key: value for key, value in usual.items() if not has(raw, key)}
         chosen = config_of(config, **{**added, **settings})

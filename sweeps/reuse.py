@@ -12,7 +12,15 @@ from orchestrator.errors import UserError
 from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CLIENTS, RESULT, ROUNDS, RunFolder
+from orchestrator.results.run_folder import (
+    CLIENTS,
+    HOLDINGS,
+    INPUTS,
+    RESULT,
+    ROUNDS,
+    RunFolder,
+)
+from orchestrator.results.usage import inputs_left
 from orchestrator.rounds.experiment import Experiment, digest
 from orchestrator.terminal import console
 from sweeps.home import EXTENSION, TUNING
@@ -89,6 +97,8 @@ def take_over(twin: RunFolder, folder: RunFolder) -> Result:
     folder.write_model(twin.model())
     folder.write_table(ROUNDS, twin.rounds())
     folder.write_table(CLIENTS, twin.clients())
+    folder.write_table(HOLDINGS, twin.holdings())
+    folder.write_json(INPUTS, inputs_left(twin))
     # the twin of a twin is from where that one was run
     folder.write_json(RESULT, {"taken_from": twin.place, **result})
     folder.seal()

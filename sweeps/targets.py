@@ -32,7 +32,6 @@ from sweeps.reproduction import Reproduction
 from sweeps.results import Result, no_sweep, plan_of, stored, table_of
 from sweeps.results import table as cells_of
 from sweeps.reuse import NOTHING, Finished
-from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
 
@@ -149,7 +148,10 @@ class SweepFile(Target):
             show_cells(folder)
             return
         chosen: Form = "markdown" if form == "terminal" else form
-        text = show_comparison(_best_first(folder), None, plan_of(folder).metric, form=chosen)
+        runs, stopped = _best_first(folder)
+        if stopped:
+            errors.print(f"note: without {stopped} trials that the scheduler has stopped")
+        text = show_comparison(runs, None, plan_of(folder).metric, form=chosen)
         if file is None:
             console.print(text, soft_wrap=True, end="")
         else:
@@ -157,8 +159,10 @@ class SweepFile(Target):
             console.print(f"wrote {file}", soft_wrap=True)
 
 
-def _best_first(folder: Path) -> list[RunFolder]:
-    """The finished trials in the order of the table, so that others are compared with the best."""
+def _best_first(folder: Path) -> tuple[list[RunFolder], int]:
+    """The finished trials in the order of the table, so that others are compared with the best; and
+    how many the scheduler has stopped, which are left out if any has finished.
+    """
     plan, results = stored(folder)
     rows = table_of(plan, results).to_dict("records")
 
@@ -167,9 +171,7 @@ def _best_first(folder: Path) -> list[RunFolder]:
 
     ended = [result for result in results if result.status != "failed"]
     whole = [result for result in ended if result.status == "finished"] or ended
-    if stopped := len(ended) - len(whole):
-        errors.print(f"note: without {stopped} trials that the scheduler has stopped")
-    return [result.folder for result in sorted(whole, key=place)]
+    return [result.folder for result in sorted(whole, key=place)], len(ended) - len(whole)
 
 
 def _require_some(home: Home) -> None:
@@ -192,10 +194,10 @@ def show_next(home: Home) -> None:
     """Where the results are, and how to go on with them."""
     where = shlex.quote(home.place)
     console.print(f"results: {home.place}; as a table: fedorch table {where}", soft_wrap=True)
-    status = Status.read(home.path)
-    if plan_of(home.path).choose_on == "nothing" or not status.best_folder:
+    runs, _ = _best_first(home.path)
+    if plan_of(home.path).choose_on == "nothing" or not runs:
         return
-    config = shlex.quote(join(join(home.place, "trials"), join(status.best_folder, CONFIG)))
+    config = shlex.quote(join(join(home.place, "trials"), join(runs[0].path.name, CONFIG)))
     console.print(
         f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 (with --set "
         "'data.validation={}' on all training rows)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -88,7 +89,8 @@ def answering(page: LivePage, port: int) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             # a page elsewhere may call this machine by a name of its own
-            if self.headers.get("Host", HERE).rpartition(":")[0] not in (HERE, "localhost", ""):
+            host = re.sub(r":\d+$", "", self.headers.get("Host", HERE))
+            if host not in (HERE, "localhost"):
                 self.send_error(403)
                 return
             content = page.now().encode()

@@ -58,7 +58,7 @@ def _defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
 def rechosen(before: Mapping[str, Any], after: dict[str, Any], keys: Collection[str]) -> None:
     """Where settings of ``keys`` have chosen another algorithm, or preset, in a run's own config,
     which says every default: take out of it what was the default of the one ``before``, for those
-    of the other to take its place.
+    of the other to take its place. A part that it had by default goes with all its options.
     """
     whole = Config.model_fields.keys() <= before.keys()
     if not whole or _chosen(before) == _chosen(after):
@@ -68,9 +68,19 @@ def rechosen(before: Mapping[str, Any], after: dict[str, Any], keys: Collection[
     if WORK & paths:
         paths |= WORK
     for path in paths:
-        untouched = not any(f"{key}.".startswith(f"{path}.") for key in keys)
-        if untouched and has(before, path) and _value(before, path) == _value(usual, path):
+        said = any(f"{k}.".startswith(f"{path}.") or f"{path}.".startswith(f"{k}.") for k in keys)
+        if not said and has(before, path) and _is_default(before, usual, path):
             remove(after, path)
+
+
+def _is_default(config: Mapping[str, Any], usual: Mapping[str, Any], path: str) -> bool:
+    """Whether at a path is what the algorithm has there by default: of a part of its own, the part
+    of that name.
+    """
+    mine, its = _value(config, path), _value(usual, path)
+    if path in _defaults(config) and isinstance(mine, Mapping) and "name" in mine:
+        return bool(mine["name"] == its["name"])
+    return bool(mine == its)
 
 
 def _usual(chosen: Mapping[str, Any]) -> dict[str, Any]:

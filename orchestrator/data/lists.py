@@ -79,13 +79,14 @@ def keep_apart(train: Lists, others: Mapping[str, np.ndarray], rows: int) -> Non
 def _shared(one: np.ndarray, other: np.ndarray, rows: int) -> np.ndarray:
     """Those of the row numbers below ``rows`` that are in both, ascending."""
     marked = np.zeros((2, rows), bool)
-    marked[0, one] = marked[1, other] = True
+    # of no rows a list may be of any type
+    marked[0, one.astype(np.int64)] = marked[1, other.astype(np.int64)] = True
     return np.flatnonzero(marked.all(0))
 
 
 def keep_disjoint(train: Lists) -> None:
     """Raise UserError if a training row has been dealt more than once."""
-    times = np.bincount(train.rows)
+    times = np.bincount(train.rows, minlength=1)
     if times.max() > 1:
         raise UserError(
             f"data.partition: row {np.argmax(times > 1)} is dealt {times.max()} times, which this "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from algorithms.flat import floating_buffers
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from orchestrator.models.net import Net
 
+MOST = 1000
+"""Items of a collection, characters of a text, numbers of an array, that are looked at."""
 Named = tuple[str, str]
 """A module's dotted name, and that of an attribute of its."""
 
@@ -32,7 +36,7 @@ class Pass:
     drew: bool
     """Whether it has drawn from torch's generator."""
     noted: dict[tuple[str, str], object]
-    """The plain values, and the sizes of the collections, that its modules hold afterwards."""
+    """What stands for the plain values that its modules hold afterwards."""
 
     def same(self, other: Pass) -> bool:
         """Whether another pass was no different."""
@@ -176,15 +180,32 @@ def _require_uncounted(of: str, once: dict[Named, object], twice: dict[Named, ob
             )
 
 
+OF_TORCH = vars(torch.nn.Module()).keys()
+"""Attributes that every module has: its parameters, buffers and hooks are looked at elsewhere."""
+
+
 def _noted(module: torch.nn.Module) -> dict[Named, object]:
-    noted: dict[Named, object] = {}
-    for name, part in module.named_modules():
-        for key, value in vars(part).items():
-            if value is None or isinstance(value, bool | int | float | str):
-                noted[name, key] = value
-            elif isinstance(value, list | dict | set | deque):
-                noted[name, key] = len(value)
-    return noted
+    return {
+        (name, key): _note(value)
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if key not in OF_TORCH
+    }
+
+
+def _note(value: object, depth: int = 4) -> object:
+    """What stands for a value that may be counted in; its type alone for what is none."""
+    if isinstance(value, bool | int | float | complex | str | bytes | np.generic):
+        return repr(value)[:MOST]
+    if isinstance(value, torch.Tensor) and value.numel() <= MOST:
+        return repr(value.detach().tolist())
+    if isinstance(value, np.ndarray) and value.size <= MOST:
+        return repr(value.tolist())
+    if depth and isinstance(value, dict | list | tuple | set | frozenset | deque):
+        items = value.items() if isinstance(value, dict) else value
+        some = itertools.islice(items, MOST)
+        return type(value), len(value), tuple(_note(item, depth - 1) for item in some)
+    return type(value)
 
 
 @contextmanager

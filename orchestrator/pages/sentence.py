@@ -62,22 +62,23 @@ def about(config: Config, parameters: int | None = None) -> str:
 def in_common(configs: Sequence[Config]) -> str:
     """What was the same in all of some runs: data, clients, network, work and conditions."""
     first, *others = ([*_facts(config)] for config in configs)
-    return ", ".join(fact for fact in first if all(fact in facts for facts in others))
+    return ", ".join(fact[0] for fact in first if all(fact in facts for facts in others))
 
 
-def _facts(config: Config) -> Iterator[str]:
-    local, many = config.local, config.data.clients
-    yield config.algorithm.name
-    yield f"model {config.model.name}"
-    yield config.data.dataset.name
-    yield f"{many} clients ({_split(config)})"
-    yield f"{config.cohort_size} of {many} clients in a round"
-    yield f"{config.rounds} round{'s' if config.rounds != 1 else ''}"
+def _facts(config: Config) -> Iterator[tuple[str, object]]:
+    """What is said of it, and all that it stands for."""
+    data, local, many = config.data, config.local, config.data.clients
+    yield config.algorithm.name, config.algorithm
+    yield f"model {config.model.name}", config.model
+    yield data.dataset.name, data.dataset
+    yield f"{many} clients ({_split(config)})", data.partition
+    yield f"{config.cohort_size} of {many} clients in a round", config.sampler
+    yield f"{config.rounds} round{'s' if config.rounds != 1 else ''}", ()
     amount, of = (local.epochs, "epoch") if local.steps is None else (local.steps, "step")
-    yield f"{amount} local {of}{'s' if amount != 1 else ''}"
-    yield f"batches of {local.batch_size}"
-    yield f"learning rate {local.lr:g}"
-    yield from (" ".join(pair) for pair in conditions(config))
+    yield f"{amount} local {of}{'s' if amount != 1 else ''}", ()
+    yield f"batches of {local.batch_size}", ()
+    yield f"learning rate {local.lr:g}", (local.lr, local.lr_decay, local.schedule)
+    yield from ((" ".join(pair), ()) for pair in conditions(config))
 
 
 def _split(config: Config) -> str:

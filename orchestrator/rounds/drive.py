@@ -209,7 +209,9 @@ def _tracks(experiment: Experiment, folder: RunFolder) -> Tracks:
     it where it can be.
     """
     config = experiment.config
-    run = Tracked(config.name, config.model_dump(mode="json"), folder.path, experiment.t)
+    # a last round that is judged only now is passed on once more
+    done = experiment.t - 1 if experiment.finished and experiment.t else experiment.t
+    run = Tracked(config.name, config.model_dump(mode="json"), folder.path, done)
     return Tracks(config.track, run, folder, experiment.alarm.note)
 
 
@@ -232,8 +234,9 @@ def _rounds(
 ) -> None:
     """The round loop, with a checkpoint every so often."""
     plan = experiment.config.checkpoint
-    if experiment.finished:
+    if experiment.finished and experiment.records:
         experiment.judge_last()
+        tracks.add(experiment.records[-1])
     while not experiment.finished and not stopping():
         record = experiment.step()
         folder.require_mine()

@@ -18,6 +18,7 @@ from orchestrator.cli.evaluating import evaluation
 from orchestrator.cli.exporting import write_model
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.pages.sentence import in_common
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from sweeps.plan import read_sweep
@@ -270,3 +271,87 @@ def test_a_part_that_breaks_its_contract_is_told_which(tmp_path):
     with pytest.raises(UserError, match="aggregator short_test: of updates of shape"):
         fedorch.Experiment(small(plugin, "aggregator=short_test")).step()
     assert fedorch.Experiment(small(plugin, "cohort=2", "sampler=picks_test")).step()["cohort"] == 2
+
+
+def test_a_part_that_an_algorithm_brought_along_goes_with_it():
+    """FedAvg on what was FedAdam's config was FedAdam, if one option had been set."""
+    tuned = config_of(None, **{"algorithm": "fedadam", "server_optimizer.lr": 0.05})
+    assert config_of(tuned, algorithm="fedavg") == config_of(None, algorithm="fedavg")
+    mine = config_of(None, **{"algorithm": "fedavg", "aggregator": "median"})
+    assert config_of(mine, algorithm="fedprox").aggregator.name == "median"
+
+
+def test_what_is_set_as_a_mapping_stays_set(tmp_path):
+    said = {"steps": 7, "lr": 0.3}
+    whole = config_of(None)
+    for given in ({"local": said}, {"local.steps": 7, "local.lr": 0.3}):
+        local = config_of(whole, algorithm="fedaa", **given).local
+        assert (local.steps, local.lr) == (7, 0.3)
+    (tmp_path / "config.yaml").write_text(whole.dump())
+    for order in (1, -1):
+        settings = ["local={steps: 7, lr: 0.3}", "algorithm=fedaa"][::order]
+        local = load(tmp_path / "config.yaml", settings).local
+        assert (local.steps, local.lr) == (7, 0.3)
+
+
+BAKED = """import torch
+
+
+class Baked(torch.nn.Module):
+    def __init__(self, classes=10):
+        super().__init__()
+        self.head = torch.nn.Linear(784, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)[torch.arange(int(x.shape[0]))])
+"""
+
+
+@pytest.mark.parametrize("form", ["onnx", "torchscript"])
+def test_a_network_that_an_export_would_fix_to_a_number_of_rows_is_refused(tmp_path, form):
+    """ONNX had one for two rows; TorchScript's refusal was a fault."""
+    (tmp_path / "baked.py").write_text(BAKED)
+    run_into(RunFolder(tmp_path / "run"), small(f"model={tmp_path}/baked.py:Baked", "rounds=1"))
+    with pytest.raises(UserError, match="depends on"):
+        write_model(RunFolder.viewed(str(tmp_path / "run")), tmp_path / f"m.{form}", "unknown")
+    assert not (tmp_path / f"m.{form}").exists()
+
+
+def test_a_last_round_that_is_judged_late_reaches_the_trackers(tmp_path):
+    config = small("rounds=7", "evaluation.every=5", "track=[csv, jsonl]")
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, config, stop_at=4)
+    fewer = config.model_copy(update={"rounds": 4})
+    (tmp_path / "run" / "config.yaml").write_text(fewer.dump())
+    run_into(RunFolder(tmp_path / "run"), resuming=True)
+    accuracy = RunFolder.viewed(str(tmp_path / "run")).result()["metrics"]["test_accuracy"]
+    lines = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    assert len(lines) == 5
+    last = dict(zip(lines[0].split(","), lines[-1].split(","), strict=True))
+    assert float(last["test_accuracy"]) == accuracy
+
+
+def test_only_what_is_equal_is_said_to_be_common():
+    one = small("local.lr=0.1234567", "algorithm=fedprox", "attack={name: gaussian, fraction: 0.3}")
+    other = small(
+        "local.lr=0.1234574", "algorithm=fedprox", "attack={name: gaussian, fraction: 0.3}"
+    )
+    assert "learning rate" in in_common([one, one])
+    assert "learning rate" not in in_common([one, other])
+    assert "attack gaussian" in in_common([one, other])
+
+
+def test_other_data_may_be_few_and_name_classes_in_another_case(tmp_path):
+    one = of_library(tmp_path / "one", 0, ["well", "ill"])
+    config = load(None, [
+        f"data.dataset={json.dumps(one)}", "data.clients=3", "cohort=3", "model=linear",
+        "data.partition=iid", "rounds=1", "data.limit=60",
+    ])  # fmt: skip
+    run_into(RunFolder(tmp_path / "run"), config)
+    folder = RunFolder.viewed(str(tmp_path / "run"))
+    rows = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    # fewer rows than the run's own limit
+    text = "\n".join(["a,b,label", *(f"{a},{b},{'Well' if a > 0 else 'ILL'}" for a, b in rows)])
+    (tmp_path / "t.csv").write_text(text)
+    found = evaluation(folder, [f"data.dataset={{name: csv, path: {tmp_path}/t.csv}}"])[1]
+    assert not found.nameless

@@ -260,6 +260,8 @@ class Keeps(nn.Module):
     def __init__(self, classes, kind="plain"):
         super().__init__()
         self.kind, self.count, self.seen = kind, 0, []
+        self.box, self.loose = [{"n": 0}], [torch.zeros(())][0]
+        self.missing = float("nan")
         self.generator = torch.Generator().manual_seed(0)
         self.head = nn.Linear(784, classes)
         if kind == "normed":
@@ -284,6 +286,12 @@ class Keeps(nn.Module):
         if self.training and self.kind == "hoards":
             self.seen.append(len(x))
             x = x * (1 if len(self.seen) < 50 else 0.5)
+        if self.training and self.kind == "inside":
+            self.box[0]["n"] += 1
+            x = x * (1 if self.box[0]["n"] < 50 else 0.5)
+        if self.training and self.kind == "tensor":
+            self.loose += 1
+            x = x * (1 if self.loose < 50 else 0.5)
         if self.training and self.kind == "later":
             self.steps += 1
             x = x * (1 if self.steps < 50 else 0.5)
@@ -298,6 +306,8 @@ class Keeps(nn.Module):
         ("later", "changes its buffer steps, which is torch.int64"),
         ("tired", "each pass in training changes its count"),
         ("hoards", "each pass in training changes its seen"),
+        ("inside", "each pass in training changes its box"),
+        ("tensor", "each pass in training changes its loose"),
     ],
 )
 def test_what_a_network_keeps_that_is_not_sent_is_refused(config, kind, said):

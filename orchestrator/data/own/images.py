@@ -66,7 +66,10 @@ class ImageFolder(Dataset):
     def _listed(self, folder: Path) -> list[Path]:
         """The image files below the folders of classes, in the order of their names."""
         found = sorted(folder.glob("*/*/*" if self.clients else "*/*"))
-        return [file for file in found if file.suffix.lower() in ENDINGS]
+        shown = (
+            f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)
+        )
+        return [file for file in shown if file.suffix.lower() in ENDINGS]
 
 
 def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
