@@ -28,7 +28,7 @@ from orchestrator.files import write_text
 from orchestrator.plugins import Plugin, source
 from orchestrator.terminal import told
 
-PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps")
+PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps", "fedorch")
 RESULTS = "$HOME/fedorch"
 """Where results go on the cluster unless told otherwise: a folder of the head node."""
 DASHBOARD = "http://127.0.0.1:8265"
