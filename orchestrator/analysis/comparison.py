@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -203,7 +203,11 @@ def show_comparison(
     runs = Runs.read(folders)
     metric = metric or runs.usual()
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
-    lines = [*_metrics(runs), *_efforts(runs.results), *_times(runs.rounds)]
+    lines = [
+        *_metrics(runs.results, runs.more_is_better),
+        *_efforts(runs.results),
+        *_times(runs.rounds),
+    ]
     lines += _to_target(runs.rounds, metric, target) if target is not None else []
     lines, columns = _chosen(lines, only), runs.columns
     if len(columns) > MOST:
@@ -291,14 +295,17 @@ def standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
-def _metrics(runs: Runs) -> list[Line]:
-    """The headlines that any of the runs reports, and which of the runs diverged."""
-    results = runs.results
+def _metrics(
+    results: list[Result], better: Callable[[str], bool | None] = more_is_better
+) -> list[Line]:
+    """The headlines that any of the runs reports, and which of the runs diverged; ``better``:
+    whether more of a metric is.
+    """
     every = dict.fromkeys(key for r in results for key in r["metrics"])
     labels = HEADLINES | {f"test_{n}": f"test {n.replace('_', ' ')}" for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
-        Line(label, [_number(r["metrics"], key) for r in results], better=runs.more_is_better(key))
+        Line(label, [_number(r["metrics"], key) for r in results], better=better(key))
         for key, label in labels.items()
         if any(key in r["metrics"] for r in results)
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])

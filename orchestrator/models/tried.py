@@ -180,16 +180,14 @@ def _require_uncounted(of: str, once: dict[Named, object], twice: dict[Named, ob
             )
 
 
-OF_TORCH = vars(torch.nn.Module()).keys()
-"""Attributes that every module has: its parameters, buffers and hooks are looked at elsewhere."""
-
-
 def _noted(module: torch.nn.Module) -> dict[Named, object]:
+    # what every module has: parameters, buffers and hooks are looked at elsewhere
+    usual = vars(torch.nn.Module()).keys()
     return {
         (name, key): _note(value)
         for name, part in module.named_modules()
         for key, value in vars(part).items()
-        if key not in OF_TORCH
+        if key not in usual
     }
 
 
