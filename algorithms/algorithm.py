@@ -23,7 +23,7 @@ from algorithms.parts.aggregators import Combined, Mean, Rows
 from algorithms.parts.iterates import Past
 from algorithms.parts.ordered import coordinate_median
 from algorithms.parts.round_ends import Fixed, RoundState
-from algorithms.parts.samplers import Draw, Sampler
+from algorithms.parts.samplers import Draw
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.setting import Composition, Setting
 
@@ -242,7 +242,8 @@ class Algorithm:
         parts = self.setting.parts
         draw = Draw(self.setting.seed, t, self.setting.samples)
         drawn = np.asarray(parts.sampler.sample(draw, parts.cohort))
-        _require_clients(parts.sampler, drawn, draw.clients, parts.cohort)
+        if wrong := parts.sampler.wrong(drawn, draw.clients, parts.cohort):
+            raise Broken(f"sampler {parts.sampler.name}: it draws {wrong}"[:300])
         return Cohort.of(
             np.append(drawn, self.setting.server) if parts.aggregator.needs_reference else drawn
         )
@@ -315,18 +316,6 @@ class Algorithm:
         """The inverse of :meth:`state`."""
         for name in (*self.server_state, "memory", "past"):
             setattr(self, name, state[name])
-
-
-def _require_clients(sampler: Sampler, drawn: np.ndarray, clients: int, size: int) -> None:
-    """Raise Broken unless a sampler has drawn ``size`` of 0, ..., ``clients`` − 1."""
-    whole = drawn.shape == (size,) and drawn.dtype.kind in "iu"
-    if whole and 0 <= drawn.min() <= drawn.max() < clients:
-        if not sampler.distinct or len(np.unique(drawn)) == size:
-            return
-        what = "clients twice, though it says that they are distinct"
-    else:
-        what = f"what is not {size} whole numbers from 0 to {clients - 1}"
-    raise Broken(f"sampler {sampler.name}: it draws {what} ({drawn.tolist()})"[:300])
 
 
 def steps_by_itself(name: str, parts: Composition) -> str | None:

@@ -49,7 +49,7 @@ class Experiment:
         **settings: Any,
     ) -> None:
         """Raises UserError for a config, model or data that do not fit."""
-        samples = None if data is None else _samples(data, test)
+        raw, samples = said(config), None if data is None else _samples(data, test)
         added: dict[str, Any] = {}
         if isinstance(model, torch.nn.Module):
             added["model"] = {"name": "given", "sha256": _kept(model)}
@@ -61,9 +61,8 @@ class Experiment:
         if samples is not None and samples.owner is not None:
             clients = int(samples.owner.max()) + 1
             usual = {"data.partition": "natural", "data.clients": clients}
-            raw = said(config)
             added |= {key: value for key, value in usual.items() if not has(raw, key)}
-        chosen = config_of(config, **{**added, **settings})
+        chosen = config_of(raw, **{**added, **settings})
         held = None if samples is None else FederatedData.build(chosen.data, chosen.seed, samples)
         self.inner = Stepped(chosen, data=held)
 

@@ -18,8 +18,7 @@ from orchestrator import files
 from orchestrator.cli.run_shown import quiet
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import Config, build
-from orchestrator.config.defaults import rechosen
-from orchestrator.config.paths import put
+from orchestrator.config.defaults import put_all
 from orchestrator.config.reading import placed, raw_of
 from orchestrator.errors import UserError
 from orchestrator.plugins import beside
@@ -206,10 +205,7 @@ def config_of(
     ``settings`` (``rounds=3``, ``**{"local.lr": 0.1}``); raises UserError for a wrong one.
     """
     raw = said(config)
-    before = dict(raw)
-    for key, value in settings.items():
-        put(raw, key, placed(_plain(value), Path()))
-    rechosen(before, raw, settings)
+    put_all(raw, {key: placed(_plain(value), Path()) for key, value in settings.items()})
     if plugins := _listed(plugins, "plugins", "files"):
         raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]
     return build(raw)

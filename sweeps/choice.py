@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.config import Config, build
-from orchestrator.config.defaults import rechosen
-from orchestrator.config.paths import put
+from orchestrator.config.defaults import put_all
 from orchestrator.config.reading import apply_all
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
@@ -74,11 +73,7 @@ class Choice:
         # through JSON: settings are put into a copy, the base is all trials'
         raw: dict[str, Yaml] = json.loads(json.dumps(base))
         apply_all(raw, self.planned.settings)
-        before = dict(raw)
-        for path, value in self.drawn.items():
-            put(raw, path, value)
-        rechosen(before, raw, self.drawn)
-        put(raw, "seed", self.planned.seed)
+        put_all(raw, {**self.drawn, "seed": self.planned.seed})
         return build(raw)
 
     def key(self, trial: str) -> str:

@@ -190,10 +190,14 @@ def _require(folder: Path, name: str) -> None:
         )
 
 
-def show_next(home: Home) -> None:
-    """Where the results are, and how to go on with them."""
+def _show_place(home: Home) -> None:
     where = shlex.quote(home.place)
     console.print(f"results: {home.place}; as a table: fedorch table {where}", soft_wrap=True)
+
+
+def show_next(home: Home) -> None:
+    """Where the results are, and how to go on with them."""
+    _show_place(home)
     runs, _ = _best_first(home.path)
     if plan_of(home.path).choose_on == "nothing" or not runs:
         return
@@ -295,9 +299,8 @@ class PaperTarget(Target):
 
     def _show_next(self, home: Home) -> None:
         """Where the results are, and which budget comes after this one."""
-        where, entry = shlex.quote(home.place), self.one.entry
-        console.print(f"results: {home.place}; as a table: fedorch table {where}", soft_wrap=True)
-        sizes = [*entry.budgets]
+        _show_place(home)
+        entry, sizes = self.one.entry, [*self.one.entry.budgets]
         for size in sizes[sizes.index(self.one.size) + 1 :][:1]:
             console.print(
                 f"the next budget: fedorch sweep {entry.id} --budget {size} (its trials and grids: "

@@ -42,6 +42,15 @@ class Sampler(Part):
     def sample(self, draw: Draw, size: int) -> Ids:
         """``size`` client ids in 0..N − 1, ascending; a client drawn twice is listed twice."""
 
+    def wrong(self, drawn: np.ndarray, clients: int, size: int) -> str:
+        """What ``drawn`` is, in words, if not ``size`` of ``clients`` as it says; else ""."""
+        whole = drawn.shape == (size,) and drawn.dtype.kind in "iu"
+        if not whole or not 0 <= drawn.min() <= drawn.max() < clients:
+            return f"what is not {size} whole numbers from 0 to {clients - 1} ({drawn.tolist()})"
+        if self.distinct and len(np.unique(drawn)) < size:
+            return f"clients twice, though it says that they are distinct ({drawn.tolist()})"
+        return ""
+
 
 class Uniform(Sampler):
     """Uniform without replacement."""

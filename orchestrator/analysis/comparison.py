@@ -23,6 +23,7 @@ from orchestrator.analysis.names import (
 )
 from orchestrator.analysis.paired import Paired, compare, holm
 from orchestrator.analysis.written import Written
+from orchestrator.config import Config
 from orchestrator.config.goal import Goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
@@ -145,13 +146,18 @@ class Runs:
             return ""
         return f"mean ± standard error over seeds {self._named[1]}".removesuffix(" ")
 
+    @cached_property
+    def configs(self) -> list[Config]:
+        """Of the runs, read once."""
+        return [folder.config() for folder in self.folders]
+
     @property
     def data_said(self) -> str:
         """What the data are, where not all have had the same; or ""."""
         digests = {result.get("samples_sha256") for result in self.results}
         if len(digests) == 1 and None not in digests:  # whatever they are called
             return ""
-        names = names_of_data([folder.config() for folder in self.folders])
+        names = names_of_data(self.configs)
         return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
 
     @property
@@ -159,12 +165,12 @@ class Runs:
         """What was the same in all of several groups, or ""."""
         if len(self.columns) < 2:
             return ""
-        common = in_common([folder.config() for folder in self.folders])
+        common = in_common(self.configs)
         return f"in all: {common}" if common else ""
 
     def more_is_better(self, metric: str) -> bool | None:
         """Which way a metric is better, as the runs say that have declared it."""
-        declared = [one for folder in self.folders for one in folder.config().evaluation.metrics]
+        declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)
 
     def groups(self) -> dict[str, list[pd.DataFrame]]:

@@ -55,6 +55,14 @@ def _defaults(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**options.defaults, **preset}
 
 
+def put_all(raw: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set dotted paths, and with another algorithm, or preset, its defaults (:func:`rechosen`)."""
+    before = dict(raw)
+    for path, value in values.items():
+        put(raw, path, value)
+    rechosen(before, raw, values)
+
+
 def rechosen(before: Mapping[str, Any], after: dict[str, Any], keys: Collection[str]) -> None:
     """Where settings of ``keys`` have chosen another algorithm, or preset, in a run's own config,
     which says every default: take out of it what was the default of the one ``before``, for those
