@@ -1,10 +1,10 @@
-"""FedDUAL's Tables 1 to 5."""
+"""FedDUAL's Tables 1 to 5, and its readings at equal rates."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from sweeps.entry import Claim, Column, Entry
+from sweeps.entry import Budget, Claim, Column, Entry
 from sweeps.papers.feddual import published
 from sweeps.papers.feddual.published import beside_standins, line, lines
 from sweeps.papers.feddual.settings import (
@@ -19,6 +19,9 @@ from sweeps.papers.feddual.settings import (
     NO_VGG16,
     PANELS,
     READINGS,
+    SEEDS,
+    SMOKE,
+    SMOKE_HOW,
     STANDIN_OF,
     STANDINS,
     TARGETS,
@@ -32,6 +35,8 @@ from sweeps.papers.feddual.settings import (
 
 COLUMNS = over({**PANELS, **STANDINS}, ACCURACY)
 """Of Tables 1 and 2."""
+TAIL = replace(ACCURACY, tail=5)
+"""Of entries that look every second round."""
 
 
 def accuracies() -> Entry:
@@ -125,4 +130,36 @@ def hours_to_target() -> Entry:
     )  # fmt: skip
 
 
-TABLES: tuple[Entry, ...] = (accuracies(), halves(), seconds(), hours(), hours_to_target())
+def readings() -> Entry:
+    """No entry of the paper's: FedDUAL in all readings beside FedAvg and the two methods with which
+    it shares a loss's form, all with Adam at the same rates, of which the published code has the
+    lower one.
+    """
+    equal = ("FedAvg", "FedProx", "MOON", "Proposed")
+    rows = {**{name: METHODS[name] for name in equal}, **READINGS}
+    partitions = {a: f"data.partition={{name: feddual, alpha: {a}}}" for a in (0.01, 0.1)}
+    columns = {
+        f"α={a}, η {rate}": replace(TAIL, settings=(setting, f"local.lr={rate}"))
+        for a, setting in partitions.items()
+        for rate in (0.001, 0.003)
+    }
+    return Entry(
+        "feddual/readings",
+        "FedDUAL's readings (Proposed: ot) and methods with Adam at equal rates",
+        rows, columns, (*BASE, "evaluation.every=2"),
+        {
+            "smoke": Budget(SMOKE, columns=tuple(columns)[:1], reduced=SMOKE_HOW),
+            "reduced": Budget(
+                ("data.limit=6000", "rounds=40"), SEEDS,
+                reduced="6,000 training images instead of 60,000; 40 rounds instead of 180.",
+            ),
+            "full": Budget(seeds=SEEDS),
+        },
+        claims=tuple(Claim(f"{row} ahead of FedAvg", row, ("FedAvg",)) for row in rows
+                     if row != "FedAvg"),
+    )  # fmt: skip
+
+
+TABLES: tuple[Entry, ...] = (
+    accuracies(), readings(), halves(), seconds(), hours(), hours_to_target(),
+)  # fmt: skip
