@@ -2,6 +2,7 @@
 
 import pytest
 
+from orchestrator.config import load
 from sweeps.papers import entries
 
 TUNED = {n: e for n, e in entries().items() if n.startswith("feddual/") and e.tuning is not None}
@@ -23,3 +24,12 @@ def test_twelve_trials_between_the_same_rates_and_a_bracket_for_each_mu(name):
         sgd = "local.optimizer=sgd" in TUNED[name].rows[row]
         optimisers.setdefault(sgd, set()).add((grid["local.lr"][0], grid["local.lr"][-1]))
     assert all(len(ends) == 1 for ends in optimisers.values())
+
+
+def test_the_readings_are_compared_at_equal_rates():
+    one = entries()["feddual/readings"]
+    for column in one.columns.values():
+        configs = [load(None, [*one.base, *row, *column.settings]) for row in one.rows.values()]
+        dumped = [c.model_dump(exclude={"algorithm", "aggregator"}) for c in configs]
+        assert all(each == dumped[0] for each in dumped)
+        assert configs[0].local.optimizer.name == "adam"

@@ -33,7 +33,9 @@ INDEX = {  # what a reader finds in the papers; drawings of methods and lists of
     "drdm": numbered("table", range(1, 7))
     | numbered("figure", range(1, 7))
     | {"dual"},  # our own: what the dual step adds at equal rates
-    "feddual": numbered("table", range(1, 6)) | numbered("figure", range(1, 15)),
+    "feddual": numbered("table", range(1, 6))
+    | numbered("figure", range(1, 15))
+    | {"readings"},  # our own: its readings at equal rates
     "fedaa": numbered("table", [n for n in range(1, 13) if n != 5])
     | numbered("figure", range(1, 6))
     | {"agent"},  # our own: what the weights add
