@@ -45,8 +45,8 @@ def sweep(
         bool,
         typer.Option(
             "--list",
-            help="list the papers' tables and figures, and what they cost; of PAPER/TABLE: its "
-            "rows, columns and claims",
+            help="list the papers' tables and figures, or PAPER's, and what they cost; of "
+            "PAPER/TABLE: its rows, columns and claims",
         ),
     ] = False,
     budget: BudgetOption = "reduced",

@@ -16,7 +16,7 @@ from orchestrator.terminal import console, headed
 from sweeps import costs
 from sweeps.choice import Choice
 from sweeps.entry import Entry
-from sweeps.papers import entries, entry
+from sweeps.papers import entry, of_paper
 from sweeps.reproduction import Reproduction
 from sweeps.status import FILE, Status, ended_trials, is_driven, stage_of
 from sweeps.targets import resolve
@@ -25,21 +25,22 @@ BUDGETS = ("smoke", "reduced", "full")
 
 
 def show_list(name: str = "", as_json: bool = False) -> None:
-    """All tables and figures with their trials, and what they cost where that has been measured on
-    this machine; of one of that ``name`` all that there is to it. Raises UserError for one that
-    there is not.
+    """All tables and figures, or a paper's of that ``name``, with their trials, and what they cost
+    where that has been measured on this machine; of one table or figure all that there is to it.
+    Raises UserError for what there is not.
     """
     known = costs.known()
-    chosen = {name: entry(name)} if name else entries()
+    single = "/" in name
+    chosen = {name: entry(name)} if single else of_paper(name)
     if as_json:
         told = [_told(name, one, known) for name, one in chosen.items()]
         console.print(json_text(told), soft_wrap=True)
         return
-    if name:
+    if single:
         _show_entry(chosen[name], known)
         return
     listed = Table(Column("id", no_wrap=True), "what", f"trials: {', '.join(BUDGETS)}")
-    for name, one in entries().items():
+    for name, one in chosen.items():
         costs_of = [_cost(one, budget, known) or "-" for budget in BUDGETS]
         listed.add_row(name, one.title, ", ".join(costs_of))
     console.print(listed)

@@ -201,7 +201,10 @@ class Reproduction:
         column: Column,
         choose_on: Literal["validation", "nothing"],
     ) -> Sweep:
-        """``column`` is what Tune compares; ``further`` wins over the base and the budget."""
+        """``column`` is what Tune compares, as the table has it (where it is what a run took to a
+        target, by the metric's last value); ``further`` wins over the base and the budget.
+        """
+        statistic = column.statistic if column.statistic in ("best", "tail") else "last"
         return Sweep(
             name=self.name,
             set=(*self.entry.base, *self.budget.settings, *further),
@@ -209,6 +212,8 @@ class Reproduction:
             seeds=seeds,
             metric=column.metric,
             mode=column.mode,
+            statistic=statistic,
+            tail=column.tail if statistic == "tail" else 1,
             choose_on=choose_on,
         )
 

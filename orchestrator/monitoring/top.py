@@ -45,11 +45,12 @@ def table() -> Table:
             rows.append(note)
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
     for name in ("experiment", "round", "left", "accuracy", "now", "actors", "GPUs", "MB", "state"):
-        # on a narrow terminal a cell takes more lines, and loses nothing
+        # on a narrow terminal a cell, not a head, takes more lines, and loses nothing
         drawn.add_column(
             name,
             justify="right" if name in ("left", "now", "actors", "GPUs", "MB") else "left",
             overflow="fold",
+            min_width=len(name),
         )
     for note in rows:
         drawn.add_row(*line(note, states.get(note.actor, "ALIVE"), time.time()))
@@ -63,14 +64,6 @@ def line(note: Note, state: str, now: float) -> list[str]:
     actors = f"{note.working}/{note.client_actors}" + (
         f" ({note.replaced} replaced)" if note.replaced else ""
     )
-    quiet = now - note.updated
-    said = (
-        state.lower()
-        if state != "ALIVE"
-        else f"silent for {quiet:.0f} s"
-        if quiet > SILENT
-        else "running"
-    )
     return [
         name,
         f"{note.round}/{note.rounds}",
@@ -80,8 +73,17 @@ def line(note: Note, state: str, now: float) -> list[str]:
         actors,
         f"{note.gpus:g}",
         f"{note.bytes / 1e6:.1f}",
-        said,
+        _said(note, state, now - note.updated),
     ]
+
+
+def _said(note: Note, state: str, quiet: float) -> str:
+    """How it is, after ``quiet`` seconds without a sign of life."""
+    if state != "ALIVE":
+        return state.lower()
+    if quiet > SILENT:
+        return f"silent for {quiet:.0f} s"
+    return "running" if note.seconds else "first round"
 
 
 def sparkline(values: list[float]) -> str:

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from algorithms.part import nearest
 from orchestrator.errors import UserError
 from sweeps.entry import Entry
 from sweeps.papers import drdm, fda, fedaa, feddual
 
+PAPERS = {"drdm": drdm, "feddual": feddual, "fedaa": fedaa, "fda": fda}
+
 
 def entries() -> dict[str, Entry]:
     """All tables and figures by id, in the order of the papers."""
-    return {e.id: e for module in (drdm, feddual, fedaa, fda) for e in module.ENTRIES}
+    return {e.id: e for module in PAPERS.values() for e in module.ENTRIES}
+
+
+def of_paper(name: str) -> dict[str, Entry]:
+    """Those of the paper called ``name`` (``drdm``), of all papers if it is empty; raises UserError
+    with the nearest name.
+    """
+    if not name:
+        return entries()
+    if name not in PAPERS:
+        raise _unknown(name, (*PAPERS, *entries()))
+    return {e.id: e for e in PAPERS[name].ENTRIES}
 
 
 def entry(name: str) -> Entry:
     """The entry called ``name``; raises UserError with the nearest name."""
     known = entries()
     if name not in known:
-        hint = nearest(name, list(known)).split("valid:")[0]
-        raise UserError(f"there is no {name!r}; {hint}`fedorch sweep --list` shows all")
+        raise _unknown(name, known)
     return known[name]
+
+
+def _unknown(name: str, known: Iterable[str]) -> UserError:
+    hint = nearest(name, list(known)).split("valid:")[0]
+    return UserError(f"there is no {name!r}; {hint}`fedorch sweep --list` shows all")

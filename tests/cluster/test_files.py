@@ -3,6 +3,7 @@ monitoring files.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import botocore.session
@@ -118,6 +119,7 @@ def test_a_line_of_top():
         "3.0",
         "running",
     ]
+    assert line(replace(note, round=0, seconds=0.0), "ALIVE", 1001.0)[-1] == "first round"
     assert line(note, "ALIVE", 1100.0)[-1] == "silent for 100 s"
     assert line(note, "RESTARTING", 1001.0)[-1] == "restarting"
     assert sparkline([]) == ""

@@ -1,6 +1,7 @@
 """The papers' tables and figures as data: complete, consistent, and able to run."""
 
 import itertools
+import json
 import math
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ from orchestrator.terminal import console
 from sweeps import tables
 from sweeps.choice import Choice
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
-from sweeps.papers import entries, entry
+from sweeps.papers import entries, entry, of_paper
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial
 from sweeps.targets import Running, resolve
@@ -218,6 +219,19 @@ def test_the_transcription_leaves_no_table_out():
 def test_an_unknown_entry_gets_the_nearest_name(wrong, right):
     with pytest.raises(UserError, match=f"did you mean '{re.escape(right)}'"):
         entry(wrong)
+
+
+def test_a_papers_own_list():
+    listed = CliRunner().invoke(cli.app, ["sweep", "feddual", "--list", "--json"])
+    ids = [one["id"] for one in json.loads(listed.output)]
+    assert ids == [name for name in ENTRIES if name.startswith("feddual/")]
+    with pytest.raises(UserError, match="did you mean 'feddual'"):
+        of_paper("fedual")
+
+
+def test_progress_is_told_in_the_tables_statistic():
+    plan = Reproduction(entry("feddual/readings"), "reduced").final_sweep()
+    assert plan.how == "mean of the last 5 values"
 
 
 def test_costs_are_low_where_the_metric_is_high():
