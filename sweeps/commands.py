@@ -116,8 +116,7 @@ def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
 def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
     """Trials, and hours where a round has been timed on this machine."""
     one = Reproduction(entry, budget)
-    plans = [one.final_sweep(), *([one.tuning_sweep(one.candidates())] if one.tuning else [])]
-    trials = sum(len(plan.planned()) for plan in plans)
+    trials = one.trials
     per_round = known.get(costs.key(one))
     if per_round is None:
         return trials, None

@@ -155,15 +155,29 @@ class Reproduction:
         """What is tuned at this budget."""
         return None if self.size == UNTUNED_BUDGET else self.entry.tuning
 
+    @property
+    def trials(self) -> int:
+        """How many its sweeps have, if no grid goes on: counted, where to plan them takes time."""
+        final = len({*self.labels.values()}) * len(self.budget.seeds)
+        if self.tuning is None:
+            return final
+        tried = sum(size(self.tuning, row) for row in self.rows) * len(self._tuned_apart)
+        return final + tried * len(self.tuning.seeds)
+
+    @property
+    def _tuned_apart(self) -> list[str]:
+        """The columns that are tuned for themselves; one nameless one if all are tuned as one."""
+        assert self.tuning is not None
+        return list(dict.fromkeys(self.firsts.values())) if self.tuning.each_column else [""]
+
     def candidates(self) -> list[Candidate]:
         """What every row is tried with; raises UserError if the rows' grids are not of one size."""
         if self.tuning is None:
             return []
         self._require_equal_grids(self.tuning)
-        columns = list(dict.fromkeys(self.firsts.values())) if self.tuning.each_column else [""]
         return [
             one
-            for row, column in itertools.product(self.rows, columns)
+            for row, column in itertools.product(self.rows, self._tuned_apart)
             for one in candidates(self.tuning, row, column)
         ]
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -124,21 +125,15 @@ def test_its_trials_are_configs(name):
                     *one.columns[column].settings,
                 ],
             )
+        planned = len(reproduction.final_sweep().planned())
         if reproduction.tuning is not None:
             tuning = reproduction.tuning_sweep(reproduction.candidates())
-            assert (
-                len(
-                    {
-                        len(list(g))
-                        for _, g in itertools.groupby(
-                            tuning.cells, lambda c: c.label.split(" / ")[0]
-                        )
-                    }
-                )
-                == 1
-            )
+            planned += len(tuning.planned())
+            tried = Counter(cell.label.split(" / ")[0] for cell in tuning.cells)
+            assert len({*tried.values()}) == 1
             load(None, [*tuning.set, *tuning.cells[0].settings])
             load(None, [*tuning.set, *tuning.cells[-1].settings])
+        assert reproduction.trials == planned
 
 
 @pytest.mark.parametrize("budget", ["reduced", "full"])
