@@ -35,6 +35,7 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
+from orchestrator.results.columns import OF_A_ROUND
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_batches, require_fit
@@ -227,8 +228,6 @@ class Experiment:
             **reported,
             **self._steps(),
         }
-        # whatever an algorithm has called by that name
-        record["round"] = t
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
         last = last or self._ends(record | self._spent(begun, sent_before, seconds))
         met = watch is not None and watch.over
@@ -338,13 +337,19 @@ class Experiment:
         }
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
         self.alarm.aggregated(t, who, everything)
-        strange = [key for key in reported if not isinstance(key, str)]
-        if strange:
-            raise UserError(
-                f"algorithm {self.config.algorithm.name}: round returns {strange[0]!r} as the name "
-                "of a number; names are texts"
-            )
+        self._require_names(f"algorithm {self.config.algorithm.name}: round returns", reported)
+        self._require_names("the aggregator reports", self.algorithm.notes)
         return reported
+
+    def _require_names(self, who: str, reported: Record) -> None:
+        """Raise UserError for a number that has no name, or one of ours."""
+        if strange := [key for key in reported if not isinstance(key, str)]:
+            raise UserError(f"{who} {strange[0]!r} as the name of a number; names are texts")
+        if taken := sorted(OF_A_ROUND.keys() & reported):
+            raise UserError(
+                f"{who} {taken[0]!r}, by which every round records {OF_A_ROUND[taken[0]]!r}; give "
+                "the number another name"
+            )
 
     def _know_that_they_worked(self, t: int) -> None:
         """Raise UserError if no client of the cohort had a whole batch to make a step with."""

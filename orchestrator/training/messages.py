@@ -18,6 +18,7 @@ from algorithms.flat import outside
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.monitors import XI
+from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,7 +111,13 @@ def _part_weight(name: str, one: Tensor, compressor: Compressor | None) -> int:
         return one.numel() * one.element_size()
     # ``plain`` says so, which a type checker cannot follow
     assert compressor is not None
-    return compressor.nbytes(one.numel())
+    size = compressor.nbytes(one.numel())
+    if not size >= 0:
+        raise UserError(
+            f"compressor {compressor.name}: nbytes({one.numel()}) is {size}, and no message is "
+            "smaller than nothing"
+        )
+    return size
 
 
 @dataclass(frozen=True)

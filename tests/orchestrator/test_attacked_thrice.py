@@ -273,6 +273,54 @@ def test_a_part_that_breaks_its_contract_is_told_which(tmp_path):
     assert fedorch.Experiment(small(plugin, "cohort=2", "sampler=picks_test")).step()["cohort"] == 2
 
 
+NAMES = """
+import fedorch
+
+
+class Named(fedorch.FedAvg):
+    class Options(fedorch.AlgorithmOptions):
+        name: str = "named_test"
+        reports: str = "cohort"
+
+    def round(self, t, clients):
+        return super().round(t, clients) | {self.options.reports: 99.0}
+"""
+GAINS = """
+import fedorch
+
+
+class Gains(fedorch.Compressor):
+    name: str = "gains_test"
+
+    def compress(self, rows, draws):
+        return rows
+
+    def nbytes(self, size):
+        return -size
+"""
+
+
+def test_an_algorithm_s_number_does_not_take_the_place_of_a_round_s_own(tmp_path):
+    (tmp_path / "takes_names.py").write_text(NAMES)
+    base = small().model_dump(exclude={"algorithm"}) | {"plugins": [f"{tmp_path}/takes_names.py"]}
+
+    def recorded(name):
+        config = config_of(base, algorithm={"name": "named_test", "reports": name})
+        return fedorch.Experiment(config).step()
+
+    for name in ("cohort", "train_loss", "bytes_up"):
+        with pytest.raises(UserError, match=f"algorithm named_test: round returns '{name}', by"):
+            recorded(name)
+    assert recorded("mine")["mine"] == 99.0
+
+
+def test_no_message_is_smaller_than_nothing(tmp_path):
+    (tmp_path / "gains_parts.py").write_text(GAINS)
+    config = small(f"plugins=[{tmp_path}/gains_parts.py]", "compression.uplink=gains_test")
+    with pytest.raises(UserError, match=r"compressor gains_test: nbytes\(\d+\) is -"):
+        fedorch.Experiment(config).step()
+
+
 def test_a_part_that_an_algorithm_brought_along_goes_with_it():
     """FedAvg on what was FedAdam's config was FedAdam, if one option had been set."""
     tuned = config_of(None, **{"algorithm": "fedadam", "server_optimizer.lr": 0.05})
