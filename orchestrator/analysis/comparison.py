@@ -17,6 +17,7 @@ from orchestrator.analysis.names import (
     by_config,
     group_names,
     names_of_data,
+    relabelled,
     require_reported,
     require_same_data,
     without_seeds,
@@ -99,9 +100,11 @@ class Runs:
     folders: list[RunFolder]
     results: list[Result]
     rounds: list[pd.DataFrame]
+    labels: Sequence[str] = ()
+    """"NAME=TEXT": what a column is called instead."""
 
     @classmethod
-    def read(cls, folders: list[RunFolder]) -> Runs:
+    def read(cls, folders: list[RunFolder], labels: Sequence[str] = ()) -> Runs:
         """Raises UserError for none, one that failed, and one that had other data of the same
         name.
         """
@@ -112,7 +115,7 @@ class Runs:
             raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
         results = [f.result() for f in folders]
         require_same_data(folders, results)
-        return cls(folders, results, [f.rounds() for f in folders])
+        return cls(folders, results, [f.rounds() for f in folders], labels)
 
     @property
     def names(self) -> list[str]:
@@ -132,7 +135,8 @@ class Runs:
         trials = any(folder.holds(TRIAL) for folder in self.folders)
         names = None if trials else [self.names[runs[0]] for runs in numbers]
         named = group_names(groups, names)
-        return without_seeds(dict(zip(named, numbers, strict=True)))
+        columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
+        return relabelled(columns, self.labels), seeds
 
     @property
     def columns(self) -> dict[str, list[int]]:
@@ -197,16 +201,18 @@ def show_comparison(
     report: Path | None = None,
     about: str = "",
     only: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
     Returns its text; the terminal's is printed instead, and empty.
 
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
-    the rounds and seconds until the metric reached it; with ``only`` no other rows than those. A
-    metric that ends in "/" is all columns that begin so (``gradient_norm/``).
+    the rounds and seconds until the metric reached it; with ``only`` no other rows than those;
+    ``labels`` ("NAME=TEXT") are what columns are called instead. A metric that ends in "/" is all
+    columns that begin so (``gradient_norm/``).
     """
-    runs = Runs.read(folders)
+    runs = Runs.read(folders, labels)
     metric = metric or runs.usual()
     require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
     lines = [

@@ -45,6 +45,25 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
     return places
 
 
+def relabelled(columns: Mapping[str, T], labels: Sequence[str]) -> dict[str, T]:
+    """``columns`` with those called otherwise of which ``labels`` ("NAME=TEXT") say so; raises
+    UserError for a name that there is not, and for one text of two.
+    """
+    texts = {}
+    for label in labels:
+        # either side may hold "="
+        found = [name for name in columns if label.startswith(f"{name}=")]
+        name = max(found, key=len, default="")
+        texts[name] = label[len(name) + 1 :].strip()
+        if not found or not texts[name]:
+            known = "; ".join(columns)
+            raise UserError(f"--label {label!r}: give NAME=TEXT, where NAME is one of: {known}")
+    named = [texts.get(name, name) for name in columns]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise UserError(f"--label: two groups of runs would be called {twice[0]!r}")
+    return dict(zip(named, columns.values(), strict=True))
+
+
 def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each config by the settings in which not all are alike ("scaffold, alpha 0.1"); empty where
     these are more than a name should hold.

@@ -89,6 +89,13 @@ def compare(
     row: Annotated[
         list[str] | None, typer.Option("--row", help="only this row of the table (repeatable)")
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            help="NAME=TEXT: what a group is called in the table and pictures (repeatable)",
+        ),
+    ] = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
     curves. A folder of seeds or of a sweep is all runs in it.
@@ -105,7 +112,9 @@ def compare(
     # what a terminal has is printed, and no text
     to_file = file is not None and form is CompareForm.terminal
     how = CompareForm.markdown if to_file else form
-    text = show_comparison(folders, plot, metric, goal, how.value, report, only=row or ())
+    text = show_comparison(
+        folders, plot, metric, goal, how.value, report, only=row or (), labels=label or ()
+    )
     _give(text, file)
 
 

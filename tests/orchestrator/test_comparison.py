@@ -141,6 +141,24 @@ def test_only_some_rows(runs):
     assert "the table has no such row, but: test accuracy; test loss" in " ".join(text.split())
 
 
+def test_columns_are_called_as_one_likes(runs, tmp_path):
+    picture = tmp_path / "a.svg"
+    more = ("--label", "lr 0.1=ours, η=0.1", "--plot", picture, "--format", "csv")
+    code, text = here("compare", *runs, *more)
+    assert code == 0, text
+    drawn = picture.read_text()
+    for name in ("ours, η=0.1", "lr 0.01"):
+        assert name in text
+        assert name in drawn
+    assert "lr 0.1," not in text
+    for wrong in ("lr 0.2=x", "lr 0.1", "lr 0.1= "):
+        code, text = here("compare", *runs, "--label", wrong)
+        assert code == 2
+        assert "NAME is one of: lr 0.1; lr 0.01" in text
+    code, text = here("compare", *runs, "--label", "lr 0.1=lr 0.01")
+    assert (code, "two groups of runs would be called 'lr 0.01'" in text) == (2, True)
+
+
 def test_a_page_leads_to_the_runs_own_reports(runs, tmp_path):
     """Relative to where it stands; runs without a page have no link."""
     for place in [*runs][:2]:
