@@ -31,9 +31,11 @@ OTHERS = ("data", "evaluation")
 """Those of which it may be others."""
 
 
-def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -> None:
+def show_evaluation(
+    folder: RunFolder, settings: Sequence[str], as_json: bool, every: bool = False
+) -> None:
     """Print what :func:`evaluation` finds."""
-    record, rows = evaluation(folder, settings)
+    record, rows = evaluation(folder, settings, every)
     if rows.trained:
         told(
             "note",
@@ -48,7 +50,7 @@ def show_evaluation(folder: RunFolder, settings: Sequence[str], as_json: bool) -
     if as_json:
         console.print(json_text(record), soft_wrap=True)
         return
-    title = f"{rows.judged:,} test rows"
+    title = f"{rows.judged:,} {'rows' if every else 'test rows'}"
     table = Table("metric", "value", "meaning", title=title, title_justify="left")
     for name, value in record.items():
         table.add_row(name, f"{value:.4f}", of_round(name))
@@ -68,20 +70,36 @@ class Rows:
     """Whether other data name no classes, and the model's have names."""
 
 
-def evaluation(folder: RunFolder, settings: Sequence[str]) -> tuple[Record, Rows]:
+def evaluation(
+    folder: RunFolder, settings: Sequence[str], every: bool = False
+) -> tuple[Record, Rows]:
     """The metrics of the run's final model on test rows, with ``settings`` (of
-    data and evaluation) applied to its config. Inputs are made as in training: pixels are scaled,
-    and a table's columns standardised, by what training found. Raises UserError for data that the
-    model does not fit, and without settings of data for others than the run's.
+    data and evaluation) applied to its config; or on ``every`` row of other data, which then are
+    no clients'. Inputs are made as in training: pixels are scaled, and a table's columns
+    standardised, by what training found. Raises UserError for data that the model does not fit,
+    and without settings of data for others than the run's.
     """
     require_common(folder)
+    other = "data" in map(_section, settings)
+    if every and not any(map(_is_dataset, settings)):
+        raise UserError(
+            "--all-rows: of the run's own data only test rows judge; name others: --set "
+            "data.dataset.path=…"
+        )
     config, inputs = _settled(folder, settings), inputs_left(folder)
+    config = _without_clients(config) if every else config
     columns = tuple(inputs.get("columns", ()))
     request = Request(config.seed, config.data.clients, columns, trains=False)
     samples = _fitting(config.data.dataset.load(request), inputs)
+    if other and samples.train < config.data.clients:
+        raise UserError(
+            f"{config.data.clients} clients cannot share {samples.train} training rows; --all-rows "
+            "judges the model by all rows of the data, as no client's"
+        )
     data = FederatedData.build(config.data, config.seed, samples)
     data = replace(data, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"]))
-    other = "data" in map(_section, settings)
+    if every:
+        data = replace(data, test_rows=np.arange(len(samples.y)))
     if not other:
         _require_own(folder, data)
     experiment = Experiment(config, InProcess, data)
@@ -124,6 +142,20 @@ def _section(setting: str) -> str:
     return setting.partition("=")[0].partition(".")[0]
 
 
+def _is_dataset(setting: str) -> bool:
+    """Whether a ``section.key=value`` is of the dataset."""
+    return setting.startswith(("data=", "data.dataset"))
+
+
+def _without_clients(config: Config) -> Config:
+    """For rows that nobody has: one client with all of them, of which nothing is said."""
+    data = config.data.model_dump(mode="json", include={"dataset", "scale"})
+    raw = config.model_dump(mode="json", include=set(KEPT))
+    raw["data"] = {**data, "clients": 1, "partition": "iid"}
+    raw["evaluation"]["clients"] = False
+    return _judging(raw)
+
+
 def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
     """What of the config judges, with the settings; raises UserError for one of the rest."""
     raw: dict[str, Any] = folder.config().model_dump(mode="json")
@@ -134,12 +166,16 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
                 f"--set {setting[:100]}: a finished model can be judged by other data and "
                 f"metrics, and so only {' and '.join(OTHERS)} can be set"
             )
-    if any(setting.startswith(("data=", "data.dataset")) for setting in settings):
+    if any(map(_is_dataset, settings)):
         # it counts rows of the run's own data
         judging["data"] = {**judging["data"], "limit": None}
     apply_all(judging, settings)
+    return _judging(judging)
+
+
+def _judging(raw: dict[str, Any]) -> Config:
     # nothing is trained: no mini-batch can be too small
-    return build({**judging, "cohort": 1, "local": {"execution": "sequential", "drop_last": True}})
+    return build({**raw, "cohort": 1, "local": {"execution": "sequential", "drop_last": True}})
 
 
 def _fitting(samples: Samples, inputs: Inputs) -> Samples:

@@ -231,13 +231,16 @@ def evaluate(
     form: Annotated[
         Listing, typer.Option("--format", help="how to write it: terminal or json")
     ] = Listing.terminal,
+    every: Annotated[
+        bool, typer.Option("--all-rows", help="of other data: by all rows, not by test rows alone")
+    ] = False,
 ) -> None:
     """Judge a run's final model once more, on its own data or on others, whose inputs are made as
     in training.
     """
     from orchestrator.cli.evaluating import show_evaluation
 
-    show_evaluation(RunFolder.viewed(run), settings or [], form is Listing.json)
+    show_evaluation(RunFolder.viewed(run), settings or [], form is Listing.json, every)
 
 
 @commands.command()

@@ -138,6 +138,17 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path)
     assert rows.trained == 0
     _, rows = evaluation(folder, [f"data.dataset.test={tmp_path / 'a.csv'}"])
     assert (rows.judged, rows.trained) == (60, 48)
+    other = f"data.dataset.path={tmp_path / 'a.csv'}"
+    record, rows = evaluation(folder, [other], every=True)
+    assert (rows.judged, rows.trained) == (60, 48)
+    assert set(record) == {"test_accuracy", "test_loss"}
+    (tmp_path / "few.csv").write_text("".join((tmp_path / "a.csv").open().readlines()[:4]))
+    few = f"data.dataset.path={tmp_path / 'few.csv'}"
+    assert evaluation(folder, [few], every=True)[1].judged == 3
+    with pytest.raises(UserError, match="training rows; --all-rows judges"):
+        evaluation(folder, [few])
+    with pytest.raises(UserError, match="--all-rows: of the run's own data"):
+        evaluation(folder, [], every=True)
     for setting in ("model=mlp", "seed=4", "loss=focal", "attack=sign_flip"):
         with pytest.raises(UserError, match="only data and evaluation can be set"):
             evaluation(folder, [setting])
