@@ -51,14 +51,15 @@ class Sweep:
         if plan.choose_on == "nothing":
             raise UserError(f"{self.path}: the sweep compares, and chooses nothing (choose_on)")
         first = next(iter(table_of(plan, results).to_dict("records")), {})
-        chosen = [
-            Run(r.folder.place)
+        # what was drawn twice is one run
+        chosen = {
+            r.seed: Run(r.folder.place)
             for r in results
             if r.status == "finished" and r.setting.items() <= first.items()
-        ]
+        }
         if not chosen:
             raise UserError(f"{self.path}: no trial of the best setting has finished yet")
-        return Runs(chosen)
+        return Runs(list(chosen.values()))
 
     def runs(self) -> Runs:
         """The trials that have finished."""

@@ -130,9 +130,10 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     if sweep.choose_on == "nothing":
         return cells
     # a setting that some seeds did not survive is not as good as the rest of them
-    best = cells["mean"].where(grouped["value"].agg(_all_known).to_numpy())
-    order = best.sort_values(ascending=sweep.direction == "min", kind="stable").index
-    return cells.loc[order].reset_index(drop=True)
+    cells["whole"] = grouped["value"].agg(_all_known).to_numpy()
+    upwards = [False, sweep.direction == "min"]
+    ordered = cells.sort_values(["whole", "mean"], ascending=upwards, kind="stable")
+    return ordered.drop(columns="whole").reset_index(drop=True)
 
 
 def _all_known(values: pd.Series) -> bool:

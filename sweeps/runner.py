@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -27,13 +26,12 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import PATIENCE
 from orchestrator.terminal import told
 from sweeps import tune_state
-from sweeps.choice import PLANNED, Choice
 from sweeps.data import Shelf
+from sweeps.draws import space
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, plan_of
 from sweeps.reuse import NOTHING, Finished, tell
-from sweeps.spaces import Yaml
 from sweeps.status import Status, ended_trials
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
 from sweeps.watch import Watcher
@@ -233,16 +231,16 @@ def _kept(sweep: Sweep, home: Home, finished: Finished) -> Finished:
 def _tuner(
     prepared: Prepared, trainable: type[tune.Trainable], storage: str, watcher: Watcher
 ) -> tune.Tuner:
-    sweep, drawn = prepared.sweep, prepared.sweep.drawn()
+    sweep = prepared.sweep
     rounds = max(config.rounds for config in prepared.configs)
     return tune.Tuner(
         trainable,
-        param_space={PLANNED: _space(sweep), **drawn},
+        param_space=space(sweep, shuffled=sweep.scheduler.name in SHUFFLED),
         tune_config=tune.TuneConfig(
             metric=sweep.metric,
             mode=sweep.direction,
-            num_samples=sweep.samples,
-            scheduler=sweep.scheduler.start(rounds, drawn),
+            num_samples=sweep.samples if sweep.searcher == "optuna" else 1,
+            scheduler=sweep.scheduler.start(rounds, sweep.drawn()),
             search_alg=prepared.searcher,
             max_concurrent_trials=sweep.at_once if sweep.searcher == "optuna" else None,
             reuse_actors=True,
@@ -261,15 +259,6 @@ def _tuner(
             ),
         ),
     )
-
-
-def _space(sweep: Sweep) -> Yaml:
-    """The planned trials as Tune's grid; optuna, which knows no grids, has the one that it is."""
-    planned = sweep.planned()
-    if sweep.scheduler.name in SHUFFLED:
-        random.Random(sweep.seeds[0]).shuffle(planned)
-    spelt = [Choice(one).as_trial()[PLANNED] for one in planned]
-    return spelt[0] if sweep.searcher == "optuna" else tune.grid_search(spelt)
 
 
 def _searcher(sweep: Sweep) -> Searcher | SearchAlgorithm:

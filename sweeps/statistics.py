@@ -12,8 +12,10 @@ from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from sweeps.entry import Column
 
-JUDGED = "test_accuracy"
-"""What a round reports if it is evaluated, and is then a number whatever the model is."""
+JUDGED = ("judged", "test_accuracy")
+"""What a round reports if it is evaluated, and is then a number whatever the model is; the second
+in tables of earlier versions.
+"""
 
 
 def value(rounds: pd.DataFrame, column: Column) -> float:
@@ -55,12 +57,13 @@ def beside(rounds: pd.DataFrame, column: Column, metric: str) -> float:
 def _reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
     """The metric in the rounds that report it, from its first number on; NaN where it was none.
 
-    The table has NaN as well for a round that was not evaluated, which has no test accuracy.
+    The table has NaN as well for a round that was not evaluated.
     """
     values = rounds[metric].loc[rounds[metric].first_valid_index() :]
-    if JUDGED not in rounds or not values.notna().any():
+    known = [name for name in JUDGED if name in rounds]
+    if not known or not values.notna().any():
         return values.dropna()
-    judged = rounds[JUDGED].loc[values.index].notna()
+    judged = rounds[known[0]].loc[values.index].notna()
     return values if values[~judged].notna().any() else values[judged]
 
 

@@ -87,7 +87,10 @@ class CrossEntropy(Loss):
         0.0, "part of each target that is spread evenly over all classes", ge=0, lt=1
     )
     weight: tuple[Annotated[float, Field(ge=0)], ...] = option(
-        (), "factor of each class's losses, in their order; unset: 1", max_length=100_000
+        (),
+        "factor of each class's losses, in their order; unset: 1. The mean is over rows (torch's "
+        "divides by the sum of the rows' factors)",
+        max_length=100_000,
     )
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:

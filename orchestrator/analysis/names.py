@@ -147,7 +147,8 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
 
 def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     """The runs that differ in nothing but the seed, in the order in which they were given; a second
-    run of one seed begins a group of its own.
+    run of one seed begins a group of its own, but a trial that drew what another one has drawn: it
+    is the same run, and left out.
 
     Raises UserError for a group in which one run was stopped before its end.
     """
@@ -156,6 +157,8 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     for folder in folders:
         alike, seed = _alike(folder), folder.config().seed
         copy = seen.get((alike, seed), 0)
+        if copy and folder.holds(TRIAL):
+            continue
         seen[alike, seed] = copy + 1
         groups.setdefault((alike, copy), []).append(folder)
     for runs in groups.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,11 +36,8 @@ def show_evaluation(
 ) -> None:
     """Print what :func:`evaluation` finds."""
     record, rows = evaluation(folder, settings, every)
-    if rows.trained:
-        told(
-            "note",
-            f"{rows.trained:,} of {rows.judged:,} test rows are rows that the run trained on",
-        )
+    for name, (trained, judged) in rows.trained.items():
+        told("note", f"{trained:,} of {judged:,} {name} are rows that the run trained on")
     if rows.nameless:
         classes = inputs_left(folder)["classes"]
         told("note", f"the data do not name their classes; their 0 is taken for {classes[0]!r}, …")
@@ -63,9 +60,9 @@ class Rows:
 
     judged: int
     """Test rows."""
-    trained: int
-    """Those of other data that equal a row that the run trained on, where its data are still
-    there."""
+    trained: Mapping[str, tuple[int, int]]
+    """Of which of other data some equal a row that the run trained on, where its data are still
+    there -> how many, of how many."""
     nameless: bool = False
     """Whether other data name no classes, and the model's have names."""
 
@@ -107,7 +104,7 @@ def evaluation(
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)
-    trained = _trained_on(folder, data) if other else 0
+    trained = _trained_on(folder, data, _judging_rows(data, record)) if other else {}
     nameless = other and bool(inputs.get("classes")) and not samples.names
     return record, Rows(len(data.test_rows), trained, nameless)
 
@@ -121,20 +118,43 @@ def _require_own(folder: RunFolder, data: FederatedData) -> None:
         )
 
 
-def _trained_on(folder: RunFolder, data: FederatedData) -> int:
-    """How many test rows of ``data`` are rows that the run was trained on, as far as its own data
-    can still be had.
+def _judging_rows(data: FederatedData, record: Record) -> dict[str, np.ndarray]:
+    """What the metrics of a record are of: name -> rows."""
+    kinds = {
+        "test_": ("test rows", data.test_rows),
+        "client_": ("test rows of clients", data.test.rows),
+        "validation_": (
+            "validation rows", np.append(data.validation_rows, data.validation.rows)
+        ),
+        "heldout_": ("held-out rows", data.heldout_rows),
+    }  # fmt: skip
+    return {
+        name: np.unique(rows)
+        for begins, (name, rows) in kinds.items()
+        if any(metric.startswith(begins) for metric in record)
+    }
+
+
+def _trained_on(
+    folder: RunFolder, data: FederatedData, judging: Mapping[str, np.ndarray]
+) -> dict[str, tuple[int, int]]:
+    """How many of the rows ``judging`` are rows that the run was trained on, as far as its own data
+    can still be had, where there are any; and of how many.
     """
     config = folder.config()
     try:
         own = FederatedData.build(config.data, config.seed)
     except UserError:
-        return 0
+        return {}
     mine, theirs = own.samples.x, data.samples.x
     if mine.shape[1:] != theirs.shape[1:] or isinstance(mine, Mapped) or isinstance(theirs, Mapped):
-        return 0
+        return {}
     known = {mine[row].tobytes() for row in np.unique(own.train.rows)}
-    return sum(theirs[row].tobytes() in known for row in data.test_rows)
+    found = {
+        name: (sum(theirs[row].tobytes() in known for row in rows), len(rows))
+        for name, rows in judging.items()
+    }
+    return {name: counts for name, counts in found.items() if counts[0]}
 
 
 def _section(setting: str) -> str:

@@ -107,7 +107,7 @@ def compare(
     names = [one.resolve() for one in outputs if one is not None]
     if len({*names}) < len(names):
         raise UserError("two of --plot, its .csv beside it, --file and --report are one file")
-    folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
+    folders = _all_of(runs)
     goal = target_goal(target)
     # what a terminal has is printed, and no text
     to_file = file is not None and form is CompareForm.terminal
@@ -116,6 +116,11 @@ def compare(
         folders, plot, metric, goal, how.value, report, only=row or (), labels=label or ()
     )
     _give(text, file)
+
+
+def _all_of(runs: list[str]) -> list[RunFolder]:
+    """Runs, and those in folders of seeds and of sweeps."""
+    return [RunFolder.viewed(one) for run in runs for one in members(run)]
 
 
 def _give(text: str, file: Path | None) -> None:
@@ -186,7 +191,7 @@ def plot(
     """
     from orchestrator.cli.plotting import draw, show_figures
 
-    folders = [RunFolder.viewed(one) for run in runs for one in members(run)]
+    folders = _all_of(runs)
     if out is None:
         show_figures(folders)
     else:
@@ -292,7 +297,7 @@ def energy(
     from orchestrator.analysis.energy import Channels, show_best_steps
 
     channels = Channels(target, numbers(snr, "--snr"), numbers(bandwidth, "--bandwidth"))
-    show_best_steps([RunFolder.viewed(r) for r in runs], channels, plot)
+    show_best_steps(_all_of(runs), channels, plot)
 
 
 @commands.command()
@@ -324,9 +329,7 @@ def wallclock(
     from orchestrator.analysis.wallclock import show_wallclock
     from orchestrator.config.goal import target_goal
 
-    show_wallclock(
-        [RunFolder.viewed(r) for r in runs], step_ms, link, gbps, metric, target_goal(target)
-    )
+    show_wallclock(_all_of(runs), step_ms, link, gbps, metric, target_goal(target))
 
 
 @commands.command()
@@ -364,4 +367,4 @@ def landscape(
     from orchestrator.analysis.landscape import Look, show_landscape
 
     look = Look(dims, points, radius, on.value, rows, rho, seed)
-    show_landscape([RunFolder.viewed(r) for r in runs], plot, look)
+    show_landscape(_all_of(runs), plot, look)

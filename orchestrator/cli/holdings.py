@@ -51,7 +51,8 @@ def _summary(data: FederatedData, histogram: np.ndarray) -> str:
         f"{np.median(sizes):g}, most "
         f"{sizes.max()}); {held.mean():.2f} labels a client, the commonest makes up "
         f"{dominant:.0%}; "
-        f"{len(data.test_rows)} test rows, {len(data.validation_rows)} for validation, "
+        f"{len(data.test_rows)} test rows, {len(data.validation_rows)} for validation (and "
+        f"{data.validation.sizes.sum()} that clients keep back), "
         f"{len(data.heldout_rows)} held out at the server"
     )
 

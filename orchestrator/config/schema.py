@@ -49,6 +49,15 @@ class CompressionConfig(Section):
     uplink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
     downlink: Annotated[SerializeAsAny[Compressor], chosen_from(Compressor)] = NoCompression()
 
+    @field_validator("downlink")
+    @classmethod
+    def _feeds_back(cls, downlink: Compressor) -> Compressor:
+        """The server always sends what the clients' copy of the model has not got yet, so what a
+        message leaves out is in the next: said so in every config.
+        """
+        fed = {"error_feedback": True} if "error_feedback" in type(downlink).model_fields else {}
+        return downlink.model_copy(update=fed)
+
 
 TAKEN = {
     "accuracy", "loss", "malicious", "round", "client", "test_rows", "steps", "joules",

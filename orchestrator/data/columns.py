@@ -38,8 +38,8 @@ def of_numbers(name: str, values: np.ndarray, standardize: bool) -> Column:
     if not standardize:
         return {"name": name, "mean": 0.0, "std": 1.0, "texts": None}
     mean, std = float(values.mean()), float(values.std())
-    # the deviation of a constant is what rounding leaves of it
-    constant = std <= 1e-12 * max(1e-300, abs(mean))
+    # the deviation of a constant is what rounding leaves of it; 16-digit numbers in a row are none
+    constant = std <= 4 * np.finfo(np.float64).eps * max(1e-300, abs(mean))
     return {"name": name, "mean": mean, "std": 1.0 if constant else std, "texts": None}
 
 

@@ -9,7 +9,8 @@ import pandas as pd
 from orchestrator.pages import charts
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import Spec
-from orchestrator.pages.table import AXES, Rows, numbers, over_axes, thinned
+from orchestrator.pages.table import AXES, MEASURED, Rows, numbers, over_axes, thinned
+from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.terminal import HEADLINES
 
 
@@ -19,7 +20,9 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
     """
     rows: Rows = []
     for name, runs in groups.items():
-        known = [over_axes(run)[[*_axes(runs), column]].dropna() for run in runs if column in run]
+        known = [
+            _measured(run, column)[[*_axes(runs), column]].dropna() for run in runs if column in run
+        ]
         if not known:
             continue
         shared = set.intersection(*({*one["round"]} for one in known))
@@ -36,6 +39,14 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
             for row in zip(*columns.values(), strict=True)
         ]
     return rows
+
+
+def _measured(run: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The run's rounds over all axes, at the local steps at which the column was measured."""
+    table = over_axes(run)
+    if MEASURED in table and column.startswith(OF_ONE_MODEL):
+        table["steps"] = table[MEASURED].fillna(table["steps"])
+    return table
 
 
 def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:

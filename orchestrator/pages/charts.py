@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.pages.library import Spec
-from orchestrator.pages.table import AXES
+from orchestrator.pages.table import AXES, MEASURED
 
 BINS = {"extent": [0, 1], "step": 0.05}
 """Of accuracies."""
@@ -24,9 +24,11 @@ DASHES = [[1, 0], [5, 2], [2, 2], [6, 2, 2, 2], [1, 2], [8, 3]]
 def curves(
     lines: Mapping[str, str], y: str, over: str, ticks: bool = False,
     bounds: tuple[float, float] | None = None, still: bool = False, limits: Sequence[str] = (),
+    measured: Sequence[str] = (),
 ) -> Spec:  # fmt: skip
     """Columns of the table of rounds -> what their lines are called, ``over`` an axis; the other
     axis shows at least the ``bounds``. With ``ticks`` they are points, but for the ``limits``.
+    Over local steps those of ``measured`` are where their table says that they were measured.
     """
     names = list(lines)
     labels = [*lines.values()]
@@ -36,6 +38,9 @@ def curves(
         {"filter": "isValid(datum.value)"},
         {"calculate": f"({{{called}}})[datum.column]", "as": "line"},
     ]
+    if measured:
+        there = f"indexof({_listed(measured)}, datum.column) >= 0 && isValid(datum.{MEASURED})"
+        folded.append({"calculate": f"{there} ? datum.{MEASURED} : datum.steps", "as": "steps"})
     drawn = _lines(labels, y, over, bounds, still)
     layers = [{"transform": folded, **layer} for layer in drawn]
     if ticks:
@@ -49,7 +54,7 @@ def _pointed(lines: Spec, limits: Sequence[str]) -> list[Spec]:
     encoding["color"] = {**encoding["color"]}
     if encoding["color"]["legend"]:
         encoding["color"]["legend"] = {"symbolOpacity": 1, "symbolType": "circle", "symbolSize": 40}
-    few = f"[{', '.join(map(_quoted, limits))}]"
+    few = _listed(limits)
     points: Spec = {
         **lines,
         "transform": [*lines["transform"], {"filter": f"indexof({few}, datum.column) < 0"}],
@@ -245,6 +250,11 @@ def distribution(kinds: Sequence[str], x: str, still: bool = False) -> Spec:
         },
     }  # fmt: skip
     return spec
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As an expression of Vega."""
+    return f"[{', '.join(map(_quoted, names))}]"
 
 
 def _quoted(text: str) -> str:

@@ -15,7 +15,8 @@ from algorithms.part import Part, members, nearest
 from orchestrator.errors import UserError
 from orchestrator.pages import charts
 from orchestrator.pages.library import Spec
-from orchestrator.pages.table import Rows, Table, numbers, over_axes
+from orchestrator.pages.table import MEASURED, Rows, Table, numbers, over_axes
+from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.terminal import further
 
 ACCURACY = {
@@ -218,12 +219,14 @@ def _drawing(
         return None
     named = {table.name(column): label for column, label in lines.items()}
     limits = [table.name(column) for column in figure.limits if column in lines]
+    judged = [c for c in lines if c.startswith(OF_ONE_MODEL) and MEASURED in table.columns]
+    measured = [table.name(column) for column in judged]
     # a curve that is alone has no legend
     alone = len(lines) == 1 < len(figure.curves)
     y = f"{figure.y}, {next(iter(lines.values()))}" if alone else figure.y
 
     def make(over: str, still: bool) -> Spec:
-        return charts.curves(named, y, over, figure.ticks, figure.bounds, still, limits)
+        return charts.curves(named, y, over, figure.ticks, figure.bounds, still, limits, measured)
 
     over: Axis = figure.over if figure.over in table.columns else "round"
     return Drawing(figure.name, figure.title, figure.about, make, over)

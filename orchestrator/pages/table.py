@@ -19,6 +19,8 @@ AXES = {
     "steps": "local steps, in lock step",
 }
 """What curves may be drawn over -> its title."""
+MEASURED = "evaluated_steps"
+"""The local steps of what judges one model, where that was in the middle of a round."""
 
 Rows = list[dict[str, Any]]
 
@@ -57,12 +59,12 @@ class Table:
     @classmethod
     def of(cls, table: pd.DataFrame, columns: Iterable[str]) -> Table:
         """Those of ``columns`` that there are, and all axes."""
-        there = [c for c in dict.fromkeys((*AXES, *columns)) if c in table]
+        there = [c for c in dict.fromkeys((*AXES, MEASURED, *columns)) if c in table]
         return cls(there, thinned(table[there]))
 
     def name(self, column: str) -> str:
         """What a chart calls the column; axes have their own names."""
-        return column if column in AXES else f"c{self.columns.index(column)}"
+        return column if column in (*AXES, MEASURED) else f"c{self.columns.index(column)}"
 
     def values(self) -> dict[str, list[float | None]]:
         """Name -> numbers, None where there is none."""

@@ -16,6 +16,7 @@ OF_A_ROUND = {
     "steps_total": "local steps in lock step: each round's longest client, added up",
     "epochs_total": "the same in passes over the largest client's training rows",
     "evaluated_steps": "local steps at which the metrics were measured (evaluation.every_steps)",
+    "judged": "1 where models were judged after (or within) the round",
     "cohort": "clients that were asked to train",
     "contacted": "clients that sent or were sent anything",
     "dropped": "clients of the cohort that were lost, too late, or sent NaN (those that the "
@@ -58,6 +59,8 @@ CLIENTS = {
     "client": "the judged model on each honest client's own rows",
     "personal": "each honest client's own model on its own rows",
 }
+OF_ONE_MODEL = tuple(f"{who}_" for who in (*WHOSE, "client"))
+"""How names of metrics begin that one model for all is judged by."""
 OVER = {
     "mean": "mean over clients",
     "weighted": "mean over all their rows",

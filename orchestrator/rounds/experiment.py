@@ -35,12 +35,12 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
-from orchestrator.results.columns import OF_A_ROUND
+from orchestrator.results.columns import OF_A_ROUND, OF_ONE_MODEL
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
-from orchestrator.rounds.metrics import OF_ONE_MODEL, Record, influence, over_cohort
+from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.modes import own_modes, settle
 from orchestrator.training.world import World
@@ -495,7 +495,7 @@ class Experiment:
         kept.
         """
         late = len(set(self.federation.log.dropped)) - dropped
-        record |= {"unjudged": float(late)} if late else {}
+        record |= {"judged": 1.0} | ({"unjudged": float(late)} if late else {})
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
         weight = {"weight": self.shares} if len(self.shares) else {}
         self.client_rows.append(

@@ -23,8 +23,6 @@ VALIDATED = {
 """How names of metrics on test rows begin -> how those of the same on validation rows do."""
 
 
-OF_ONE_MODEL = ("test_", "validation_", "heldout_", "client_")
-"""How names of metrics begin that one model for all is judged by."""
 GOOD, BAD = "(accuracy|f1_macro|auroc|r2)", "(_loss|_mae|_rmse|_calibration_error)"
 LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
 UNEVEN = "(_std|_var|_angle|_kl)"

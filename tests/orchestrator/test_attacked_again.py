@@ -135,14 +135,16 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path)
     run_into(folder, of_table(tmp_path / "a.csv"))
     own, rows = evaluation(folder, [])
     assert own["test_accuracy"] == folder.result()["metrics"]["test_accuracy"]
-    assert rows.trained == 0
+    assert rows.trained == {}
     _, rows = evaluation(folder, [f"data.dataset.test={tmp_path / 'a.csv'}"])
-    assert (rows.judged, rows.trained) == (60, 48)
+    assert (rows.judged, rows.trained["test rows"]) == (60, (48, 60))
     other = f"data.dataset.path={tmp_path / 'a.csv'}"
     record, rows = evaluation(folder, [other], every=True)
-    assert (rows.judged, rows.trained) == (60, 48)
+    assert (rows.judged, rows.trained["test rows"]) == (60, (48, 60))
     assert set(record) == {"test_accuracy", "test_loss"}
     (tmp_path / "few.csv").write_text("".join((tmp_path / "a.csv").open().readlines()[:4]))
+    kept = evaluation(folder, ["data.validation.server=0.3"])[1].trained["validation rows"]
+    assert 0 < kept[0] <= kept[1]
     few = f"data.dataset.path={tmp_path / 'few.csv'}"
     assert evaluation(folder, [few], every=True)[1].judged == 3
     with pytest.raises(UserError, match="training rows; --all-rows judges"):

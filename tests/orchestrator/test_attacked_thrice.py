@@ -17,6 +17,7 @@ from orchestrator.analysis.comparison import Runs, show_comparison
 from orchestrator.cli.evaluating import evaluation
 from orchestrator.cli.exporting import write_model
 from orchestrator.config import load
+from orchestrator.data.columns import of_numbers
 from orchestrator.errors import UserError
 from orchestrator.pages.sentence import in_common
 from orchestrator.results.run_folder import RunFolder
@@ -312,6 +313,25 @@ def test_an_algorithm_s_number_does_not_take_the_place_of_a_round_s_own(tmp_path
         with pytest.raises(UserError, match=f"algorithm named_test: round returns '{name}', by"):
             recorded(name)
     assert recorded("mine")["mine"] == 99.0
+
+
+def test_a_config_says_that_the_server_s_messages_make_up_for_what_they_leave_out():
+    given = [
+        f"compression.downlink={{name: {name}, error_feedback: {said}}}"
+        for name in ("top_k", "qsgd")
+        for said in ("true", "false")
+    ]
+    dumped = [load(None, [one]).compression.downlink.error_feedback for one in given]
+    assert dumped == [True] * 4
+    assert not load(None, ["compression.uplink=qsgd"]).compression.uplink.error_feedback
+
+
+def test_long_numbers_in_a_row_are_no_constant():
+    numbers = np.float64(2**53) + np.arange(0.0, 1000.0, 2.0)
+    column = of_numbers("id", numbers, standardize=True)
+    assert column["std"] == pytest.approx(np.std(np.arange(0.0, 1000.0, 2.0)), rel=1e-3)
+    for constant in (0.1, 1e15 / 3, 0.0):
+        assert of_numbers("c", np.full(1000, constant), standardize=True)["std"] == 1.0
 
 
 def test_no_message_is_smaller_than_nothing(tmp_path):

@@ -2,6 +2,7 @@
 is one that Vega-Lite can compile, and nothing from outside is read as markup."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -434,3 +435,23 @@ def test_a_browser_draws_every_chart(runs, tmp_path, kind):
         place = done.stdout.split(f'id="chart-{chart["id"]}"')[1]
         assert "<svg" in place.split("</figure>")[0], chart["id"]
     assert done.stdout.count('<tr class="">') + done.stdout.count("<tr>") > 0
+
+
+def test_what_judges_is_drawn_at_the_steps_at_which_it_was_measured():
+    """In the middle of a round; and what the round did, at its end."""
+    rounds = pd.DataFrame({
+        "round": [1, 2], "steps_total": [54.0, 104.0], "evaluated_steps": [50.0, math.nan],
+        "test_accuracy": [0.5, 0.6], "train_loss": [1.0, 0.9], "test_loss": [2.0, 1.5],
+        "bytes_up": [1.0, 1.0], "bytes_down": [1.0, 1.0], "seconds": [1.0, 1.0],
+    })  # fmt: skip
+    seen = {row["steps"]: row["value"] for row in points({"a": [rounds]}, "test_accuracy")}
+    assert seen == {50.0: 0.5, 104.0: 0.6}
+    assert {row["steps"] for row in points({"a": [rounds]}, "train_loss")} == {54.0, 104.0}
+    clients = pd.DataFrame({"round": [1], "client": [0]})
+    figures = Figures.of(rounds, clients)
+    spec = figures.named("loss").still("steps", {"rounds": figures.table.rows()})
+    # points, whose places an SVG tells
+    spec["layer"] = [{**spec["layer"][0], "mark": "point"}]
+    svg = vl_convert.vegalite_to_svg(spec)
+    told = re.findall(r"local steps, in lock step: (\d+); loss[^:]*: ([\d.]+)", svg)
+    assert {(int(x), float(y)) for x, y in told} == {(54, 1), (104, 0.9), (50, 2), (104, 1.5)}

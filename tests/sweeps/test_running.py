@@ -1,6 +1,7 @@
 """Sweeps on Ray Tune: results, bits, failures, early stopping, and what is refused before a trial runs."""
 
 import importlib.util
+import itertools
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import fedorch
+from orchestrator.analysis.names import by_config
 from orchestrator.clients import plane
 from orchestrator.config import load
 from orchestrator.errors import UserError
@@ -131,11 +134,14 @@ def test_other_schedulers(tmp_path, scheduler):
 
 @pytest.mark.parametrize("run_it", EITHER)
 def test_drawn_axes(run_it, tmp_path):
-    plan = sweep(axes={"local.lr": {"loguniform": [0.01, 1.0]}}, samples=3, seeds=[5])
+    plan = sweep(axes={"local.lr": {"loguniform": [0.01, 1.0]}}, samples=2, seeds=[5, 6])
     run_it(plan, tmp_path / "s")
     _, found = stored(tmp_path / "s")
     rates = [r.drawn["local.lr"] for r in found]
-    assert len(set(rates)) == 3
+    assert len(set(rates)) == 2
+    # each of them on every seed
+    assert {(r.drawn["local.lr"], r.seed) for r in found} == {*itertools.product(rates, (5, 6))}
+    assert table(tmp_path / "s")["count"].tolist() == [2, 2]
     assert all(0.01 <= r <= 1 for r in rates)
     for r in found:
         assert r.folder.config().local.lr == r.drawn["local.lr"]
@@ -304,6 +310,10 @@ def test_what_was_drawn_twice_counts_once(tmp_path):
     run_here(drawn, tmp_path / "s")
     cells = table(tmp_path / "s")
     assert cells["count"].tolist() == [len({result.seed for result in stored(tmp_path / "s")[1]})]
+    best = fedorch.open_sweep(tmp_path / "s").best()
+    assert len(best) == 1
+    folders = [RunFolder(result.folder.path) for result in stored(tmp_path / "s")[1]]
+    assert [len(group) for group in by_config(folders)] == [1]
 
 
 def test_lists_and_status_are_there_for_programs(tmp_path, monkeypatch):

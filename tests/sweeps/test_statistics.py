@@ -1,12 +1,15 @@
 """What a cell shows of a run."""
 
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from orchestrator.errors import UserError
 from sweeps.entry import Column
+from sweeps.plan import Sweep
+from sweeps.results import table_of
 from sweeps.statistics import value
 
 ROUNDS = pd.DataFrame({
@@ -74,3 +77,29 @@ def test_a_metric_that_is_not_reported():
         UserError, match="do not report 'test_acuracy'; did you mean 'test_accuracy'"
     ):
         value(ROUNDS, Column("test_acuracy"))
+
+
+def test_a_metric_without_an_accuracy_beside_it_ends_as_it_ended():
+    """Of a regression, whose rounds have no accuracy, the number of a round before was taken."""
+    nan = math.nan
+    rounds = pd.DataFrame({"test_r2": [nan, 0.7, nan, nan, nan], "judged": [nan, 1, nan, 1, nan]})
+    assert math.isnan(value(rounds, Column("test_r2")))
+    assert math.isnan(value(rounds, Column("test_r2", statistic="tail", tail=2)))
+    assert value(rounds.iloc[:3], Column("test_r2")) == 0.7
+    assert value(rounds, Column("test_r2", statistic="best")) == 0.7
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_settings_that_lost_a_seed_stand_behind_the_others_and_in_order(low):
+    values = {"a": [0.1], "b": [0.4], "c": [0.3, math.nan], "d": [0.2, 0.2]}
+    trials = [
+        SimpleNamespace(
+            label=label, seed=seed, setting={"trial": label}, status="finished", diverged=False,
+            value=lambda column, number=number: number, beside=lambda *_, number=number: number,
+        )
+        for label, numbers in values.items()
+        for seed, number in enumerate([*numbers, math.nan][:2])
+    ]  # fmt: skip
+    plan = Sweep(cells=[{"label": label} for label in values], mode="min" if low else "max")
+    ordered = table_of(plan, trials)["trial"].tolist()
+    assert ordered == ["d", *("acb" if low else "bca")]

@@ -70,9 +70,10 @@ class Here:
 
     def configs(self) -> Iterator[dict[str, Any]]:
         grid = self.space.pop("planned")["grid_search"]
-        for number, one in enumerate(grid * self.samples):
-            drawn = {path: axis.sample(random_state=number) for path, axis in self.space.items()}
-            yield {"planned": one, **drawn}
+        assert self.samples == 1  # which optuna alone has more of
+        for one in grid:
+            trial = {"planned": one}
+            yield trial | {path: axis.sample(trial) for path, axis in self.space.items()}
 
     def _run(self, trial: Any, trials: list[Any]) -> None:
         about = {TRIAL_INFO: SimpleNamespace(trial_id=trial.trial_id)}
