@@ -151,12 +151,23 @@ class SweepFile(Target):
         runs, stopped = _best_first(folder)
         if stopped:
             errors.print(f"note: without {stopped} trials that the scheduler has stopped")
-        text = show_comparison(runs, None, plan_of(folder).metric, form=chosen)
+        metric, tested = _judged_by(plan_of(folder), runs)
+        text = show_comparison(runs, None, metric, form=chosen, tested=tested)
         if file is None:
             console.print(text, soft_wrap=True, end="")
         else:
             write_text(file, text)
             console.print(f"wrote {file}", soft_wrap=True)
+
+
+def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
+    """The metric by which runs are compared with the first, and whether they can be tested: who is
+    the best of many by a metric is ahead by it whatever they are worth.
+    """
+    judging = on_test(plan.metric)
+    if judging is not None and all(judging in run.rounds() for run in runs):
+        return judging, True
+    return plan.metric, plan.choose_on == "nothing"
 
 
 def _best_first(folder: Path) -> tuple[list[RunFolder], int]:
@@ -380,7 +391,7 @@ class PaperTarget(Target):
         """How the rows were tuned, and what they spent."""
         tuning, stage = self.one.tuning, folder / TUNING
         if tuning is None:
-            said = ["nothing was tuned: every method has the settings of the entry"]
+            said = ["nothing was tuned in this sweep: every method has the settings of the entry"]
         else:
             tuned = Tuned.read(stage) if (stage / TUNED).is_file() else Tuned()
             said = tuned.sentences(tuning)

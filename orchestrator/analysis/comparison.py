@@ -202,6 +202,7 @@ def show_comparison(
     about: str = "",
     only: Sequence[str] = (),
     labels: Sequence[str] = (),
+    tested: bool = True,
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
@@ -209,7 +210,8 @@ def show_comparison(
 
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
     the rounds and seconds until the metric reached it; with ``only`` no other rows than those;
-    ``labels`` ("NAME=TEXT") are what columns are called instead. A metric that ends in "/" is all
+    ``labels`` ("NAME=TEXT") are what columns are called instead, and nothing is ``tested`` where
+    the first was chosen by the metric. A metric that ends in "/" is all
     columns that begin so (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
@@ -228,7 +230,7 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     ends, direction = _ends(runs.rounds, metric), runs.more_is_better(metric)
-    tests = tuple(_tests(columns, runs.seeds, ends, metric, direction))
+    tests = tuple(_tests(columns, runs.seeds, ends, metric, direction)) if tested else ()
     notes = (runs.seeds_said, runs.data_said, runs.common_said)
     written = _written(lines, columns, notes, tests)
     if report is not None:
@@ -405,7 +407,7 @@ def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
     ends = sorted((turned * one.low + 0, turned * one.high + 0))
     pairs, by = f"{one.numbers} pairs of numbers", f"{turned * one.difference + 0:+.4f}"
     interval = f"[{ends[0]:+.4f}, {ends[1]:+.4f}] (95 %, each by itself; {pairs})"
-    said = [f"{by} {interval}" if one.numbers > 1 else f"{by} ({pairs})"]
+    said = [f"{by} ({pairs})" if math.isnan(one.low) else f"{by} {interval}"]
     if not p < TOLD_APART:  # none, too
         said[0] += ", not told apart"
     elif direction is not None:

@@ -31,9 +31,11 @@ class Paired:
     low: float
     high: float
     """Ends of the confidence interval of the difference, by Student's t; NaN with fewer than two
-    pairs."""
+    pairs, of differences that are all the same, and where a run has no number: the others are no
+    fair sample then."""
     effect: float
-    """The difference in standard deviations of the pairs' differences (Cohen's d_z)."""
+    """The difference in standard deviations of the pairs' differences (Cohen's d_z); NaN
+    likewise."""
     p: float
     """Two-sided, that neither is ahead: paired t-test, or, where a run of a pair has no number, a
     test on signed ranks in which it loses; NaN with fewer than two pairs."""
@@ -61,12 +63,13 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
     size = max(np.abs(side[np.isfinite(side)]).max(initial=0.0) for side in (a, b))
     if spread <= ROUNDING * size:
         spread = 0.0
-    half = _half_width(spread, len(known))
+    half = effect = math.nan
     if any(missed):
         lead, p = _rank_test(gaps)
     else:
         lead, p = mean, _t_test(mean, spread, len(known))
-    effect = mean / spread if spread > 0 else math.nan
+        if spread > 0:
+            half, effect = _half_width(spread, len(known)), mean / spread
     ends = mean - half, mean + half
     return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
 

@@ -34,6 +34,10 @@ def test_a_miss_loses_against_a_hit():
     # of the 8 ways to sign the ranks 1, 2, 3, all have a sum of at least |1 + 2 - 3|
     assert (found.ahead, found.p, found.missed) == (False, 1, (1, 0))
     assert compare({0: 100.0, 1: 101.0, 2: 102.0}, {**rounds, 2: math.nan}, False).p == 2 / 8
+    # of those that did not miss nothing is told but their mean: they are no fair sample
+    survivors = compare({0: 1.0, 1: 1.1, 2: math.nan}, {0: 0.5, 1: 0.7, 2: 0.9}, high=True)
+    assert survivors.difference == pytest.approx(0.45)
+    assert all(map(math.isnan, (survivors.low, survivors.high, survivors.effect)))
     both = compare({0: 1.0, 1: math.nan}, {0: 2.0, 1: math.nan}, high=True)
     assert (both.n, both.missed, both.ahead) == (2, (1, 1), False)
 
@@ -43,8 +47,8 @@ def test_too_few_for_a_test():
     assert compare({0: 1.0}, {0: 0.0}, True).ahead
     assert compare({}, {}, True).n == 0
     same = compare({0: 1.0, 1: 2.0}, {0: 0.0, 1: 1.0}, True)
-    assert (same.difference, same.low, same.high) == (1.0, 1.0, 1.0)
-    assert math.isnan(same.p)
+    assert same.difference == 1.0
+    assert all(map(math.isnan, (same.low, same.high, same.effect, same.p)))
 
 
 def test_gaps_that_are_equal_but_for_rounding_prove_nothing():

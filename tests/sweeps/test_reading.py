@@ -12,6 +12,7 @@ from scipy import stats
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
 from sweeps import commands, tables
 from sweeps.claims import differences, summaries, verdicts
 from sweeps.entry import Claim, Column, Published, Tuning
@@ -19,10 +20,10 @@ from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
-from sweeps.targets import SweepFile, of_folder, resolve
+from sweeps.targets import SweepFile, _judged_by, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
-from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, tuned
+from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, sweep, tuned
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -211,11 +212,22 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     mine.show(finished, "latex", None)
     assert r"\begin{tabular}" in capsys.readouterr().out
     mine.show(finished, "terminal", tmp_path / "t.md")
-    assert "| metric |" in (tmp_path / "t.md").read_text()
+    text = (tmp_path / "t.md").read_text()
+    assert "| metric |" in text
+    assert " minus " not in text  # what was chosen by the metric is not tested on it
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
     of_folder(finished).show(finished, "terminal", None)
     assert "8 trials ended" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_best_of_many_is_tested_on_other_numbers_than_it_was_chosen_by(finished):
+    runs = [RunFolder(result.folder.path) for result in by_trial(finished).values()]
+    assert _judged_by(sweep(), runs) == ("test_accuracy", False)
+    assert _judged_by(sweep(choose_on="nothing"), runs) == ("test_accuracy", True)
+    by_validation = sweep(choose_on="validation", metric="validation_accuracy")
+    assert _judged_by(by_validation, runs) == ("test_accuracy", True)
+    assert _judged_by(sweep(choose_on="validation", metric="train_loss"), runs)[1] is False
 
 
 def test_a_folder_says_whose_table_it_is(finished, monkeypatch):
