@@ -60,8 +60,8 @@ class DRFA(Minimax):
             if not isinstance(parts.round_end, Fixed) or parts.local.steps is None:
                 return (
                     f"{self.name} draws a snapshot step from 1..τ; set local.steps, for example to "
-                    "10, also for the methods that it is compared with (and leave round_end at "
-                    "fixed)"
+                    "10 (with local.epochs=null if these are set), also for the methods that it is "
+                    "compared with, and leave round_end at fixed"
                 )
             if not self.replace and self.floor == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"

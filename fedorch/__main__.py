@@ -23,8 +23,10 @@ def main() -> None:
             sys.exit(_refused(package, place))
     lazily.defer()
     gc.disable()  # what is imported stays
-    from sweeps.cli import main as command
-
+    try:
+        from sweeps.cli import main as command
+    except ModuleNotFoundError as error:
+        sys.exit(_lacking(error.name))
     gc.enable()
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,6 +48,15 @@ def _refused(package: str, place: str) -> int:
     print(
         f"fedorch: {package} is not fedorch's: {place} hides it; take its folder off sys.path "
         "(PYTHONPATH, or where the command is called)",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _lacking(module: str | None) -> int:
+    print(
+        f"fedorch: {sys.executable} has no package {module!r}, and so not what fedorch needs: "
+        "activate its environment first (for jobs: on each node, before ray start)",
         file=sys.stderr,
     )
     return 2

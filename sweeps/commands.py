@@ -64,12 +64,13 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
     console.print(headed(one.id, "bold", f": {one.title}"), soft_wrap=True)
     if one.unavailable:
         console.print(one.unavailable, soft_wrap=True)
-    budgets = Table("budget", "trials", "seeds", "reduced")
+    budgets = Table("budget", "trials", "seeds", "columns", "reduced")
     for name, budget in one.budgets.items():
         seeds = str(len(budget.seeds))
+        some = f"{len(Reproduction(one, name).columns)} of {len(one.columns)}"
         how = [Reproduction(one, name).stand_in, budget.reduced]
         budgets.add_row(
-            name, _cost(one, name, known), seeds, "; ".join(filter(None, how)) or "nothing"
+            name, _cost(one, name, known), seeds, some, "; ".join(filter(None, how)) or "nothing"
         )
     rows = Table("row", "settings", "tuned")
     grids = one.tuning.grids if one.tuning else {}
@@ -78,7 +79,7 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
         rows.add_row(name, "\n".join(settings), "\n".join(tuned))
     columns = Table("column", "shows", "settings")
     for name, column in one.columns.items():
-        columns.add_row(name, f"{column.metric}, {column.statistic}", "\n".join(column.settings))
+        columns.add_row(name, column.shows, "\n".join(column.settings))
     for table in (budgets, rows, columns):
         console.print(table)
     console.print(f"all of them: {', '.join(one.base)}", soft_wrap=True)

@@ -69,6 +69,20 @@ class Column:
     together: a split of the data, a network, a stand-in."""
 
     @property
+    def shows(self) -> str:
+        """What its cells are, in words."""
+        if self.target is not None:
+            spent = self.statistic.removesuffix("_to")
+            way = "down to" if self.falling else "up to"
+            words = f"{spent} until {self.metric} is {way} {self.target:g}"
+        else:
+            last = "1 value" if self.tail == 1 else f"{self.tail} values"
+            how = {"tail": f"mean of the last {last}", "sum": "summed"}
+            words = f"{self.metric}, {how.get(self.statistic, self.statistic)}"
+        units = {1.0: "", 100.0: ", in percent"}
+        return words + units.get(self.scale, f", times {self.scale:.3g}")
+
+    @property
     def mode(self) -> Literal["max", "min"]:
         """Which way the metric itself is better: the cost of reaching a target is low where the
         metric is high.

@@ -8,8 +8,9 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ray import tune
@@ -176,7 +177,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         total = len(sweep.planned()) * sweep.samples
         watcher = Watcher(home, total, f"{sweep.metric} ({sweep.how})", sweep.direction)
         tuner = _tuner(prepared, trainable, storage, watcher)
-    with _terminated_as_interrupted():
+    with _terminated_as_interrupted(), _standing_in(home.path):
         tuner.fit()
 
 
@@ -193,6 +194,22 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _standing_in(folder: Path) -> Iterator[None]:
+    """Tune asks where the process stands, at the end, too; a job's folder may be gone by then:
+    another node on the same machine has unpacked its package anew.
+    """
+    before = None
+    with suppress(FileNotFoundError):
+        before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        if before is not None and before.is_dir():
+            os.chdir(before)
 
 
 def _forget_unknown(home: Home, known: set[str]) -> None:

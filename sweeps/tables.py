@@ -5,7 +5,7 @@ HTML or LaTeX.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,6 +86,13 @@ def _spread(data: pd.DataFrame) -> str:
     return f"mean ± standard error of it, {most} seeds" if most > 1 else "one seed, no spread"
 
 
+def _shown(one: Reproduction) -> Iterator[str]:
+    """What the cells are of, where all show the same."""
+    shown = {one.entry.columns[column].shows for column in one.columns}
+    if len(shown) == 1:
+        yield f"of {shown.pop()}"
+
+
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
     """The table as a paper prints it: a line a method, each cell ``measured ± s.e.
     (published)``."""
@@ -147,7 +154,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         data = data.assign(published=math.nan)
     table = wide(entry, data)
     published = " (published)" if data["published"].notna().any() else ""
-    notes = (f"measured: {_spread(data)}{published}", *other)
+    notes = (f"measured: {_spread(data)}{published}", *_shown(one), *other)
     if one.size == UNTUNED_BUDGET:
         asked = [f"claimed, and judged at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)

@@ -136,7 +136,13 @@ class Runs:
         names = None if trials else [self.names[runs[0]] for runs in numbers]
         named = group_names(groups, names)
         columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
-        return relabelled(columns, self.labels), seeds
+        places = {
+            place: name
+            for name, runs in columns.items()
+            for run in runs
+            for place in _places(self.folders[run].place)
+        }
+        return relabelled(columns, self.labels, places), seeds
 
     @property
     def columns(self) -> dict[str, list[int]]:
@@ -190,6 +196,18 @@ class Runs:
         """The first of the headlines that one of them reports."""
         found = (key for key in HEADLINES if any(key in table for table in self.rounds))
         return next(found, "test_accuracy")
+
+
+def _places(place: str) -> Iterator[str]:
+    """What a user may call a run by its folder: that, or the folder of its seeds, with or without
+    the way there.
+    """
+    folder = place.partition("?")[0].rstrip("/")
+    above, _, last = folder.rpartition("/")
+    wholes = [folder, above] if last.startswith("seed-") else [folder]
+    for whole in wholes:
+        yield whole
+        yield whole.rpartition("/")[2]
 
 
 def show_comparison(

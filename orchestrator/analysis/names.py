@@ -45,19 +45,25 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
     return places
 
 
-def relabelled(columns: Mapping[str, T], labels: Sequence[str]) -> dict[str, T]:
-    """``columns`` with those called otherwise of which ``labels`` ("NAME=TEXT") say so; raises
-    UserError for a name that there is not, and for one text of two.
+def relabelled(
+    columns: Mapping[str, T], labels: Sequence[str], places: Mapping[str, str]
+) -> dict[str, T]:
+    """``columns`` with those called otherwise of which ``labels`` ("NAME=TEXT") say so; ``places``
+    (folder of a run -> its column) are names, too. Raises UserError for a name that there is not,
+    and for one text of two.
     """
     texts = {}
+    known = {**places, **{name: name for name in columns}}
     for label in labels:
         # either side may hold "="
-        found = [name for name in columns if label.startswith(f"{name}=")]
-        name = max(found, key=len, default="")
-        texts[name] = label[len(name) + 1 :].strip()
-        if not found or not texts[name]:
-            known = "; ".join(columns)
-            raise UserError(f"--label {label!r}: give NAME=TEXT, where NAME is one of: {known}")
+        given = max((name for name in known if label.startswith(f"{name}=")), key=len, default="")
+        name, text = known.get(given, ""), label[len(given) + 1 :].strip()
+        texts[name] = text
+        if not given or not text:
+            raise UserError(
+                f"--label {label!r}: give NAME=TEXT, where NAME is a run's folder or one of: "
+                f"{'; '.join(columns)}"
+            )
     named = [texts.get(name, name) for name in columns]
     if twice := [name for name in named if named.count(name) > 1]:
         raise UserError(f"--label: two groups of runs would be called {twice[0]!r}")
@@ -79,8 +85,9 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
     # what one has and another has not is said of the one, where that is enough
-    shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], told)
-    whole = _joined(values, told)
+    called = {key: _called(key, told, configs[0]) for key in told}
+    shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], called)
+    whole = _joined(values, called)
     return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
 
 
@@ -109,18 +116,26 @@ def _labels(folders: Sequence[RunFolder]) -> list[str]:
     return found
 
 
-def _joined(values: Sequence[Mapping[str, Any]], told: Sequence[str]) -> list[str]:
-    return [", ".join(_setting(key, v, told) for key, v in one.items()) for one in values]
+def _joined(values: Sequence[Mapping[str, Any]], called: Mapping[str, str]) -> list[str]:
+    return [", ".join(_setting(key, v, called[key]) for key, v in one.items()) for one in values]
 
 
-def _setting(key: str, value: Any, others: Sequence[str]) -> str:
-    """A setting in a few words: a part by its name alone, else the key's end and the value."""
+def _setting(key: str, value: Any, called: str) -> str:
+    """A setting in a few words: a part by its name alone."""
     if key.endswith(".name"):
         return str(value)
-    last = key.rpartition(".")[2]
-    alone = [k.rpartition(".")[2] for k in others].count(last) == 1
-    said = last if alone else key
-    return f"no {said}" if value is None else f"{said} {value}"[:60]
+    return f"no {called}" if value is None else f"{called} {value}"[:60]
+
+
+def _called(key: str, others: Sequence[str], config: Mapping[str, Any]) -> str:
+    """The key's end, or all of it where another one ends so; with its section where that is the
+    name of another section's own (data.clients, data.validation.clients).
+    """
+    *_, section, last = ["", *key.split(".")]
+    if [k.rpartition(".")[2] for k in others].count(last) > 1:
+        return key
+    above = key.rpartition(".")[0].rpartition(".")[0]
+    return f"{section}.{last}" if above and _at(config, f"{above}.{last}") is not None else last
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:

@@ -47,6 +47,14 @@ class Split(StrEnum):
     test = "test"
 
 
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        help="NAME=TEXT: what a run, or a group of seeds, is called; NAME is its folder, or its "
+        "name without this (repeatable)",
+    ),
+]
 RunsArgument = Annotated[
     list[str],
     typer.Argument(
@@ -89,13 +97,7 @@ def compare(
     row: Annotated[
         list[str] | None, typer.Option("--row", help="only this row of the table (repeatable)")
     ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label",
-            help="NAME=TEXT: what a group is called in the table and pictures (repeatable)",
-        ),
-    ] = None,
+    label: LabelOption = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
     curves. A folder of seeds or of a sweep is all runs in it.
@@ -185,6 +187,7 @@ def plot(
         float, typer.Option(callback=within(0.5, 40), help="inches of the plane: 3 fits a column")
     ] = 3.0,
     height: Annotated[float, typer.Option(callback=within(0.5, 40), help="its inches")] = 1.9,
+    label: LabelOption = None,
 ) -> None:
     """Draw a figure of a run's report, or a column of several runs, in the size of a paper. Runs
     that differ in the seed alone are one curve, their mean, in a band of one standard error.
@@ -195,7 +198,7 @@ def plot(
     if out is None:
         show_figures(folders)
     else:
-        draw(folders, figure, over, out, (width, height))
+        draw(folders, figure, over, out, (width, height), label or ())
 
 
 @commands.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -39,19 +39,23 @@ def _known(folders: list[RunFolder]) -> Iterator[tuple[str, str]]:
 
 
 def draw(
-    folders: list[RunFolder], figure: str, over: str, out: Path, inches: tuple[float, float]
-) -> None:
+    folders: list[RunFolder], figure: str, over: str, out: Path, inches: tuple[float, float],
+    labels: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Write the ``figure`` of one run, or the column of that name of several (``accuracy``: of the
-    test set), as a picture. Raises UserError if they do not have it, or it cannot be written.
+    test set), as a picture; ``labels`` are what groups of runs are called instead. Raises UserError
+    if they do not have it, or it cannot be written.
     """
     if over and over not in AXES:
         raise UserError(f"--over {over!r}: {nearest(over, [*AXES])}")
     if len(folders) == 1:
+        if labels:
+            raise UserError("--label: names groups of runs, and there is one run")
         figures = figures_of(folders[0])
         drawing = figures.named(figure)
         shared, known = {"rounds": figures.table.rows()}, [*figures.table.columns]
     else:
-        drawing = _of_groups(folders, figure)
+        drawing = _of_groups(folders, figure, labels)
         shared, known = {}, [*drawing.data["points"][0]]
     axis = over or drawing.over or "round"
     if drawing.over is not None and axis not in known:
@@ -60,9 +64,9 @@ def draw(
     console.print(f"wrote {out}", soft_wrap=True)
 
 
-def _of_groups(folders: list[RunFolder], column: str) -> Drawing:
+def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> Drawing:
     """Of each group of runs that differ in the seed alone the mean, in a band."""
-    runs = Runs.read(folders)
+    runs = Runs.read(folders, labels)
     column = runs.usual() if column == "accuracy" else column
     require_reported(column, folders, runs.rounds, every=True)
     return runs.band(column)

@@ -154,9 +154,15 @@ def test_columns_are_called_as_one_likes(runs, tmp_path):
     for wrong in ("lr 0.2=x", "lr 0.1", "lr 0.1= "):
         code, text = here("compare", *runs, "--label", wrong)
         assert code == 2
-        assert "NAME is one of: lr 0.1; lr 0.01" in text
+        assert "NAME is a run's folder or one of: lr 0.1; lr 0.01" in text
     code, text = here("compare", *runs, "--label", "lr 0.1=lr 0.01")
     assert (code, "two groups of runs would be called 'lr 0.01'" in text) == (2, True)
+    first = next(iter(runs))
+    code, text = here("plot", *runs, "--label", f"{first.name}=ours", "--out", picture)
+    assert code == 0, text
+    assert ">ours<" in picture.read_text()
+    code, text = here("plot", first, "--label", f"{first}=ours", "--out", picture)
+    assert (code, "there is one run" in text) == (2, True)
 
 
 def test_a_page_leads_to_the_runs_own_reports(runs, tmp_path):
@@ -291,6 +297,17 @@ def edit(place, **changes):
     said = json.loads((place / "result.json").read_text())
     (place / "result.json").write_text(json.dumps({**said, **changes}))
     RunFolder(place).seal()
+
+
+def test_a_key_that_is_another_section_s_is_named_with_its_own():
+    configs = [
+        {"data": {"clients": 30, "validation": {"clients": part}}, "local": {"lr": rate}}
+        for part, rate in ((0.1, 1), (0.0, 2))
+    ]
+    assert by_difference(configs) == [
+        "validation.clients 0.1, lr 1",
+        "validation.clients 0.0, lr 2",
+    ]
 
 
 def test_names_say_what_differs():

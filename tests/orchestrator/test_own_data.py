@@ -354,3 +354,10 @@ def test_what_is_predicted_is_no_input(tmp_path, column):
     (tmp_path / "t.csv").write_text("a,t,label\n" + "1,0,0\n2,1,1\n3,0,1\n4,1,0\n")
     with pytest.raises(UserError, match=f"column '{column}' is the label or says"):
         samples(name="csv", path=str(tmp_path / "t.csv"), test="t", features=["a", column])
+
+
+def test_of_rows_that_nobody_trains_on_one_is_for_the_test():
+    groups = np.arange(3)
+    assert not drawn(groups, 0.2).any()
+    assert drawn(groups, 0.2, some=True).sum() == 1
+    assert not drawn(groups[:1], 0.2, some=True).any()

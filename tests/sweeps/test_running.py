@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +29,7 @@ from tests.orchestrator.test_cli import here
 from tests.running import finish
 from tests.sets import quick
 from tests.sweeps.plans import SMALL, results, sweep
-from tests.sweeps.trials import EITHER, run_here, run_sweep
+from tests.sweeps.trials import EITHER, Here, run_here, run_sweep
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -314,6 +315,19 @@ def test_what_was_drawn_twice_counts_once(tmp_path):
     assert len(best) == 1
     folders = [RunFolder(result.folder.path) for result in stored(tmp_path / "s")[1]]
     assert [len(group) for group in by_config(folders)] == [1]
+
+
+def test_a_driver_whose_folder_goes_away_ends_all_the_same(tmp_path, monkeypatch):
+    """A job's, which another node on the same machine unpacks anew."""
+    (tmp_path / "package").mkdir()
+    monkeypatch.chdir(tmp_path / "package")
+    fit = Here.fit
+    monkeypatch.setattr(
+        Here, "fit", lambda self: (fit(self), (tmp_path / "package").rmdir(), Path.cwd())
+    )
+    run_here(sweep(axes={"local.lr": [0.1]}), tmp_path / "s")
+    assert len(results(tmp_path / "s")) == 1
+    monkeypatch.chdir(tmp_path)
 
 
 def test_lists_and_status_are_there_for_programs(tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ class ImageFolder(Dataset):
         owner = numbered([parts[0] for parts in levels])[0] if self.clients else None
         test = np.arange(len(files)) >= len(halves[0]) if split else None
         if test is None:
-            test = drawn(wanted.y if owner is None else owner, self.test)
+            test = drawn(wanted.y if owner is None else owner, self.test, not request.trains)
         return assembled(decoded(files, self.side, self.grey), wanted, test, owner, root)
 
     def _listed(self, folder: Path) -> list[Path]:

@@ -72,7 +72,7 @@ class HuggingFace(Tokens):
             inputs, wanted = self._inputs(splits, columns, where), self._wanted(splits, where)
         owner = numbered(_column(splits, self.client, where))[0] if self.client else None
         if isinstance(self.test, float):
-            test = drawn(wanted.y if owner is None else owner, self.test)
+            test = drawn(wanted.y if owner is None else owner, self.test, not request.trains)
         else:
             test = np.arange(len(wanted.y)) >= len(splits[0])
         return assembled(inputs, wanted, test, owner, where)

@@ -44,9 +44,10 @@ def require_another(test: Path, train: Path, key: str) -> None:
         )
 
 
-def drawn(groups: np.ndarray, part: float) -> np.ndarray:
+def drawn(groups: np.ndarray, part: float, some: bool = False) -> np.ndarray:
     """Mask [n] of the ``part`` of the rows of each group (ids [n]) that is for the test: never all,
     and one where there are two. It is the same for every seed of a run: the data are one dataset.
+    With ``some`` one of several rows is for the test, even if no group has two.
     """
     order = generator(0, "test rows of own data").permutation(len(groups))
     grouped = order[np.argsort(groups[order], kind="stable")]
@@ -54,6 +55,8 @@ def drawn(groups: np.ndarray, part: float) -> np.ndarray:
     chosen = np.zeros(len(groups), bool)
     for rows in np.split(grouped, np.cumsum(sizes)[:-1]):
         chosen[rows[: min(len(rows) - 1, max(1, round(part * len(rows))))]] = True
+    if some and len(groups) > 1 and not chosen.any():
+        chosen[order[0]] = True
     return chosen
 
 

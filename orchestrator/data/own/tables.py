@@ -115,7 +115,7 @@ class Table(Dataset):
             owner, owners = numbered(self._keys(frame, self.client, path))
         wanted = self._wanted(frame, path)
         if isinstance(self.test, float):
-            test = drawn(wanted.y if owner is None else owner, self.test)
+            test = drawn(wanted.y if owner is None else owner, self.test, not request.trains)
         elif marks is not None:
             test = _marked(marks, f"{path}, column {self.test!r}")
         inputs, columns = self._inputs(frame, ~test, path, request.columns)
