@@ -19,7 +19,7 @@ PERIOD = 2.0
 SILENT = 30.0
 """Seconds without a sign of life after which a run is marked."""
 BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 20
+WIDTH = 10
 """Rounds of an accuracy curve."""
 
 
@@ -44,11 +44,11 @@ def table() -> Table:
         else:
             rows.append(note)
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
-    for name in ("experiment", "round", "left", "accuracy", "now", "actors", "GPUs", "MB", "state"):
+    for name in ("experiment", "round", "left", "accuracy", "actors", "GPUs", "MB", "state"):
         # on a narrow terminal a cell, not a head, takes more lines, and loses nothing
         drawn.add_column(
             name,
-            justify="right" if name in ("left", "now", "actors", "GPUs", "MB") else "left",
+            justify="right" if name in ("left", "actors", "GPUs", "MB") else "left",
             overflow="fold",
             min_width=len(name),
         )
@@ -68,8 +68,7 @@ def line(note: Note, state: str, now: float) -> list[str]:
         name,
         f"{note.round}/{note.rounds}",
         _duration(left) if note.seconds else "?",
-        sparkline(note.accuracy),
-        f"{note.accuracy[-1]:.4f}" if note.accuracy else "",
+        f"{note.accuracy[-1]:.4f} {sparkline(note.accuracy)}" if note.accuracy else "",
         actors,
         f"{note.gpus:g}",
         f"{note.bytes / 1e6:.1f}",
