@@ -7,7 +7,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sweeps.choice import PLANNED, Choice
 from sweeps.plan import Sweep
@@ -26,7 +26,7 @@ def space(sweep: Sweep, shuffled: bool = False) -> dict[str, Any]:
     """
     from ray import tune
 
-    planned = [Choice(one).as_trial()[PLANNED] for one in sweep.planned()]
+    planned = [cast(dict[str, Yaml], Choice(one).as_trial()[PLANNED]) for one in sweep.planned()]
     domains = sweep.drawn()
     if sweep.searcher == "optuna":
         return {PLANNED: planned[0], **domains}
@@ -34,7 +34,6 @@ def space(sweep: Sweep, shuffled: bool = False) -> dict[str, Any]:
         {**one, DRAW: number} if domains else one
         for number in range(sweep.samples)
         for one in planned
-        if isinstance(one, dict)
     ]
     if shuffled:
         random.Random(sweep.seeds[0]).shuffle(trials)
