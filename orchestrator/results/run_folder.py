@@ -433,7 +433,8 @@ class RunFolder:
 
 def members(place: str) -> list[str]:
     """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
-    trials that have ended, or others; of a run's own folder, and of one in storage, itself.
+    trials that have ended, or others and folders of seeds; of a run's own folder, and of one in
+    storage, itself.
     """
     folder = Path(place)
     if is_remote(place) or (folder / CONFIG).exists():
@@ -444,8 +445,10 @@ def members(place: str) -> list[str]:
     numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
     if numbers:
         return [str(numbers[seed]) for seed in sorted(numbers)]
-    # as the quick start leaves them
-    return sorted(str(one.parent) for one in folder.glob(f"*/{CONFIG}")) or [place]
+    # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
+    inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
+    inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
+    return [run for one in sorted(inside) for run in members(str(one))] or [place]
 
 
 def run_that_writes(file: Path) -> Path | None:

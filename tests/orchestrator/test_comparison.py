@@ -17,7 +17,7 @@ from orchestrator.analysis.names import by_difference
 from orchestrator.analysis.written import Written
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder, members
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import console
 from tests.configs import small
@@ -205,6 +205,20 @@ def test_a_folder_of_trials_is_all_of_them(runs, tmp_path):
     assert code == 0, text
     assert re.search(r"lr 0.1 +┃ lr 0.01 ", text)
     assert "standard error over seeds 0, 1, 2" in text
+
+
+def test_a_folder_of_folders_of_seeds_is_all_of_them(runs, tmp_path):
+    for number, place in enumerate(runs):
+        method, seed = ("a", "b")[number // 3], number % 3
+        shutil.copytree(place, tmp_path / method / f"seed-{seed}")
+    assert members(str(tmp_path)) == [
+        str(tmp_path / method / f"seed-{seed}") for method in "ab" for seed in range(3)
+    ]
+    code, text = here("compare", tmp_path)
+    assert code == 0, text
+    assert "over seeds 0, 1, 2" in " ".join(text.split())
+    code, text = here("compare", tmp_path, "--label", "b=slow", "--format", "csv")
+    assert (code, "slow" in text) == (0, True)
 
 
 def test_single_runs_are_not_tested(runs):
