@@ -75,7 +75,9 @@ def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     sweep's folder, or has lost some.
     """
     plan, found = plan_of(folder), [_result(path) for path in ended_trials(folder)]
-    return plan, [result for result in found if result is not None]
+    # without a scheduler nothing but an interruption stops a trial, which --resume goes on with
+    under_way = "stopped" if plan.scheduler.name == "fifo" else ""
+    return plan, [one for one in found if one is not None and one.status != under_way]
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:

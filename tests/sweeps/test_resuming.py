@@ -22,7 +22,7 @@ from orchestrator.rounds.experiment import Experiment
 from sweeps import commands, tune_state
 from sweeps.data import Shelf
 from sweeps.home import Home
-from sweeps.results import by_trial, stored
+from sweeps.results import by_trial, stored, table
 from sweeps.runner import _forget_unknown
 from sweeps.status import Status
 from sweeps.targets import Running, resolve
@@ -175,6 +175,17 @@ def test_without_tune_s_files_what_has_finished_is_kept(cut, tmp_path, monkeypat
     assert before.items() <= after.items()
     with pytest.raises(UserError, match=r"what it has drawn; .* with --reuse"):
         run_here(drawn, tmp_path / "drawn", resume=True)
+
+
+def test_a_trial_that_was_interrupted_is_no_seed_of_a_table(tmp_path, monkeypatch):
+    """It has left what it had, of fewer rounds; under a scheduler that is a trial's end."""
+    monkeypatch.setattr(Here, "most", 1)
+    for scheduler, left in (("fifo", 0), ("asha", 1)):
+        plan = sweep(axes={"local.lr": [0.1]}, report_every=1, scheduler=scheduler)
+        run_here(plan, tmp_path / scheduler)
+        (place,) = (tmp_path / scheduler / "trials").iterdir()
+        assert RunFolder(place).ending()["status"] == "stopped"
+        assert len(table(tmp_path / scheduler)) == left
 
 
 @pytest.mark.parametrize("kind", ["", *tune_state.KEPT, tune_state.COMING[0]])

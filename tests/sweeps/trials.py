@@ -56,6 +56,8 @@ class Here:
         self.callbacks = [c for c in run_config.callbacks if isinstance(c, Watcher)]
         self.space, self.samples = dict(param_space), tune_config.num_samples
 
+    most = 10**9
+    """Reports after which a trial is stopped."""
     can_restore = staticmethod(lambda path: False)
 
     def fit(self) -> None:
@@ -79,9 +81,11 @@ class Here:
         about = {TRIAL_INFO: SimpleNamespace(trial_id=trial.trial_id)}
         worker = self.kind(copy.deepcopy(trial.config) | about)
         self._tell("on_trial_start", len(trials), trials, trial)
-        while not (trial.last_result or {}).get("done"):
+        for _ in range(self.most):
             trial.last_result = worker.train()
             self._tell("on_trial_result", len(trials), trials, trial, trial.last_result)
+            if trial.last_result.get("done"):
+                break
         worker.stop()
         self._tell("on_trial_complete", len(trials), trials, trial)
 
