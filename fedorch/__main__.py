@@ -56,7 +56,7 @@ def _refused(package: str, place: str) -> int:
 def _lacking(module: str | None) -> int:
     print(
         f"fedorch: {sys.executable} has no package {module!r}, and so not what fedorch needs: "
-        "activate its environment first (for jobs: on each node, before ray start)",
+        "activate its environment first",
         file=sys.stderr,
     )
     return 2

@@ -37,7 +37,7 @@ AGENT_WITHIN = 120.0
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop is waited for."""
 YAML = (".yaml", ".yml")
-STARTS = "python -m fedorch "
+STARTS = "python -m sweeps.cli "
 """What a job's command begins with."""
 
 
