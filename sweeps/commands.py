@@ -67,8 +67,9 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
     budgets = Table("budget", "trials", "seeds", "columns", "reduced")
     for name, budget in one.budgets.items():
         seeds = str(len(budget.seeds))
-        some = f"{len(Reproduction(one, name).columns)} of {len(one.columns)}"
-        how = [Reproduction(one, name).stand_in, budget.reduced]
+        at = Reproduction(one, name)
+        some = f"{len(at.columns)} of {len(one.columns)}"
+        how = [at.stand_in, budget.reduced]
         budgets.add_row(
             name, _cost(one, name, known), seeds, some, "; ".join(filter(None, how)) or "nothing"
         )

@@ -20,6 +20,7 @@ from orchestrator.analysis.names import (
     relabelled,
     require_reported,
     require_same_data,
+    ways_to_say,
     without_seeds,
 )
 from orchestrator.analysis.paired import Paired, compare, holm
@@ -140,7 +141,7 @@ class Runs:
             place: name
             for name, runs in columns.items()
             for run in runs
-            for place in _places(self.folders[run].place)
+            for place in ways_to_say(self.folders[run].place)
         }
         return relabelled(columns, self.labels, places), seeds
 
@@ -198,18 +199,6 @@ class Runs:
         return next(found, "test_accuracy")
 
 
-def _places(place: str) -> Iterator[str]:
-    """What a user may call a run by its folder: that, or the folder of its seeds, with or without
-    the way there.
-    """
-    folder = place.partition("?")[0].rstrip("/")
-    above, _, last = folder.rpartition("/")
-    wholes = [folder, above] if last.startswith("seed-") else [folder]
-    for whole in wholes:
-        yield whole
-        yield whole.rpartition("/")[2]
-
-
 def show_comparison(
     folders: list[RunFolder],
     plot: Path | None,
@@ -229,8 +218,8 @@ def show_comparison(
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
     the rounds and seconds until the metric reached it; with ``only`` no other rows than those;
     ``labels`` ("NAME=TEXT") are what columns are called instead, and nothing is ``tested`` where
-    the first was chosen by the metric. A metric that ends in "/" is all
-    columns that begin so (``gradient_norm/``).
+    the first was chosen by the metric. A metric that ends in "/" is all columns that begin so
+    (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
     metric = metric or runs.usual()

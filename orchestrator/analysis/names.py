@@ -38,11 +38,27 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
         names or [],
         by_difference(configs),
         _labels(folders),
-        [place.partition("?")[0].rstrip("/").rpartition("/")[2] for place in places],
+        [_split(place)[1] for place in places],
     ):
         if known and all(known) and len(set(known)) == len(folders):
             return known
     return places
+
+
+def _split(place: str) -> tuple[str, str]:
+    """The way to a run's folder, and the folder's name."""
+    above, _, last = place.partition("?")[0].rstrip("/").rpartition("/")
+    return above, last
+
+
+def ways_to_say(place: str) -> Iterator[str]:
+    """What a user may call a run by its folder: that, or the folder of its seeds, with or without
+    the way there.
+    """
+    above, last = _split(place)
+    yield from (f"{above}/{last}" if "/" in place else last, last)
+    if last.startswith("seed-"):
+        yield from (above, _split(above)[1])
 
 
 def relabelled(
@@ -84,8 +100,8 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     if len(told) > MOST:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
-    # what one has and another has not is said of the one, where that is enough
     called = {key: _called(key, told, configs[0]) for key in told}
+    # what one has and another has not is said of the one, where that is enough
     shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], called)
     whole = _joined(values, called)
     return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
