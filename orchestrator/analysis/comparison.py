@@ -14,8 +14,10 @@ import pandas as pd
 
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
 from orchestrator.analysis.names import (
+    SEEDS,
     by_config,
     group_names,
+    in_natural_order,
     names_of_data,
     relabelled,
     require_reported,
@@ -23,7 +25,7 @@ from orchestrator.analysis.names import (
     ways_to_say,
     without_seeds,
 )
-from orchestrator.analysis.paired import Paired, compare, holm
+from orchestrator.analysis.tested import TOLD_APART, PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal, up_to
@@ -47,8 +49,6 @@ PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
-TOLD_APART = 0.05
-"""Largest p of a difference that is called one."""
 ACROSS = 6
 """Columns of numbers that a page in print has room for."""
 
@@ -132,30 +132,49 @@ class Runs:
     def _named(self) -> tuple[dict[str, list[int]], str]:
         groups = by_config(self.folders)
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
-        # a trial's name is a digest
+        # a trial's name, and the order of trials, is a digest
         trials = any(folder.holds(TRIAL) for folder in self.folders)
         names = None if trials else [self.names[runs[0]] for runs in numbers]
         named = group_names(groups, names)
         columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
-        places = {
+        return in_natural_order(columns) if trials else columns, seeds
+
+    @cached_property
+    def columns(self) -> dict[str, list[int]]:
+        """Name -> the runs that differ in the seed alone, by number."""
+        columns = self._named[0]
+        return relabelled(columns, self.labels, self._places(columns))
+
+    def called(self, name: str) -> str:
+        """The column of that name, of that name without its label, or of that folder; raises
+        UserError for another.
+        """
+        before = dict(zip(self._named[0], self.columns, strict=True))
+        known = self._places(self.columns) | before | {one: one for one in self.columns}
+        if name not in known:
+            raise UserError(
+                f"--against {name!r}: give a run's folder or one of: {'; '.join(self.columns)}"
+            )
+        return known[name]
+
+    def _places(self, columns: Mapping[str, Sequence[int]]) -> dict[str, str]:
+        """Folder of a run, as a user may say it -> its column."""
+        return {
             place: name
             for name, runs in columns.items()
             for run in runs
             for place in ways_to_say(self.folders[run].place)
         }
-        return relabelled(columns, self.labels, places), seeds
-
-    @property
-    def columns(self) -> dict[str, list[int]]:
-        """Name -> the runs that differ in the seed alone, by number."""
-        return self._named[0]
 
     @property
     def seeds_said(self) -> str:
         """What the numbers of several seeds are, or ""."""
         if all(len(some) == 1 for some in self.columns.values()):
             return ""
-        return f"mean ± standard error over seeds {self._named[1]}".removesuffix(" ")
+        seeds = self._named[1]
+        if seeds and any(map(SEEDS.search, self._named[0])):
+            seeds += " where no others are named"
+        return f"mean ± standard error over seeds {seeds}".removesuffix(" ")
 
     @cached_property
     def configs(self) -> list[Config]:
@@ -210,16 +229,17 @@ def show_comparison(
     only: Sequence[str] = (),
     labels: Sequence[str] = (),
     tested: bool = True,
+    against: str | None = None,
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
     alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
     Returns its text; the terminal's is printed instead, and empty.
 
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
-    the rounds and seconds until the metric reached it; with ``only`` no other rows than those;
-    ``labels`` ("NAME=TEXT") are what columns are called instead, and nothing is ``tested`` where
-    the first was chosen by the metric. A metric that ends in "/" is all columns that begin so
-    (``gradient_norm/``).
+    the rounds and seconds until the metric reached it; with ``only`` no other rows than those.
+    ``labels`` ("NAME=TEXT") are what columns are called instead. The others are tested ``against``
+    the column of that name, or the first; nothing is ``tested`` where the metric chose that. A
+    metric that ends in "/" is all columns that begin so (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
     metric = metric or runs.usual()
@@ -236,10 +256,9 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    ends, direction = _ends(runs.rounds, metric), runs.more_is_better(metric)
-    tests = tuple(_tests(columns, runs.seeds, ends, metric, direction)) if tested else ()
-    notes = (runs.seeds_said, runs.data_said, runs.common_said)
-    written = _written(lines, columns, notes, tests)
+    tests = _tested(runs, metric, against) if tested else PairedTests(metric, "", None)
+    notes = [runs.seeds_said, runs.data_said, runs.common_said]
+    written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
         write_text(report, comparison_of(about, written, groups, metric, links))
@@ -247,14 +266,10 @@ def show_comparison(
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
-        told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)], "tests": tests}
-        return json_text(told)
+        told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)]}
+        return json_text(told | {"tests": tests.records()})
     if form == "latex":
-        bold = ("best means in bold",) if written.best else ()
-        written = replace(written, head="Comparison", notes=(*written.notes, *bold))
-        # a paper's table has a line a method, where a page is wide enough
-        if len(lines) <= ACROSS:
-            written = written.turned()
+        written = _for_print(written, tests, lines)
     return written.as_(form)
 
 
@@ -272,15 +287,42 @@ def _written(
     lines: Sequence[Line],
     columns: Mapping[str, Sequence[int]],
     notes: Sequence[str],
-    tests: tuple[str, ...],
+    tests: PairedTests,
+    whole: bool,
 ) -> Written:
-    """The table: a row for each line, a column for each group of runs."""
-    table = pd.DataFrame(
-        {name: [line.cell(some) for line in lines] for name, some in columns.items()},
-        index=pd.Index([line.label for line in lines], name="metric"),
-    )
+    """The table: a row for each line and a column for each group of runs; or, of many groups, a row
+    for each of them. What is the same of all is a note then, where no ``whole`` was asked for.
+    """
+    rows = {line.label: [line.cell(some) for some in columns.values()] for line in lines}
+    many = len(columns) > ACROSS
+    same = [name for name, row in rows.items() if len({*row}) == 1 and many and not whole]
+    if same:
+        notes = (*notes, "; ".join(f"{name} {rows.pop(name)[0]}" for name in same) + " of each")
+    table = pd.DataFrame(rows.values(), index=pd.Index([*rows], name="metric"), columns=[*columns])
     best = frozenset((line.label, name) for line in lines if (name := line.best(columns)))
-    return Written("", table, tuple(filter(None, notes)), tests, best)
+    written = Written(
+        "", table, tuple(filter(None, notes)), best=best, further=tests.table(),
+        about_further=tests.about, listed=True,
+    )  # fmt: skip
+    return written.turned() if many else written
+
+
+def _for_print(written: Written, tests: PairedTests, lines: Sequence[Line]) -> Written:
+    """With a head, the best means in bold and a star at what the tests tell apart; a row for each
+    group, where a page is wide enough: papers' tables have a line a method.
+    """
+    row = _called(tests.metric)
+    starred = frozenset((row, one.group) for one in tests.each if one.told_apart)
+    turned = row not in written.table.index
+    notes = [
+        "best means in bold" if written.best else "",
+        f"*: {row} differs from that of {tests.against}, p < {TOLD_APART}" if starred else "",
+    ]
+    written = replace(
+        written, head="Comparison", notes=(*written.notes, *filter(None, notes)),
+        starred=frozenset((group, row) for row, group in starred) if turned else starred,
+    )  # fmt: skip
+    return written.turned() if len(lines) <= ACROSS and not turned else written
 
 
 def _cells(lines: Sequence[Line], columns: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
@@ -323,13 +365,17 @@ def _metrics(
     whether more of a metric is.
     """
     every = dict.fromkeys(key for r in results for key in r["metrics"])
-    labels = HEADLINES | {f"test_{n}": f"test {n.replace('_', ' ')}" for n in further(every)}
+    labels = HEADLINES | {f"test_{n}": _called(f"test_{n}") for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
         Line(label, [_number(r["metrics"], key) for r in results], better=better(key))
         for key, label in labels.items()
         if any(key in r["metrics"] for r in results)
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
+
+
+def _called(metric: str) -> str:
+    return HEADLINES.get(metric, metric.replace("_", " "))
 
 
 def _number(metrics: Mapping[str, float | None], key: str) -> float | None:
@@ -386,48 +432,14 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _tests(
-    groups: Mapping[str, Sequence[int]], seeds: Sequence[int], ends: Sequence[float], metric: str,
-    direction: bool | None,
-) -> Iterator[str]:  # fmt: skip
-    """The last ``metric`` of each group (``ends`` [run]) against the first one's, on the ``seeds``
-    that both have; with Holm's correction where there are several. ``direction``: whether more is
-    better, if that is known.
-    """
-    if metric.endswith("/"):
-        return
-    high = direction is not False
-    values = {name: {seeds[run]: ends[run] for run in runs} for name, runs in groups.items()}
-    first, *others = values
-    pairs = {name: compare(values[name], values[first], high) for name in others}
-    both = [one.p for one in pairs.values()]
-    for (name, one), p in zip(pairs.items(), holm(both), strict=True):
-        if one.n > 1:
-            yield f"{metric}: {name} minus {first}, {_paired(one, p, direction, len(pairs))}"
-
-
-def _paired(one: Paired, p: float, direction: bool | None, many: int) -> str:
-    """One of ``many`` comparisons in words; ``direction`` as of :func:`_tests`."""
-    # as a difference, whose sign is that of the interval's ends; which side is better comes after
-    turned = -1 if direction is False else 1
-    # plus 0, for a zero without a sign
-    ends = sorted((turned * one.low + 0, turned * one.high + 0))
-    pairs, by = f"{one.numbers} pairs of numbers", f"{turned * one.difference + 0:+.4f}"
-    interval = f"[{ends[0]:+.4f}, {ends[1]:+.4f}] (95 %, each by itself; {pairs})"
-    said = [f"{by} ({pairs})" if math.isnan(one.low) else f"{by} {interval}"]
-    if not p < TOLD_APART:  # none, too
-        said[0] += ", not told apart"
-    elif direction is not None:
-        said[0] += ", which is better" if one.difference > 0 else ", which is worse"
-    if not math.isnan(one.effect):
-        said.append(f"d_z {turned * one.effect:.2f}")
-    test = "paired t-test"
-    if any(one.missed):
-        said.append(f"runs without a number {one.missed[0]} : {one.missed[1]}")
-        test = f"signed ranks of {one.n} pairs, in which a run without a number loses"
-    value = "none (too few pairs, or all differ by the same)" if math.isnan(p) else f"{p:.4f}"
-    corrected = f", Holm over {many}" if many > 1 else ""
-    return f"{'; '.join(said)}; two-sided p {value} ({test}{corrected})"
+def _tested(runs: Runs, metric: str, against: str | None) -> PairedTests:
+    """Each column's last ``metric`` against that of the first, or of the one that is called so."""
+    ends, direction = _ends(runs.rounds, metric), runs.more_is_better(metric)
+    values = {
+        name: {runs.seeds[run]: ends[run] for run in some} for name, some in runs.columns.items()
+    }
+    first = runs.called(against) if against is not None else next(iter(values))
+    return PairedTests.of(metric, {} if metric.endswith("/") else values, first, direction)
 
 
 def _draw(runs: Runs, metric: str, plot: Path) -> None:

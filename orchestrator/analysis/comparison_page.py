@@ -65,13 +65,14 @@ def comparison_of(
     drawings = [*_drawings(groups, metric)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
-    tests = "".join(f"<li>{html.escape(line)}</li>\n" for line in written.said)
+    about_tests = f"<p>{html.escape(written.about_further)}</p>\n"
+    tests = written.further.set_index("group") if len(written.further) else None
     body = (
         f"<h1>{TITLE}</h1>\n"
         + f'<p class="lead">{html.escape(about or ", ".join(groups))}</p>\n'
         + page.table(written.table)
         + notes
-        + (f"<ul>{tests}</ul>\n" if tests else "")
+        + (about_tests + page.table(tests) if tests is not None else "")
         + page.axis_choice(known)
         + page.HINT
         + page.section("Curves", page.figures(drawings))

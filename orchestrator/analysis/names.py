@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,7 +19,8 @@ from orchestrator.results.run_folder import TRIAL, RunFolder
 T = TypeVar("T")
 NO_MATTER = ("seed", "name", "resources", "track")
 """Sections of a config in which runs of one experiment may differ."""
-SEEDS = re.compile(r" \(seeds ([\d, ]+)\)$")
+SEEDS = re.compile(r" \(seeds? ([\d, ]+)\)$")
+NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 MOST = 3
 """Keys that a name by what differs may be made of."""
 
@@ -275,18 +277,17 @@ def require_reported(
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:
     """The name of each group: its first run's (of ``names``, or its folder's), with the seeds where
-    there are others.
+    any has several.
 
     Raises UserError for a run that is there twice.
     """
     told_apart([folder for runs in groups for folder in runs])
     first = told_apart([runs[0] for runs in groups], names)
     each = [sorted(folder.config().seed for folder in runs) for runs in groups]
-    seeds = [", ".join(map(str, one)) for one in each]
-    return [
-        name if len(runs) == 1 else f"{name} (seeds {said})"
-        for name, runs, said in zip(first, groups, seeds, strict=True)
-    ]
+    if all(len(one) == 1 for one in each):
+        return first
+    said = (f"seed{'s' if len(one) > 1 else ''} {', '.join(map(str, one))}" for one in each)
+    return [f"{name} ({seeds})" for name, seeds in zip(first, said, strict=True)]
 
 
 def require_alike(folders: Sequence[RunFolder], counts: Callable[[str], bool], why: str) -> None:
@@ -316,10 +317,23 @@ def _alike(folder: RunFolder) -> str:
 
 
 def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:
-    """Groups by their names without the seeds, where all have the same, and these ("0, 1, 2"); as
-    they are, and "", where they have others or one each.
+    """Groups by their names without the seeds that more than half of them have, and these
+    ("0, 1, 2"); as they are, and "", where no seeds are so many's.
     """
-    seeds = {found[1] if (found := SEEDS.search(name)) else "" for name in groups}
-    if len(seeds) > 1:
+    each = [found[1] if (found := SEEDS.search(name)) else "" for name in groups]
+    usual, many = Counter(each).most_common(1)[0]
+    if 2 * many <= len(each):
         return dict(groups), ""
-    return {SEEDS.sub("", name): runs for name, runs in groups.items()}, seeds.pop()
+    shorter = [SEEDS.sub("", n) if s == usual else n for n, s in zip(groups, each, strict=True)]
+    return dict(zip(shorter, groups.values(), strict=True)), usual
+
+
+def in_natural_order(groups: Mapping[str, T]) -> dict[str, T]:
+    """By name, with numbers by their size: 1e-05 before 0.001, and 9 before 10."""
+
+    def key(name: str) -> list[tuple[float, str]]:
+        return [
+            (float(part), "") if i % 2 else (0.0, part) for i, part in enumerate(NUMBER.split(name))
+        ]
+
+    return dict(sorted(groups.items(), key=lambda item: key(item[0])))

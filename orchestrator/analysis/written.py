@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
@@ -15,6 +16,8 @@ from orchestrator.terminal import console
 
 FRAME = 3
 """Characters around a cell on the terminal."""
+LEAST = 14
+"""Characters that a name may be broken into."""
 Format = Literal["terminal", "markdown", "html", "latex"]
 
 
@@ -31,14 +34,20 @@ class Written:
     """Sentences."""
     best: frozenset[tuple[str, str]] = frozenset()
     """The cells (row, column) of the table to be marked, which LaTeX does."""
+    starred: frozenset[tuple[str, str]] = frozenset()
+    """Others, or the same, to be marked otherwise."""
     further: pd.DataFrame = field(default_factory=lambda: pd.DataFrame())
-    """A second table of texts, of which the terminal shows nothing; may be empty."""
+    """A second table of texts, without names of rows; may be empty."""
     about_further: str = ""
+    listed: bool = False
+    """Whether the terminal shows that, too, and LaTeX has it as comments."""
 
     def turned(self) -> Written:
         """With the table's rows as columns."""
-        best = frozenset((column, row) for row, column in self.best)
-        return replace(self, table=self.table.T, best=best)
+        best, starred = (
+            frozenset((column, row) for row, column in cells) for cells in (self.best, self.starred)
+        )
+        return replace(self, table=self.table.T, best=best, starred=starred)
 
     def as_(self, form: Format) -> str:
         """The text of a form; the terminal's is printed instead, and empty."""
@@ -52,6 +61,9 @@ def _terminal(written: Written) -> str:
         console.print("; ".join(written.notes))
     for line in written.said:
         console.print(f"  {line}", soft_wrap=True)
+    if written.listed and not written.further.empty:
+        console.print(written.about_further)
+        _list(written)
     return ""
 
 
@@ -59,6 +71,7 @@ def _html(written: Written) -> str:
     listed = "".join(f"<li>{escape(line)}</li>" for line in written.said)
     table, notes = written.table.to_html(border=0), escape("; ".join(written.notes))
     further = "" if written.further.empty else written.further.to_html(border=0, index=False)
+    further = f"<p>{escape(written.about_further)}</p>\n{further}" if further else ""
     head = f"<h3>{escape(written.head)}</h3>\n" if written.head else ""
     return f"{head}{table}\n<p>{notes}</p>\n<ul>{listed}</ul>\n{further}\n"
 
@@ -66,9 +79,9 @@ def _html(written: Written) -> str:
 def _latex(written: Written) -> str:
     """The sentences are comments: a paper has its own."""
     table = written.table.rename_axis(index=None, columns=None).map(escaped)
-    for column in {column for _, column in written.best}:
-        cells = table[column].items()
-        table[column] = [_bold(str(c)) if (r, column) in written.best else c for r, c in cells]
+    for marked, mark in ((written.best, r"\textbf{%s}"), (written.starred, "%s$^{*}$")):
+        for row, column in marked:
+            table.loc[row, column] = mark % table.loc[row, column]
     table.index, table.columns = table.index.map(escaped), table.columns.map(escaped)
     about = "; ".join(part for part in (written.head, *written.notes) if part)
     about = about[:1].upper() + about[1:] if about[:1].isascii() else about
@@ -78,12 +91,19 @@ def _latex(written: Written) -> str:
         column_format="l" + "r" * table.shape[1],
         position="t",
     )
-    said = [line.replace("\n", " ") for line in written.said]
+    said = [line.replace("\n", " ") for line in (*written.said, *_comments(written))]
     return "".join(f"% {line}\n" for line in ("needs the package booktabs", *said)) + text
 
 
-def _bold(text: str) -> str:
-    return rf"\textbf{{{text}}}"
+def _comments(written: Written) -> list[str]:
+    """The second table, a line each."""
+    if written.further.empty or not written.listed:
+        return []
+    return [written.about_further, *_rows(written.further)]
+
+
+def _rows(table: pd.DataFrame) -> Iterator[str]:
+    yield from ("; ".join(filter(None, cells)) for cells in table.to_numpy())
 
 
 def _slug(head: str) -> str:
@@ -127,19 +147,55 @@ FORMS: dict[Format, Callable[[Written], str]] = {
 
 def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
     """The table cut into groups of columns that fit a terminal of ``width`` characters, a column at
-    least.
+    least. Where they do not all fit, heads are on several lines, and so are names of rows that take
+    more than a third of the terminal.
     """
     first = max(len(str(row)) for row in (table.index.name or "", *table.index))
+    if width < first + FRAME + sum(map(_width, table.columns, (table[n] for n in table.columns))):
+        first = min(first, width // 3)
+        table = table.rename(index=lambda row: _lines(str(row), first))
+        table = table.rename(columns={name: _folded(name, table[name]) for name in table.columns})
     pieces: list[list[str]] = [[]]
     left = width - first - FRAME
     for name in table.columns:
-        needed = FRAME + max(len(word) for word in (name, *table[name]))
+        needed = _width(name, table[name])
         if needed > left and pieces[-1]:
             pieces.append([])
             left = width - first - FRAME
         pieces[-1].append(name)
         left -= needed
     return [table[names] for names in pieces]
+
+
+def _width(head: str, cells: Iterable[str]) -> int:
+    return FRAME + max(len(text) for text in (*head.splitlines(), *cells))
+
+
+def _folded(name: str, cells: Iterable[str]) -> str:
+    """A head in lines as wide as its cells, or its longest word."""
+    return _lines(name, max(len(word) for word in (*name.split(), *cells, " ")))
+
+
+def _lines(text: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(text, width)) or text
+
+
+def _list(written: Written) -> None:
+    """The second table, without a frame; its first column takes several lines where there is too
+    little room, and each row where there is less.
+    """
+    table, indent = written.further, 2
+    drawn = Table(box=None, padding=(0, 0, 0, indent))
+    for i, name in enumerate(table.columns):
+        drawn.add_column(name, no_wrap=i > 0, overflow="fold")
+    for _, cells in table.iterrows():
+        drawn.add_row(*cells)
+    others = sum(max(len(c) for c in (n, *table[n])) + indent for n in table.columns[1:])
+    if others + LEAST <= console.width:
+        console.print(drawn)
+        return
+    for line in _rows(table):
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def _drawn(part: pd.DataFrame, head: str) -> Table:
@@ -164,6 +220,7 @@ _GREEK = (
 )
 _PLAIN = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": "$<$", ">": "$>$", "|": "$|$",
     "−": "$-$", "—": "---", "–": "--", "“": "``", "”": "''",
     **{
         symbol: f"$\\{command}$"

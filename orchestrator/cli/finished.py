@@ -98,6 +98,10 @@ def compare(
         list[str] | None, typer.Option("--row", help="only this row of the table (repeatable)")
     ] = None,
     label: LabelOption = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="the group that the others are tested against (default: the first)"),
+    ] = None,
 ) -> None:
     """Put runs side by side, means over those that differ in the seed alone, and overlay their
     curves. A folder of seeds or of a sweep is all runs in it.
@@ -115,8 +119,9 @@ def compare(
     to_file = file is not None and form is CompareForm.terminal
     how = CompareForm.markdown if to_file else form
     text = show_comparison(
-        folders, plot, metric, goal, how.value, report, only=row or (), labels=label or ()
-    )
+        folders, plot, metric, goal, how.value, report, only=row or (), labels=label or (),
+        against=against,
+    )  # fmt: skip
     _give(text, file)
 
 

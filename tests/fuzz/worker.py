@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tests.fuzz.families import FAMILIES
-from tests.fuzz.judge import brief, judged, smaller
+from tests.fuzz.judge import PATIENCE, brief, judged, smaller
 
 ROOM = 6 * 2**30
 """Bytes of address space that a worker may take beyond what it has at its start."""
@@ -47,7 +47,8 @@ def play(pipe: Connection, traces: Path) -> None:
             pieces = family.pieces(seed, number)
             np.random.seed(number % 2**32)
             random.seed(number)
-            faulthandler.dump_traceback_later(2 * family.deadline + 5, exit=True, file=file)
+            longest = (PATIENCE + 1) * family.deadline + 5
+            faulthandler.dump_traceback_later(longest, exit=True, file=file)
             verdict = judged(family, pieces)
             faulthandler.cancel_dump_traceback_later()
             if verdict.outcome == "failed" and verdict.cause not in known:

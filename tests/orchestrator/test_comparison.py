@@ -12,8 +12,9 @@ from matplotlib import rc_context
 from scipy import stats
 
 from orchestrator.analysis import comparison
-from orchestrator.analysis.comparison import _tests, show_comparison
-from orchestrator.analysis.names import by_difference
+from orchestrator.analysis.comparison import Line, _for_print, _written, show_comparison
+from orchestrator.analysis.names import by_difference, in_natural_order, without_seeds
+from orchestrator.analysis.tested import PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
@@ -48,13 +49,13 @@ def test_seeds_are_one_column_with_their_spread(runs):
     assert "mean ± standard error over seeds 0, 1, 2" in re.sub(r"[\s│┃]+", " ", text)
     other = [r["metrics"]["test_accuracy"] for r in list(runs.values())[3:]]
     expected = stats.ttest_rel(other, first)
-    said = re.search(r"two-sided p ([\d.]+) \(paired t-test\)", text)
-    assert float(said[1]) == pytest.approx(expected.pvalue, abs=1e-4)
     interval = expected.confidence_interval(0.95)
     gap = np.mean(other) - np.mean(first)
-    assert f"{gap:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}] (95 %, each" in text
-    assert "lr 0.01 minus lr 0.1" in text
-    assert "pairs of numbers), not told apart" in text
+    assert "test_accuracy minus that of lr 0.1, over 3 pairs of numbers; 95 % intervals" in text
+    said = re.search(r"lr 0.01 +([+-][\d.]+) +(\[.*\]) +\S+ +([\d.]+) +not told apart", text)
+    assert said[1] == f"{gap:+.4f}"
+    assert said[2] == f"[{interval.low:+.4f}, {interval.high:+.4f}]"
+    assert float(said[3]) == pytest.approx(expected.pvalue, abs=1e-4)
 
 
 def test_forms(runs, tmp_path):
@@ -65,7 +66,7 @@ def test_forms(runs, tmp_path):
         code, text = here("compare", *runs, "--format", form)
         assert code == 0, text
         assert (cell.replace("±", r"$\pm$") if form == "latex" else cell) in text
-        assert "two-sided p" in text
+        assert "two-sided paired t-tests" in text
     for form in ("csv", "json"):
         code, text = here("compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}")
         assert (code, text.strip()) == (0, f"wrote {tmp_path}/a.{form}")
@@ -75,6 +76,9 @@ def test_forms(runs, tmp_path):
     (line, other) = (c for c in told["cells"] if c["metric"] == "test accuracy")
     assert line["mean"] == pytest.approx(np.mean(first))
     assert (line["sem"], line["n"]) == (pytest.approx(stats.sem(first)), 3)
+    (test,) = told["tests"]
+    assert (test["group"], test["against"], test["pairs"]) == ("lr 0.01", "lr 0.1", 3)
+    assert test["difference"] == pytest.approx(other["mean"] - line["mean"])
     table = pd.read_csv(tmp_path / "a.csv").set_index(["metric", "group"])
     assert table.loc["test accuracy", other["group"]]["mean"] == pytest.approx(other["mean"])
 
@@ -195,7 +199,11 @@ def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):
     show_comparison([RunFolder(place) for place in runs], None)
     text = capsys.readouterr().out
     assert "…" not in text
-    assert text.count("test accuracy") == 2
+    assert "seconds at the server" not in text  # a name on two lines
+    assert "; not told apart\n" in text
+    monkeypatch.setattr(console, "_width", 90)
+    show_comparison([RunFolder(place) for place in runs], None)
+    assert "  not told apart\n" in capsys.readouterr().out
 
 
 def test_a_folder_of_trials_is_all_of_them(runs, tmp_path):
@@ -230,16 +238,77 @@ def test_single_runs_are_not_tested(runs):
 
 def test_what_cannot_be_compared_is_said():
     """p was 1 where there is none, and the survivors' interval stood beside a test of all."""
-    ends = [0.5, 0.5, 0.5, 0.5, 0.6, 0.7, math.nan, 0.65]
-    groups = {"A": range(4), "B": range(4, 8)}
-    (said,) = _tests(groups, [0, 1, 2, 3] * 2, ends, "test_accuracy", True)
-    assert "B minus A, +0.1500" in said
-    assert "3 pairs of numbers" in said
-    assert "runs without a number 1 : 0" in said
-    assert "signed ranks of 4 pairs" in said
-    same = {"A": range(2), "B": range(2)}
-    (said,) = _tests(same, [0, 1], ends, "test_accuracy", True)
-    assert "two-sided p none" in said
+    ends = {"A": [0.5, 0.5, 0.5, 0.5], "B": [0.6, 0.7, math.nan, 0.65]}
+    tests = PairedTests.of(
+        "test_accuracy", {n: dict(enumerate(v)) for n, v in ends.items()}, "A", True
+    )
+    assert "over 3 pairs of numbers" in tests.about
+    assert "signed ranks where a run has no number" in tests.about
+    (line,) = tests.table().to_dict("records")
+    assert line["difference"] == "+0.1500, missed 1 : 0"
+    assert (line["95 % interval"], line["d_z"]) == ("", "")
+    same = {"A": {0: 0.5, 1: 0.6}, "B": {0: 0.5, 1: 0.6}}
+    (line,) = PairedTests.of("test_accuracy", same, "A", True).table().to_dict("records")
+    assert (line["p"], line[""]) == ("none", "too few pairs, or all differ by the same")
+
+
+def test_of_a_loss_the_sign_is_the_losses_and_the_verdict_the_better_side():
+    values = {"A": {0: 1.0, 1: 1.1, 2: 1.2}, "B": {0: 0.5, 1: 0.61, 2: 0.69}}
+    tests = PairedTests.of("test_loss", values, "A", more_is_better=False)
+    (line,) = tests.table().to_dict("records")
+    assert (line["difference"], line[""]) == ("-0.5000", "better")
+    found = stats.ttest_rel([*values["B"].values()], [*values["A"].values()])
+    (record,) = tests.records()
+    assert record["p"] == pytest.approx(found.pvalue)
+    assert [record["low"], record["high"]] == pytest.approx([*found.confidence_interval(0.95)])
+    assert PairedTests.of("test_loss", values, "A", None).table()[""].item() == "told apart"
+
+
+def test_the_others_are_tested_against_whom_one_likes(runs):
+    first, *_, last = runs
+    for name in ("lr 0.01", last, last.name):
+        code, text = here("compare", *runs, "--against", name)
+        assert (code, "test_accuracy minus that of lr 0.01," in text) == (0, True)
+    code, text = here("compare", *runs, "--against", "old", "--label", f"{first.name}=old")
+    assert (code, "minus that of old," in text) == (0, True)
+    code, text = here("compare", *runs, "--against", "lr 1")
+    assert (code, "give a run's folder or one of: lr 0.1; lr 0.01" in text) == (2, True)
+
+
+def test_a_star_is_at_what_the_tests_tell_apart():
+    values = {"a<b": {0: 0.5, 1: 0.6, 2: 0.7}, "B": {0: 0.6, 1: 0.701, 2: 0.8}}
+    tests = PairedTests.of("test_accuracy", values, "a<b", True)
+    lines = [Line("test accuracy", [0.6, 0.7], better=True), Line("rounds", [1, 1], 0)]
+    columns = {"a<b": [0], "B": [1]}
+    written = _written(lines, columns, (), tests, whole=False)
+    text = _for_print(written, tests, lines).as_("latex")
+    assert r"B & \textbf{0.7000}$^{*}$ & 1 \\" in text
+    assert r"*: test accuracy differs from that of a$<$b, p $<$ 0.05" in text
+    assert "% B; +0.1003; [" in text
+
+
+def test_many_groups_are_lines_in_the_order_of_their_names(runs, tmp_path):
+    """What is the same of all is a note, and the seeds are said where they are others."""
+    names = [f"lr {rate}" for rate in ("1e-05", "0.001", "0.01", "0.02", "0.1", "9", "10")]
+    shuffled = {name: [0, 1] for name in sorted(names)}
+    assert [*in_natural_order(shuffled)] == names
+    same, other = Line("rounds", [2, 2], 0), Line("MB up", [1.0, 2.0], 1)
+    columns = {name: [i % 2] for i, name in enumerate(names)}
+    written = _written([same, other], columns, (), PairedTests("MB up", "", None), whole=False)
+    assert [*written.table.index] == names
+    assert [*written.table.columns] == ["MB up"]
+    assert written.notes == ("rounds 2 of each",)
+    kept = _written([same, other], columns, (), PairedTests("MB up", "", None), whole=True)
+    assert [*kept.table.columns] == ["rounds", "MB up"]
+    code, text = here("compare", *[*runs][:4])
+    assert code == 0, text
+    assert re.search(r"lr 0.1 \(seeds 0, 1, 2\) +┃ lr 0.01 \(seed 0\)", text)
+
+
+def test_seeds_of_most_are_said_once():
+    groups = {"a (seeds 0, 1)": 1, "b (seed 0)": 2, "c (seeds 0, 1)": 3}
+    assert without_seeds(groups) == ({"a": 1, "b (seed 0)": 2, "c": 3}, "0, 1")
+    assert without_seeds({"a (seeds 0, 1)": 1, "b (seed 0)": 2})[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -281,7 +350,7 @@ def test_any_column_of_the_rounds_is_tested(runs):
     """Bytes and seconds stand in no result.json."""
     code, text = here("compare", *runs, "--metric", "bytes_up")
     assert code == 0
-    assert "bytes_up: " in text
+    assert "bytes_up minus that of lr 0.1" in text
     assert "+0.0000" in text
     assert "without a number" not in text
 
