@@ -28,7 +28,7 @@ from orchestrator.analysis.names import (
 from orchestrator.analysis.tested import TOLD_APART, PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal, up_to
+from orchestrator.config.goal import Goal, target_goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
 from orchestrator.pages.bands import band, points
@@ -222,7 +222,7 @@ def show_comparison(
     folders: list[RunFolder],
     plot: Path | None,
     metric: str | None = None,
-    target: Goal | None = None,
+    target: str | None = None,
     form: Form = "terminal",
     report: Path | None = None,
     about: str = "",
@@ -243,13 +243,14 @@ def show_comparison(
     """
     runs = Runs.read(folders, labels)
     metric = metric or runs.usual()
-    require_reported(metric, folders, runs.rounds, every=target is not None or plot is not None)
+    goal = target_goal(target, metric)
+    require_reported(metric, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
         *_metrics(runs.results, runs.more_is_better),
         *_efforts(runs.results),
         *_times(runs.rounds),
     ]
-    lines += _to_target(runs.rounds, metric, target) if target is not None else []
+    lines += _to_target(runs.rounds, metric, goal) if goal is not None else []
     lines, columns = _chosen(lines, only), runs.columns
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")

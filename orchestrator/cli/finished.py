@@ -107,19 +107,17 @@ def compare(
     curves. A folder of seeds or of a sweep is all runs in it.
     """
     from orchestrator.analysis.comparison import show_comparison
-    from orchestrator.config.goal import target_goal
 
     outputs = [plot, plot and plot.with_suffix(".csv"), file, report]
     names = [one.resolve() for one in outputs if one is not None]
     if len({*names}) < len(names):
         raise UserError("two of --plot, its .csv beside it, --file and --report are one file")
     folders = _all_of(runs)
-    goal = target_goal(target)
     # what a terminal has is printed, and no text
     to_file = file is not None and form is CompareForm.terminal
     how = CompareForm.markdown if to_file else form
     text = show_comparison(
-        folders, plot, metric, goal, how.value, report, only=row or (), labels=label or (),
+        folders, plot, metric, target, how.value, report, only=row or (), labels=label or (),
         against=against,
     )  # fmt: skip
     _give(text, file)
@@ -337,7 +335,7 @@ def wallclock(
     from orchestrator.analysis.wallclock import show_wallclock
     from orchestrator.config.goal import target_goal
 
-    show_wallclock(_all_of(runs), step_ms, link, gbps, metric, target_goal(target))
+    show_wallclock(_all_of(runs), step_ms, link, gbps, metric, target_goal(target, metric))
 
 
 @commands.command()

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 
 @dataclass(frozen=True)
 class Goal:
-    """``0.98``: at least that; ``<= 0.1``: at most."""
+    """``0.98`` or ``>= 0.98``: at least that; ``<= 0.1``: at most."""
 
     limit: float
     falling: bool = False
@@ -24,7 +24,7 @@ class Goal:
         words = str(text).strip()
         falling = words.startswith("<=")
         try:
-            limit = float(words.removeprefix("<="))
+            limit = float(words.removeprefix("<=" if falling else ">="))
         except ValueError:
             limit = math.nan
         if not math.isfinite(limit):
@@ -39,12 +39,23 @@ class Goal:
         return value <= self.limit if self.falling else value >= self.limit
 
 
-def target_goal(target: str | None) -> Goal | None:
-    """The goal that ``--target`` names; raises UserError for none."""
+def goal_of(metric: str, text: float | str) -> Goal:
+    """What ``text`` means of a metric. Raises ValueError for what is no goal, and for a bare number
+    of a loss: it is above any of them after the first round, which nobody means.
+    """
+    goal = Goal.read(text)
+    if "loss" in metric and not str(text).strip().startswith(("<=", ">=")):
+        low, high = f'"<= {goal.limit:g}"', f'">= {goal.limit:g}"'
+        raise ValueError(f"{metric} is to fall: say {low}, or {high} if that is meant")
+    return goal
+
+
+def target_goal(target: str | None, metric: str) -> Goal | None:
+    """The goal that ``--target`` names for the metric; raises UserError for none."""
     if target is None:
         return None
     try:
-        return Goal.read(target)
+        return goal_of(metric, target)
     except ValueError as error:
         raise UserError(f"--target: {error}") from error
 

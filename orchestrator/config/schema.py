@@ -33,7 +33,7 @@ from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
 from algorithms.section import Section
 from algorithms.setting import Composition
 from orchestrator.config.energy import Energy
-from orchestrator.config.goal import Goal
+from orchestrator.config.goal import Goal, goal_of
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
@@ -200,6 +200,12 @@ def _goal(text: float | str) -> float | str:
     return text
 
 
+def _goals(given: dict[str, float | str]) -> dict[str, float | str]:
+    for metric, text in given.items():
+        goal_of(metric, text)
+    return given
+
+
 class Config(Section):
     """One experiment."""
 
@@ -220,11 +226,13 @@ class Config(Section):
     stop: Annotated[
         dict[str, Annotated[float | str, AfterValidator(_goal)]],
         BeforeValidator(lambda given: {} if given is None else given),
+        AfterValidator(_goals),
     ] = Field(
         default_factory=dict,
         max_length=100,
         description="end before the last round when one of these metrics of a round is at least "
-        'its value (or "<= 0.1": at most); steps_total adds up each round\'s longest client',
+        'its value (or "<= 0.1": at most, which a loss needs); steps_total adds up each round\'s '
+        "longest client",
     )
     data: DataConfig = DataConfig()
     model: Annotated[SerializeAsAny[Model], chosen_from(Model)] = LeNet5()

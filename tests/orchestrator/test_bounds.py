@@ -103,6 +103,8 @@ def test_bounds_of_their_own():
         ({"data": {"partition": {"name": "file", "file": "a\0"}}}, "without control characters"),
         ({"name": "a" * 51}, "name: String should have at most 50"),
         ({"stop": {"test_accuracy": "nan"}}, "is not a number that is reached"),
+        # any loss is at least that after the first round
+        ({"stop": {"test_loss": 0.1}}, 'stop: test_loss is to fall: say "<= 0.1", or ">= 0.1" if'),
         (
             {"round_end": {"name": "fda", "theta": float("inf")}},
             "round_end.theta: must be a finite",

@@ -305,6 +305,13 @@ def test_many_groups_are_lines_in_the_order_of_their_names(runs, tmp_path):
     assert re.search(r"lr 0.1 \(seeds 0, 1, 2\) +┃ lr 0.01 \(seed 0\)", text)
 
 
+def test_a_target_of_a_loss_says_from_which_side(runs):
+    code, text = here("compare", *runs, "--metric", "test_loss", "--target", "0.1")
+    assert (code, 'test_loss is to fall: say "<= 0.1"' in text) == (2, True)
+    code, text = here("compare", *runs, "--metric", "test_loss", "--target", "<= 99")
+    assert (code, "rounds to <= 99" in text) == (0, True)
+
+
 def test_seeds_of_most_are_said_once():
     groups = {"a (seeds 0, 1)": 1, "b (seed 0)": 2, "c (seeds 0, 1)": 3}
     assert without_seeds(groups) == ({"a": 1, "b (seed 0)": 2, "c": 3}, "0, 1")

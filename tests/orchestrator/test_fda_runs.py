@@ -322,7 +322,8 @@ def test_a_metric_may_have_to_fall():
     e = run("rounds=30", 'stop={test_loss: "<= 1.5"}')
     assert 1 < e.t < 30
     assert e.records[-1]["test_loss"] <= 1.5 < e.records[-2]["test_loss"]
-    assert Goal.read("0.5") == Goal.read(0.5)
+    assert Goal.read("0.5") == Goal.read(0.5) == Goal.read(">= 0.5")
+    assert small('stop={test_loss: ">= 9"}').stop == {"test_loss": ">= 9"}
     assert not Goal.read("<= 0.5").met(float("nan"))
     with pytest.raises(UserError, match=r"stop\.test_loss.* is not a (finite )?number"):
         small('stop={test_loss: "below 1"}')

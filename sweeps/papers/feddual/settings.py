@@ -29,6 +29,8 @@ READINGS: dict[str, Settings] = {
 }  # fmt: skip
 """The other readings of FedDUAL (``Proposed`` is ``ot``), and what its code amounts to."""
 BASELINES = tuple(name for name in METHODS if name != "Proposed")
+RIVALS = tuple(name for name in BASELINES if name != "FedBN")
+"""FedBN is FedAvg, bitwise, on all of the paper's networks: one method is not tested twice."""
 SEEDS = (0, 1, 2)
 BASE: Settings = (
     "rounds=180", "data.dataset=fashion_mnist", "data.clients=100", "data.scale=unit",
@@ -185,8 +187,7 @@ def with_standins() -> dict[str, Budget]:
     )
 
 
-def proposed_ahead(
-    rivals: tuple[str, ...] = BASELINES, columns: tuple[str, ...] = ()
-) -> tuple[Claim, ...]:
+def proposed_ahead() -> tuple[Claim, ...]:
     """FedDUAL ahead of its rivals."""
-    return (Claim("FedDUAL ahead of all baselines", "Proposed", rivals, columns),)
+    text = "FedDUAL ahead of all baselines (of FedAvg and FedBN, which are one here, once)"
+    return (Claim(text, "Proposed", RIVALS),)
