@@ -230,7 +230,7 @@ class Algorithm:
         work = parts.local.steps or (parts.local.epochs or 1) * one
         # what is asked of the variance is about the mean that a synchronisation makes (Eq. 3.4)
         sizes, counts = self.setting.sizes(cohort.ids)[taking_part], cohort.counts[taking_part]
-        found = parts.aggregator.weights(sizes, counts)
+        found = self._weights(sizes, counts)
         weights = np.zeros(len(cohort))
         weights[taking_part] = counts / counts.sum() if found is None else found
         return RoundState(self.setting.seed, t, w, self.memory, one, work, weights, beside)
@@ -239,8 +239,9 @@ class Algorithm:
         """The cohort S_t from the config's sampler, and the server itself where the aggregator asks
         for its update.
         """
-        parts = self.setting.parts
-        draw = Draw(self.setting.seed, t, self.setting.samples)
+        parts, samples = self.setting.parts, self.setting.samples.view()
+        samples.flags.writeable = False  # the run goes on with them
+        draw = Draw(self.setting.seed, t, samples)
         drawn = np.asarray(parts.sampler.sample(draw, parts.cohort))
         if wrong := parts.sampler.wrong(drawn, draw.clients, parts.cohort):
             raise Broken(f"sampler {parts.sampler.name}: it draws {wrong}"[:300])
@@ -249,8 +250,22 @@ class Algorithm:
         )
 
     def weights(self, cohort: Cohort) -> np.ndarray | None:
-        """The aggregator's weights for ``cohort`` [m], or None if it needs the rows."""
-        return self.setting.parts.aggregator.weights(self.setting.sizes(cohort.ids), cohort.counts)
+        """The aggregator's weights for ``cohort`` [m], or None if it needs the rows. Raises Broken
+        for what are no weights.
+        """
+        return self._weights(self.setting.sizes(cohort.ids), cohort.counts)
+
+    def _weights(self, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray | None:
+        aggregator = self.setting.parts.aggregator
+        found = aggregator.weights(sizes, counts)
+        if found is None:
+            return None
+        if found.shape != sizes.shape or not (found >= 0).all() or abs(found.sum() - 1) > 1e-6:
+            raise Broken(
+                f"aggregator {aggregator.name}: the weights of {len(sizes)} clients are "
+                f"{np.array2string(found, threshold=6)}, and not as many of 0 or more, of sum 1"
+            )
+        return found
 
     def aggregate(self, updates: Updates, name: str) -> Tensor:
         """The aggregate [d] of the uploads ``name`` by the config's aggregator; notes who counted
@@ -335,6 +350,15 @@ def fixed_work(name: str, parts: Composition) -> str | None:
     """Refusal of round ends that watch a common model by algorithms that have none, or None."""
     if not isinstance(parts.round_end, Fixed):
         return f"{name} has no one model that its clients drift from; leave round_end at fixed"
+    return None
+
+
+def nothing_sent(name: str, parts: Composition) -> str | None:
+    """Refusal of what is for models that go to a server by algorithms without such, or None."""
+    if parts.compressed:
+        return f"{name} sends nothing through the server; leave compression at none"
+    if parts.local.optimizer_state == "average":
+        return f"{name} has no server that averages; set local.optimizer_state to reset or keep"
     return None
 
 

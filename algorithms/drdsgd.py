@@ -24,6 +24,7 @@ from algorithms.algorithm import (
     AlgorithmOptions,
     everyone,
     fixed_work,
+    nothing_sent,
     steps_by_itself,
     uniform,
 )
@@ -81,7 +82,8 @@ class DRDSGD(Algorithm):
 
         def refuses(self, parts: Composition) -> str | None:
             return (
-                fixed_work(self.name, parts)
+                nothing_sent(self.name, parts)
+                or fixed_work(self.name, parts)
                 or everyone(self.name, parts)
                 or steps_by_itself(self.name, parts)
             )

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, steps_by_itself, uniform
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    fixed_work,
+    nothing_sent,
+    steps_by_itself,
+    uniform,
+)
 from algorithms.contract import Clients
 from algorithms.flat import ParamSpec
 from algorithms.local import LocalRule, Tensors, Work
@@ -46,7 +53,11 @@ class Local(Algorithm):
         keeps_models = True
 
         def refuses(self, parts: Composition) -> str | None:
-            return fixed_work(self.name, parts) or steps_by_itself(self.name, parts)
+            return (
+                nothing_sent(self.name, parts)
+                or fixed_work(self.name, parts)
+                or steps_by_itself(self.name, parts)
+            )
 
     def round(self, t: int, clients: Clients) -> dict[str, float]:
         cohort = self.draw(t)

@@ -6,7 +6,13 @@ the model that the clients are judged with.
 
 from __future__ import annotations
 
-from algorithms.algorithm import Algorithm, AlgorithmOptions, fixed_work, steps_by_itself
+from algorithms.algorithm import (
+    Algorithm,
+    AlgorithmOptions,
+    fixed_work,
+    nothing_sent,
+    steps_by_itself,
+)
 from algorithms.contract import Clients, Cohort
 from algorithms.local import LocalRule
 from algorithms.setting import Composition
@@ -28,7 +34,11 @@ class ServerOnly(Algorithm):
         defaults = {"data.heldout.per_class": 100}
 
         def refuses(self, parts: Composition) -> str | None:
-            return fixed_work(self.name, parts) or steps_by_itself(self.name, parts)
+            return (
+                nothing_sent(self.name, parts)
+                or fixed_work(self.name, parts)
+                or steps_by_itself(self.name, parts)
+            )
 
     def start(self) -> None:
         if not self.setting.parts.local.planned(self.setting.heldout):

@@ -29,6 +29,8 @@ class Composition:
     server_optimizer: ServerOptimizer
     local: LocalConfig
     output: Output = field(default_factory=Last)
+    compressed: bool = False
+    """Whether anything is compressed on its way."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from orchestrator.data.samples import Samples, array_of, checked
 from orchestrator.errors import UserError
 from orchestrator.models.given import give
 from orchestrator.models.net import require_float32
-from orchestrator.plugins import raised
+from orchestrator.plugins import blamed, raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
 
@@ -63,7 +64,8 @@ class Experiment:
             usual = {"data.partition": "natural", "data.clients": clients}
             added |= {key: value for key, value in usual.items() if not has(raw, key)}
         chosen = config_of(raw, **{**added, **settings})
-        held = None if samples is None else FederatedData.build(chosen.data, chosen.seed, samples)
+        with blamed(chosen.plugins):
+            held = None if samples is None else _shared_out(chosen, samples)
         self.inner = Stepped(chosen, data=held)
 
     @property
@@ -143,7 +145,7 @@ def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray | None) -> 
     if isinstance(data, Samples):
         if test is not None:
             raise UserError("test: fedorch.Samples say which rows are for the test (train)")
-        return checked(data, "data")
+        return _own(checked(data, "data"))
     if not isinstance(data, list | tuple) or not 2 <= len(data) <= 3:
         raise UserError("data: give (x, y), (x, y, clients), or fedorch.Samples")
     x, y, *others = data
@@ -153,6 +155,21 @@ def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray | None) -> 
     return checked(
         samples_from(x, y, clients, _tested(0.2 if test is None else test, len(x))), "data"
     )
+
+
+def _shared_out(config: Config, samples: Samples) -> FederatedData:
+    return FederatedData.build(config.data, config.seed, samples)
+
+
+def _own(samples: Samples) -> Samples:
+    """With arrays that nobody else writes to; inputs that stay on the disk stay there."""
+    arrays: dict[str, Any] = {
+        field.name: value.copy()
+        for field in fields(samples)
+        if isinstance(value := getattr(samples, field.name), np.ndarray)
+        and not isinstance(value, np.memmap)
+    }
+    return replace(samples, **arrays)
 
 
 def _tested(test: float | np.ndarray, rows: int) -> float | np.ndarray:

@@ -268,9 +268,9 @@ def run(
 def _seeds(given: Sequence[int]) -> list[int]:
     """Whole numbers, each once; raises UserError for anything else."""
     seeds = _listed(given, "seeds", "whole numbers")
-    wrong = [seed for seed in seeds if not isinstance(seed, int | np.integer)]
-    if wrong:
-        raise UserError(f"seeds: give whole numbers, not {wrong[0]!r}")
+    wrong = [s for s in seeds if isinstance(s, bool) or not isinstance(s, int | np.integer)]
+    if wrong or not seeds:
+        raise UserError(f"seeds: give whole numbers, not {wrong[0] if wrong else seeds!r}")
     twice = [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]
     if twice:
         raise UserError(f"seeds: {twice[0]} is there twice")

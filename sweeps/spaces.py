@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -122,7 +123,18 @@ def _problem(path: str, axis: Axis, above: Mapping[str, list[Yaml]]) -> str | No
         if _name(value) not in above.get(key, []):
             return f"when {key} is {_name(value)!r}, which no grid above it has"
     values = [_yaml(value) for value in axis.grid or ()]
+    if unending := next((value for value in axis.grid or () if not _finite(value)), None):
+        return f"{_name(unending)!r} is no value of a setting"
     return "a value is there twice" if len(set(values)) < len(values) else None
+
+
+def _finite(value: Yaml) -> bool:
+    """Whether all numbers in it are: others cannot be written down as JSON, nor be a setting."""
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def require_free(settings: Iterable[str]) -> None:

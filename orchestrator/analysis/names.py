@@ -41,6 +41,7 @@ def told_apart(folders: list[RunFolder], names: list[str] | None = None) -> list
         by_difference(configs),
         _labels(folders),
         [_split(place)[1] for place in places],
+        [[*ways_to_say(place)][-1] for place in places],
     ):
         if known and all(known) and len(set(known)) == len(folders):
             return known

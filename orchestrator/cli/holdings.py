@@ -10,13 +10,15 @@ from rich.table import Table
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
 from orchestrator.data.federated import called
+from orchestrator.plugins import blamed
 from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 
 
 def show_data(config: Config, plot: Path | None) -> None:
     """The client x label histogram, in numbers and (if asked for) as a picture."""
-    data = FederatedData.build(config.data, config.seed)
+    with blamed(config.plugins):
+        data = FederatedData.build(config.data, config.seed)
     histogram = data.histogram()
     shown = min(data.samples.classes, 20)
     names, classes = called(config.data, data), data.samples.names

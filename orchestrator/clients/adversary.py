@@ -121,5 +121,6 @@ class Adversary:
         draws = [torch_generator(self.seed, purpose, *key, int(k)) for k in cohort[bad]]
         known = rows[honest] if self.attack.colludes else rows[:0]
         forged = rows.clone()
-        forged[torch.from_numpy(bad)] = self.attack.forge(rows[torch.from_numpy(bad)], known, draws)
+        made = self.attack.forge(rows[torch.from_numpy(bad)], known, draws)
+        forged[torch.from_numpy(bad)] = made.to(forged.dtype)
         return forged

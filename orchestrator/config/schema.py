@@ -76,7 +76,8 @@ class EvaluationConfig(Section):
         None,
         description="in place of every: evaluate at each multiple of so many local steps (of the "
         "longest client; epoch: its mini-batches in one pass), which is the same clock however "
-        "long rounds are. Where a round only averages, the mean of the local models is evaluated "
+        "long rounds are. Where a round only averages, and all clients do equally many steps "
+        "(local.steps, or a round end that counts them), the mean of the local models is evaluated "
         "in the middle of it, as after a synchronisation that nobody pays; else the model after "
         "the first round that has passed the multiple. evaluated_steps says when",
     )
@@ -307,6 +308,10 @@ class Config(Section):
             server_optimizer=self.server_optimizer,
             local=self.local,
             output=self.output,
+            compressed=any(
+                not isinstance(way, NoCompression)
+                for way in (self.compression.uplink, self.compression.downlink)
+            ),
         )
 
     @model_validator(mode="after")

@@ -43,6 +43,9 @@ def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[Bas
     key = str(loc[-1])
     if len(loc) == 1 and key in ELSEWHERE.get(model.__name__, {}):
         return f"there is no such key; {ELSEWHERE[model.__name__][key]}"
+    if "." in key:
+        section, _, inside = key.partition(".")
+        return f"there is no such key; sections are nested: {section}: {{{inside}: ...}}"
     beside = _beside(loc, raw, model)
     others = [name for name, part in variants(beside.family).items() if key in part.model_fields]
     whose = f"; {', '.join(others[:5])} would have it" if beside.part and others else ""

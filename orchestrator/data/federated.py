@@ -359,7 +359,13 @@ def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) ->
         )
     owner = None if samples.owner is None else samples.owner[rows]
     pool = Pool(rows, samples.y[rows], samples.classes, config.clients, seed, owner)
-    parts = [rows[p] for p in config.partition.split(pool)]
+    given = config.partition.split(pool)
+    if len(given) != config.clients:
+        raise UserError(
+            f"data.partition: {config.partition.name} makes {len(given)} lists of rows for "
+            f"{config.clients} clients"
+        )
+    parts = [rows[_positions(config, k, p, len(rows))] for k, p in enumerate(given)]
     empty = [k for k, p in enumerate(parts) if len(p) == 0]
     if empty:
         raise UserError(
@@ -367,6 +373,18 @@ def _share(config: DataConfig, samples: Samples, rows: np.ndarray, seed: int) ->
             "do)"
         )
     return parts
+
+
+def _positions(config: DataConfig, k: int, given: np.ndarray, rows: int) -> np.ndarray:
+    """What client ``k`` is given, as positions in a pool of so many rows."""
+    positions = np.asarray(given)
+    whole = positions.dtype.kind in "iu" and positions.ndim == 1
+    if len(positions) and not (whole and 0 <= positions.min() <= positions.max() < rows):
+        raise UserError(
+            f"data.partition: what {config.partition.name} gives client {k} are not whole numbers "
+            f"from 0 to {rows - 1}"
+        )
+    return positions.astype(np.int64)
 
 
 def _scaling(how: str, samples: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:

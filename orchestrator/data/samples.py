@@ -239,7 +239,9 @@ def counts(n: np.ndarray, total: int, where: object) -> np.ndarray:
     """Rows of each client as int64 [N]; raises UserError that names ``where`` unless they are whole
     numbers, 0 or more, that sum to ``total``.
     """
-    if n.ndim != 1 or not _whole(n, total).all() or n.sum() != total:
+    # also of no numbers, of which all are whole: dates have no sum
+    numbers = n.ndim == 1 and n.dtype.kind in "iuf"
+    if not numbers or not _whole(n, total).all() or n.sum() != total:
         raise UserError(f"{where} must be one whole number of rows for each client, {total} in all")
     return n.astype(np.int64)
 

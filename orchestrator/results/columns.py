@@ -10,7 +10,7 @@ from algorithms.part import Part, members
 OF_A_ROUND = {
     "round": "communication round, from 1",
     "train_loss": "loss of local training: mean over each client's steps, then over the cohort's "
-    "honest clients",
+    "honest clients that did any",
     "update_norm": "L2 norm of a client's update, mean over the cohort's honest clients",
     "steps": "local steps, mean over the cohort's honest clients",
     "steps_total": "local steps in lock step: each round's longest client, added up",
@@ -61,6 +61,8 @@ CLIENTS = {
 }
 OF_ONE_MODEL = tuple(f"{who}_" for who in (*WHOSE, "client"))
 """How names of metrics begin that one model for all is judged by."""
+OF_CLIENTS = tuple(f"{who}_" for who in CLIENTS)
+"""The same of models that are judged by clients."""
 OVER = {
     "mean": "mean over clients",
     "weighted": "mean over all their rows",

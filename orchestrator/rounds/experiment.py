@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
-from orchestrator.results.columns import OF_A_ROUND, OF_ONE_MODEL
+from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_batches, require_fit
@@ -342,7 +343,7 @@ class Experiment:
         return reported
 
     def _require_names(self, who: str, reported: Record) -> None:
-        """Raise UserError for a number that has no name, or one of ours."""
+        """Raise UserError for a number that has no name, or one of ours, and for what is none."""
         if strange := [key for key in reported if not isinstance(key, str)]:
             raise UserError(f"{who} {strange[0]!r} as the name of a number; names are texts")
         if taken := sorted(OF_A_ROUND.keys() & reported):
@@ -350,6 +351,22 @@ class Experiment:
                 f"{who} {taken[0]!r}, by which every round records {OF_A_ROUND[taken[0]]!r}; give "
                 "the number another name"
             )
+        if taken := [name for name in reported if self._judged(name)]:
+            raise UserError(
+                f"{who} {taken[0]!r}, which is a name of what models are judged by; give the "
+                "number another name"
+            )
+        for name, value in reported.items():
+            if not isinstance(value, Real | np.bool_):
+                raise UserError(
+                    f"{who} {name!r} as a {type(value).__name__}; give a number (float)"
+                )
+
+    def _judged(self, name: str) -> bool:
+        """Whether a round's record may have that of its models."""
+        metrics = ("accuracy", "loss", *(one.called for one in self.config.evaluation.metrics))
+        of_rows = {f"{who}_{metric}" for who in WHOSE for metric in metrics}
+        return name in of_rows or name.startswith(OF_CLIENTS) or name == "unjudged"
 
     def _know_that_they_worked(self, t: int) -> None:
         """Raise UserError if no client of the cohort had a whole batch to make a step with."""

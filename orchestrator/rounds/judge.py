@@ -19,8 +19,9 @@ from algorithms.local import GivenModel
 from algorithms.parts.metrics import Metric, each_token
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
-from orchestrator.data.federated import FederatedData
+from orchestrator.data.federated import SPLITS, FederatedData
 from orchestrator.errors import UserError
+from orchestrator.results.columns import OF_A_CLIENT
 from orchestrator.rounds.metrics import Record, over_clients, over_rows, spread
 from orchestrator.training.evaluation import per_client
 from orchestrator.training.messages import BUFFERS
@@ -94,7 +95,7 @@ class Judge:
         for name, places in judged.sets.items():
             record |= over_rows(losses[places], hits[places], name)
         table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
-        table |= self.algorithm.by_client()
+        table |= self._told()
         if self.evaluation.clients:
             for split, places in judged.clients.items():
                 sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
@@ -104,6 +105,28 @@ class Judge:
             measured, columns = self._measured(metric, outputs)
             record, table = record | measured, table | columns
         return record, table
+
+    def _told(self) -> ClientTable:
+        """What the algorithm says of each client, as it is now. Raises UserError for what is no
+        number of each, and for a name of ours.
+        """
+        table: ClientTable = {}
+        for name, given in self.algorithm.by_client().items():
+            values, n = np.array(given), self.data.clients  # a copy: it may go on changing its own
+            who = f"algorithm {self.algorithm.options.name}: by_client returns {name!r}"
+            if values.shape != (n,) or values.dtype.kind not in "biuf":
+                raise UserError(f"{who} that is not a number of each of {n} clients")
+            if name in OF_A_CLIENT or name in self._columns:
+                raise UserError(f"{who}, which is a column that is there anyway; rename it")
+            table[name] = values
+        return table
+
+    @property
+    def _columns(self) -> set[str]:
+        """Names of the columns that clients' results have."""
+        measured = ("accuracy", "loss", "personal_accuracy")
+        names = (*measured, *(metric.called for metric in self.evaluation.metrics))
+        return {_named(name, split) for name in names for split in SPLITS}
 
     def _measured(self, metric: Metric, outputs: Tensor) -> tuple[Record, ClientTable]:
         """A metric of the model that made ``outputs`` [n, o] of the judged rows: of the server's

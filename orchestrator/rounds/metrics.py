@@ -83,7 +83,7 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
     if np.isnan(correct).any():  # nobody can say what is right
         return spread(loss / rows, f"{prefix}_loss", more_is_better=False)
     accuracy = correct / rows
-    ordered, tenth = np.sort(accuracy), max(1, round(0.1 * len(accuracy)))
+    ordered, tenth = np.sort(accuracy), _tenth(len(accuracy))
     return {
         f"{prefix}_accuracy_mean": float(accuracy.mean()),
         f"{prefix}_accuracy_worst": float(accuracy.min()),
@@ -105,7 +105,7 @@ def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
     values = values[~np.isnan(values)]
     if not len(values):
         return {}
-    ordered, tenth = np.sort(values), max(1, round(0.1 * len(values)))
+    ordered, tenth = np.sort(values), _tenth(len(values))
     ordered = ordered if more_is_better else ordered[::-1]
     return {
         f"{name}_mean": float(values.mean()),
@@ -115,6 +115,11 @@ def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
         f"{name}_std": float(values.std()),
         **{f"{name}_{what}": value for what, value in evenness(values).items()},
     }
+
+
+def _tenth(clients: int) -> int:
+    """The nearest number of clients, halves upwards, and one at least."""
+    return max(1, (clients + 5) // 10)
 
 
 def evenness(x: np.ndarray) -> Record:
@@ -149,8 +154,17 @@ def over_rows(loss: np.ndarray, hit: np.ndarray, prefix: str) -> Record:
 
 
 def over_cohort(diagnostics: dict[str, np.ndarray], counted: np.ndarray) -> Record:
-    """Means of each client's numbers [m] over those that are ``counted`` (mask [m])."""
-    return {n: float(np.mean(v[counted])) for n, v in diagnostics.items() if counted.any()}
+    """Means of each client's numbers [m] over those that are ``counted`` (mask [m]); what is itself
+    a mean over steps, over those of them that did any.
+    """
+    stepped = counted & (diagnostics["steps"] > 0) if diagnostics else counted
+    means: Record = {}
+    for name, values in diagnostics.items():
+        of_steps = name == "train_loss" or name.startswith("gradient_norm/")
+        whose = stepped if of_steps else counted
+        if whose.any():
+            means[name] = float(np.mean(values[whose]))
+    return means
 
 
 def influence(who: Influence | None, malicious: np.ndarray) -> Record:

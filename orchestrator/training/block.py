@@ -10,6 +10,7 @@ import torch
 from algorithms.local import Tensors
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.data.federated import SPLITS
+from orchestrator.errors import UserError
 from orchestrator.training.clock import now, shares
 from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
@@ -51,15 +52,29 @@ class Block:
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
         self._seconds = np.zeros(size)
+        self._received = [(name, value, value._version) for name, value in received.items()]
+        """What was sent to the clients, and how often it had been written to before."""
 
     def run(self, command: Command) -> Any:
         """Execute one command; None for those that only change the models."""
         begun, before = now(self.world.device), self._steps()
         answer = self._execute(command)
+        self._require_untouched()
         # the judge's work is not the clients'
         if not isinstance(command, Evaluate):
             self._seconds += shares(now(self.world.device) - begun, self._steps() - before)
         return answer
+
+    def _require_untouched(self) -> None:
+        """Raise UserError if the rule has written into what other clients have received, too: who
+        they are is the machine's to say.
+        """
+        for name, value, version in self._received:
+            if value._version != version:
+                raise UserError(
+                    f"{type(self.spec.rule).__name__} changes work.received[{name!r}] in place, "
+                    "which the other clients have received, too; change a copy"
+                )
 
     def spent(self) -> np.ndarray:
         """Seconds that each client [C] has computed since this was last asked."""

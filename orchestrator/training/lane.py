@@ -60,7 +60,7 @@ class Lane:
         self.decays = None if decays is None else decays.to(self.device)
         self.uplink = Uplink(
             world.uplink, world.seed, (self.t, self.session), self.ids, self.rule,
-            self.memory.errors, world.forgers,
+            self.memory.errors, np.append(world.forgers, world.data.clients),
         )  # fmt: skip
 
     def _plan(self, ids: np.ndarray) -> np.ndarray:

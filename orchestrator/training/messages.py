@@ -112,12 +112,12 @@ def _part_weight(name: str, one: Tensor, compressor: Compressor | None) -> int:
     # ``plain`` says so, which a type checker cannot follow
     assert compressor is not None
     size = compressor.nbytes(one.numel())
-    if not size >= 0:
+    if not isinstance(size, int | np.integer) or size < 0:
         raise UserError(
-            f"compressor {compressor.name}: nbytes({one.numel()}) is {size}, and no message is "
-            "smaller than nothing"
+            f"compressor {compressor.name}: nbytes({one.numel()}) is {size}; messages have whole "
+            "bytes, and none has less than nothing"
         )
-    return size
+    return int(size)
 
 
 @dataclass(frozen=True)

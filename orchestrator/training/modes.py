@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from threading import RLock
 
 import torch
+
+ALONE = RLock()
+"""Torch's modes, threads and generator are of the whole process: of runs in several threads one
+computes at a time, or one's dropout would draw from another's."""
 
 
 @contextmanager
 def own_modes() -> Iterator[None]:
-    """As in a process in which nobody has set any: with gradients, without autocast, in float32.
-    Also a decorator.
+    """As in a process in which nobody has set any, and no other run is: with gradients, without
+    autocast, in float32. Also a decorator.
     """
-    kind = torch.get_default_dtype()
     with ExitStack() as modes:
+        modes.enter_context(ALONE)
+        kind = torch.get_default_dtype()
         modes.enter_context(torch.inference_mode(False))
         modes.enter_context(torch.enable_grad())
         for device in ("cpu", "cuda"):

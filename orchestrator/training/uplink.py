@@ -32,8 +32,9 @@ class Uplink:
     errors: Tensors
     """What was left out of earlier messages, by upload [C, ...]; replaced by what is left out now,
     where the compressor feeds errors back."""
-    forgers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    """Clients whose messages will be replaced, and compressed after that: they pass as they are."""
+    exempt: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Whose messages pass as they are: clients whose own will be replaced, and compressed after
+    that, and the server where it trains itself, whose update does not travel."""
 
     def send(self, uploads: Tensors) -> Tensors:
         """What the server makes of ``uploads`` [C, ...]."""
@@ -58,12 +59,13 @@ class Uplink:
         # error feedback (Karimireddy et al. 2019): what was left out is added to the next message
         before = self.errors.get(name)
         wanted = rows if before is None else rows + before
-        sent = self.compressor.compress(wanted, draws)
+        # a copy: one that works in place would leave nothing out
+        sent = self.compressor.compress(wanted.clone(), draws)
         if self.compressor.feeds_back:
             left_out, old = wanted - sent, torch.zeros_like(rows) if before is None else before
-            self.errors[name] = torch.where(self._later(rows), old, left_out)
-        return torch.where(self._later(rows), rows, sent)
+            self.errors[name] = torch.where(self._exempt(rows), old, left_out)
+        return torch.where(self._exempt(rows), rows, sent)
 
-    def _later(self, rows: Tensor) -> Tensor:
-        """Mask [C, 1] of the senders whose messages are compressed later."""
-        return torch.from_numpy(np.isin(self.ids, self.forgers)).to(rows.device)[:, None]
+    def _exempt(self, rows: Tensor) -> Tensor:
+        """Mask [C, 1]."""
+        return torch.from_numpy(np.isin(self.ids, self.exempt)).to(rows.device)[:, None]

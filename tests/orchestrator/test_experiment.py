@@ -188,8 +188,8 @@ def test_metrics_over_clients_by_hand():
 def test_tenths_of_the_clients():
     sums = np.array([[k, 0, 25] for k in range(25)])
     m = over_clients(np.random.default_rng(0).permutation(sums), "client")
-    assert m["client_accuracy_worst10"] == pytest.approx(0.5 / 25)
-    assert m["client_accuracy_best10"] == pytest.approx(23.5 / 25)
+    assert m["client_accuracy_worst10"] == pytest.approx(1 / 25)
+    assert m["client_accuracy_best10"] == pytest.approx(23 / 25)
 
 
 @pytest.mark.parametrize(

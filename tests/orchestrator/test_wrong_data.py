@@ -80,6 +80,12 @@ def test_numbers_of_rows_are_whole_in_any_type(kind, wrong):
     assert row_numbers(np.array([3, 7], kind), "here").tolist() == [3, 7]
 
 
+def test_no_dates_are_no_numbers_of_rows():
+    """All of none are whole, and dates have no sum."""
+    with pytest.raises(UserError, match="whole number of rows"):
+        counts(np.array([], "<M8[D]"), 0, "here")
+
+
 @pytest.mark.parametrize(
     ("shape", "size", "word"),
     [

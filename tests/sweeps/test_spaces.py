@@ -125,6 +125,9 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("axes: {seed: [1, 2]}", r"axes\.seed: the seeds of a sweep"),
         ("set: [seed=7]", "seed: the seeds of a sweep"),
         ("axes: {local.lr: [0.1, 0.1]}", r"axes\.local\.lr: a value is there twice"),
+        # in JSON both were null, and the stored sweep had a value twice
+        ("axes: {local: [.nan, .inf]}", r"axes\.local: nan is no value of a setting"),
+        ("axes: {local: [{lr: .inf}, {lr: 1}]}", r"axes\.local: .* is no value of a setting"),
         ("cells: [{label: a}, {label: a}]", "the same label"),
         (
             "axes: {algorithm.mu: {grid: [1], when: {algorithm: fedprox}}, algorithm: [fedprox]}",

@@ -1,0 +1,313 @@
+"""What a further attack found: code of others that writes into what it is given, says what it may
+not, or counts what did not happen; all of it was exit code 0 and other numbers.
+"""
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+import fedorch
+from algorithms.fedavg import FedAvg
+from algorithms.local import LocalRule
+from algorithms.parts.aggregators import Mean
+from algorithms.parts.attacks import SignFlip
+from algorithms.parts.compressors import TopK
+from algorithms.parts.samplers import Uniform
+from orchestrator.cli.holdings import show_data
+from orchestrator.data.partitioners import Iid
+from orchestrator.errors import UserError
+from orchestrator.rounds.drive import client_table
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import over_clients, over_cohort
+from tests.configs import small
+from tests.running import finish
+
+
+def test_who_did_no_step_has_no_loss():
+    """The mean over a client's steps is none of a client without steps: it was 0."""
+    diagnostics = {
+        "steps": np.array([4.0, 0.0, 4.0]),
+        "train_loss": np.array([1.0, 0.0, 2.0]),
+        "gradient_norm/a": np.array([3.0, 0.0, 5.0]),
+        "update_norm": np.array([1.0, 0.0, 2.0]),
+    }
+    found = over_cohort(diagnostics, np.ones(3, bool))
+    assert found == pytest.approx(
+        {"steps": 8 / 3, "train_loss": 1.5, "gradient_norm/a": 4.0, "update_norm": 1.0}
+    )
+    assert "train_loss" not in over_cohort(diagnostics, np.array([False, True, False]))
+
+
+def test_an_idle_client_is_left_out_of_the_training_loss(monkeypatch):
+    """Two of six have less than a batch."""
+    sizes = [10, 90, 90, 90, 90, 30]
+    monkeypatch.setattr(
+        Iid, "split", lambda self, pool: np.split(np.arange(400), np.cumsum(sizes[:-1]))
+    )
+    work = ("cohort=6", "local.drop_last=true", "local.batch_size=64", "data.partition=iid")
+    run = finish(small("rounds=1", *work))
+    told = run.federation.log.diagnostics
+    assert (told["steps"] > 0).tolist() == [False, True, True, True, True, False]
+    assert run.records[0]["train_loss"] == pytest.approx(told["train_loss"][1:5].mean())
+
+
+def test_the_servers_own_update_is_not_compressed():
+    """It does not travel: FLTrust's reference had a tenth of its entries."""
+    seen = []
+    config = small(
+        "rounds=2", "aggregator=fltrust", "data.heldout.per_class=3",
+        "compression.uplink={name: top_k, fraction: 0.1}",
+    )  # fmt: skip
+    made = type(config.aggregator).combine
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            type(config.aggregator),
+            "combine",
+            lambda self, rows: (seen.append(rows), made(self, rows))[1],
+        )
+        run = finish(config)
+    for rows in seen:
+        assert (rows.reference != 0).float().mean() > 0.5
+        assert ((rows.updates != 0).float().mean(1) <= 0.1).all()
+    assert not run.federation.store.states.get(6, {}).get("error/delta", torch.zeros(1)).any()
+
+
+def test_a_compressor_may_work_in_place(monkeypatch):
+    config = small("rounds=3", "compression.uplink={name: top_k, fraction: 0.1}")
+    expected = finish(config).state_sha256()
+    plain = TopK.compress
+
+    def in_place(self, rows, draws):
+        rows.copy_(plain(self, rows.clone(), draws))
+        return rows
+
+    monkeypatch.setattr(TopK, "compress", in_place)
+    assert finish(config).state_sha256() == expected
+
+
+class Noisy(torch.nn.Module):
+    """Draws in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(5, 16), torch.nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.outer(torch.nn.functional.dropout(self.inner(x).relu(), 0.5, self.training))
+
+
+def toy(rows=90):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 5)).astype(np.float32)
+    return x, np.argmax(x[:, :3], 1)
+
+
+def noisy():
+    torch.manual_seed(3)
+    model = Noisy()
+    work = {"local.steps": 10, "local.batch_size": 8, "rounds": 6, "data.clients": 3, "cohort": 1.0}
+    return fedorch.Experiment(model=model, data=toy(), **work)
+
+
+def test_runs_in_threads_draw_their_own():
+    one = noisy()
+    one.run()
+    several = [noisy() for _ in range(3)]
+    threads = [threading.Thread(target=run.run) for run in several]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {run.weights_sha256() for run in several} == {one.weights_sha256()}
+
+
+def test_what_is_given_is_the_runs_own():
+    x, y = toy()
+    digests = []
+    for overwritten in (False, True):
+        mine, labels = x.copy(), y.copy()
+        samples = fedorch.Samples(x=mine, y=labels, train=70, classes=3)
+        run = fedorch.Experiment(model="linear", data=samples, rounds=2, **{"data.clients": 3})
+        if overwritten:
+            mine[:], labels[:] = 0, 0
+        run.run()
+        digests.append(run.weights_sha256())
+    assert digests[0] == digests[1]
+
+
+@dataclass(frozen=True)
+class Halving(LocalRule):
+    """Writes into what the other clients have received, too."""
+
+    def upload(self, work):
+        delta = work.w - work.start
+        work.received["w"].mul_(0.5)
+        return {"delta": delta}
+
+
+def test_what_all_have_received_is_not_written_to(monkeypatch):
+    monkeypatch.setattr(FedAvg, "rule", lambda self: Halving())
+    with pytest.raises(UserError, match=r"Halving changes work.received\['w'\] in place"):
+        finish(small())
+
+
+def test_columns_of_clients_are_as_they_were_then(monkeypatch):
+    mine = np.zeros(6)
+
+    def counted(self):
+        mine[:] += 1
+        return {"mine": mine}
+
+    monkeypatch.setattr(FedAvg, "by_client", counted)
+    table = client_table(finish(small()))
+    assert table.groupby("round")["mine"].first().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"round": np.full(6, 99)}, "'round', which is a column that is there anyway"),
+        ({"loss": np.full(6, 7.0)}, "'loss', which is a column that is there anyway"),
+        ({"malicious": np.ones(6, bool)}, "'malicious', which is a column that is there anyway"),
+        ({"mine": np.zeros(5)}, "'mine' that is not a number of each of 6 clients"),
+        ({"mine": 3.0}, "'mine' that is not a number of each of 6 clients"),
+        ({"mine": ["a"] * 6}, "'mine' that is not a number of each of 6 clients"),
+    ],
+)
+def test_columns_of_clients_are_numbers_of_each_under_new_names(monkeypatch, told, said):
+    monkeypatch.setattr(FedAvg, "by_client", lambda self: told)
+    with pytest.raises(UserError, match=said):
+        finish(small("rounds=1"))
+
+
+@pytest.mark.parametrize(
+    ("reported", "said"),
+    [
+        ({"test_accuracy": 0.1}, "'test_accuracy', which is a name of what models are judged by"),
+        ({"client_accuracy_mean": 9.0}, "'client_accuracy_mean', which is a name of"),
+        ({"unjudged": 1.0}, "'unjudged', which is a name of"),
+        ({"foo": torch.tensor(1.5)}, "'foo' as a Tensor; give a number"),
+        ({"foo": "bar"}, "'foo' as a str; give a number"),
+        ({"foo": None}, "'foo' as a NoneType; give a number"),
+    ],
+)
+def test_rounds_report_numbers_under_names_of_their_own(monkeypatch, reported, said):
+    plain = FedAvg.round
+    monkeypatch.setattr(FedAvg, "round", lambda self, t, c: plain(self, t, c) | reported)
+    with pytest.raises(UserError, match=said):
+        finish(small("rounds=1"))
+
+
+def test_a_sampler_cannot_change_who_has_how_much(monkeypatch):
+    def greedy(self, draw, size):
+        draw.samples[:] = draw.samples[::-1].copy()
+        return np.arange(size)
+
+    monkeypatch.setattr(Uniform, "sample", greedy)
+    with pytest.raises(ValueError, match="read-only"):
+        finish(small("aggregator=weighted_mean"))
+
+
+@pytest.mark.parametrize("weights", [[0.5] * 4, [0.5, 0.5], [1.5, -0.5, 0, 0], [np.nan] * 4])
+def test_weights_are_weights(monkeypatch, weights):
+    monkeypatch.setattr(Mean, "weights", lambda self, samples, counts: np.array(weights))
+    with pytest.raises(UserError, match=r"the weights of 4 clients are .*, and not as many"):
+        finish(small("rounds=1"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("algorithm=drdsgd", "compression.uplink=top_k"),
+        ("algorithm=drdsgd", "compression.downlink=qsgd"),
+        ("algorithm=local", "compression.uplink=top_k"),
+        ("algorithm=local", "local.optimizer_state=average", "local.optimizer=adam"),
+        ("algorithm=server_only", "compression.uplink=top_k"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(settings):
+    with pytest.raises(UserError, match=r"sends nothing through|no server that averages"):
+        small(*settings)
+
+
+def test_the_clock_looks_into_a_plain_round():
+    """As into one whose round end counts the same steps; from the first evaluation on."""
+    work = ("rounds=2", "local.steps=10", "evaluation.every_steps=4", "cohort=4")
+    plain = finish(small(*work))
+    counted = finish(small(*work, "round_end={name: fixed, steps: longest}"))
+    assert [r["evaluated_steps"] for r in plain.records] == [8, 20]
+    same = ("test_accuracy", "test_loss", "evaluated_steps")
+    for one, other in zip(plain.records, counted.records, strict=True):
+        assert [one[name] for name in same] == [other[name] for name in same]
+    unwatched = finish(small("rounds=2", "local.steps=10", "cohort=4"))
+    assert plain.weights_sha256() == unwatched.weights_sha256()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda parts: parts[:-1], "iid makes 5 lists of rows for 6 clients"),
+        (lambda parts: [p - 1 for p in parts], "are not whole numbers from 0 to 399"),
+        (lambda parts: [p + 9999 for p in parts], "are not whole numbers from 0 to 399"),
+        (
+            lambda parts: [p.astype(float) for p in parts],
+            "gives client 0 are not whole numbers from 0",
+        ),
+    ],
+)
+def test_a_partition_gives_each_client_positions(monkeypatch, wrong, said):
+    plain = Iid.split
+    monkeypatch.setattr(Iid, "split", lambda self, pool: wrong(plain(self, pool)))
+    config = small("data.partition=iid")
+    for look in (Experiment, lambda config: show_data(config, None)):
+        with pytest.raises(UserError, match=said):
+            look(config)
+
+
+def test_a_compressor_says_whole_bytes(monkeypatch):
+    monkeypatch.setattr(TopK, "nbytes", lambda self, size: size * 1.3)
+    with pytest.raises(UserError, match="messages have whole bytes"):
+        finish(small("compression.uplink=top_k"))
+
+
+def test_a_forgery_of_another_type_is_one(monkeypatch):
+    config = small("rounds=1", "attack={name: sign_flip, fraction: 0.5}")
+    expected = finish(config).state_sha256()
+    plain = SignFlip.forge
+    monkeypatch.setattr(SignFlip, "forge", lambda self, *given: plain(self, *given).double())
+    assert finish(config).state_sha256() == expected
+
+
+class Overwriting(torch.nn.Linear):
+    """Not a function of its inputs alone, which it spoils."""
+
+    def forward(self, x):
+        x *= 2
+        return super().forward(x)
+
+
+def test_a_network_that_writes_into_its_inputs_is_told_so():
+    with pytest.raises(UserError, match="it writes into its inputs"):
+        fedorch.Experiment(model=Overwriting(5, 3), data=toy(), **{"data.clients": 3})
+
+
+def test_sections_in_a_mapping_are_nested():
+    with pytest.raises(UserError, match=r"sections are nested: local: \{steps: ...\}"):
+        fedorch.run({"local.steps": 2})
+
+
+@pytest.mark.parametrize("seeds", [[0, True], [], range(0)])
+def test_seeds_are_numbers_and_some(seeds):
+    with pytest.raises(UserError, match="seeds: give whole numbers"):
+        fedorch.run(seeds=seeds)
+
+
+def test_a_tenth_is_rounded_halves_upwards():
+    """Of 25 clients it was two, and of 15 as well."""
+    for clients, tenth in ((4, 1), (14, 1), (15, 2), (25, 3), (35, 4), (45, 5), (100, 10)):
+        sums = np.stack([np.arange(clients), np.ones(clients), np.full(clients, 100.0)], 1)
+        found = over_clients(sums, "client")
+        assert found["client_accuracy_worst10"] == pytest.approx(np.mean(np.arange(tenth)) / 100)
