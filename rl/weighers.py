@@ -41,6 +41,9 @@ _ROBUST: Preset = {
     "soft_rate": 0.01, "soft_period": 1,
 }  # fmt: skip
 
+COLLAPSED = 1.2
+"""A policy that counts fewer clients than so many has collapsed on one."""
+
 
 class Learned(Weigher):
     """An agent whose preset fills in the options that are not given."""
@@ -70,9 +73,11 @@ class Learned(Weigher):
         meant = recorded(rounds, "policy_effective")
         if len(meant):
             yield (
-                f"Its policy means weights like those of {meant[-1]:.1f} clients alike at the end, "
+                f"Its policy weighs as if {meant[-1]:.1f} clients counted alike at the end, and "
                 f"{meant[0]:.1f} at the beginning (1/Σp²)."
             )
+            if meant[-1] < COLLAPSED < meant[0]:
+                yield "That is a policy that has collapsed on one client."
         alike = recorded(rounds, "policy_correlation")
         if len(alike):
             yield (

@@ -247,6 +247,9 @@ def show_cells(folder: Path) -> None:
     console.print(drawn)
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
+    tied = int((data["mean"] == data["mean"].iloc[0]).sum()) if len(data) else 0
+    if tied > 1 and plan.choose_on != "nothing":
+        console.print(f"{tied} settings are tied for the best; the first of them counts as it")
 
 
 def _shown(data: pd.DataFrame) -> pd.DataFrame:
@@ -313,9 +316,10 @@ class PaperTarget(Target):
         _show_place(home)
         entry, sizes = self.one.entry, [*self.one.entry.budgets]
         for size in sizes[sizes.index(self.one.size) + 1 :][:1]:
+            trials = Reproduction(entry, size).trials
             console.print(
-                f"the next budget: fedorch sweep {entry.id} --budget {size} (its trials and grids: "
-                f"fedorch sweep {entry.id} --list)",
+                f"the next budget: fedorch sweep {entry.id} --budget {size} ({trials:,} trials; "
+                f"its grids: fedorch sweep {entry.id} --list)",
                 soft_wrap=True,
             )
 

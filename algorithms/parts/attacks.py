@@ -33,12 +33,13 @@ class Attack(Part):
     """Whether they train on other classes than their data have."""
 
     def account(self, rounds: Rounds) -> Iterator[str]:
-        weight = recorded(rounds, "malicious_weight")
+        weight, part = (recorded(rounds, f"malicious_{of}") for of in ("weight", "selected"))
         if len(weight):
             none = int((weight == 0).sum())
             yield (
                 f"The attackers had {weight.mean():.3g} of the aggregate's weight, in the mean of "
-                f"the rounds, and none of it in {none:,} of {len(weight):,}."
+                f"the rounds, and were {part.mean():.3g} of the clients that it used"
+                + (f"; in {none:,} of {len(weight):,} rounds they had none." if none else ".")
             )
 
     @abstractmethod

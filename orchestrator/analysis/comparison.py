@@ -28,7 +28,7 @@ from orchestrator.analysis.names import (
 from orchestrator.analysis.tested import TOLD_APART, PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal, target_goal, up_to
+from orchestrator.config.goal import Goal, steps_of, target_goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
 from orchestrator.pages.bands import band, points
@@ -249,6 +249,7 @@ def show_comparison(
         *_metrics(runs.results, runs.more_is_better),
         *_efforts(runs.results),
         *_times(runs.rounds),
+        *_attacked(runs.rounds),
     ]
     lines += _to_target(runs.rounds, metric, goal) if goal is not None else []
     lines, columns = _chosen(lines, only), runs.columns
@@ -405,7 +406,7 @@ def _efforts(results: list[Result]) -> list[Line]:
 
 def _megabytes(label: str, sent: Sequence[float]) -> Line:
     """Three digits and more of the least."""
-    least = min((b / 1e6 for b in sent if b), default=1.0)
+    least = min((b / 1e6 for b in sent if b and math.isfinite(b)), default=1.0)
     return Line(label, [b / 1e6 for b in sent], max(1, 2 - math.floor(math.log10(least))))
 
 
@@ -417,6 +418,14 @@ def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     ]
 
 
+def _attacked(rounds: Sequence[pd.DataFrame]) -> list[Line]:
+    """What the attackers had of the aggregates, where there are any."""
+    if not any("malicious_weight" in one for one in rounds):
+        return []
+    means = [one.get("malicious_weight", pd.Series(dtype=float)).mean() for one in rounds]
+    return [Line("attackers' weight, mean over rounds", means, 3, better=False)]
+
+
 def _of_a_client(rounds: pd.DataFrame) -> float | None:
     """Seconds that a client computed in a round; None where none took part (server_only)."""
     return float(rounds["seconds_client"].mean()) if "seconds_client" in rounds else None
@@ -425,11 +434,17 @@ def _of_a_client(rounds: pd.DataFrame) -> float | None:
 def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Line]:
     """What it took until the metric reached the target."""
     reached = [up_to(r, metric, target) for r in rounds]
-    counts = [math.nan if r is None else float(len(r)) for r in reached]
-    seconds = [math.nan if r is None else float(r["seconds"].sum()) for r in reached]
+
+    def spent(what: Callable[[pd.DataFrame], float]) -> list[float]:
+        return [math.nan if r is None else float(what(r)) for r in reached]
+
+    sent = spent(lambda r: r["bytes_up"].sum() + r["bytes_down"].sum())
+    megabytes = _megabytes(f"MB to {target}, both ways", sent)
     return [
-        Line(f"rounds to {target}", counts, 0, "never"),
-        Line(f"seconds to {target}", seconds, 1, "never"),
+        Line(f"rounds to {target}", spent(len), 0, "never"),
+        Line(f"local steps to {target}", spent(steps_of), 0, "never"),
+        replace(megabytes, none="never"),
+        Line(f"seconds to {target}", spent(lambda r: r["seconds"].sum()), 1, "never"),
     ]
 
 

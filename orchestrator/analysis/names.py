@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from algorithms.part import nearest
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
+from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
 
@@ -59,9 +61,13 @@ def ways_to_say(place: str) -> Iterator[str]:
     the way there.
     """
     above, last = _split(place)
-    yield from (f"{above}/{last}" if "/" in place else last, last)
-    if last.startswith("seed-"):
-        yield from (above, _split(above)[1])
+    whole = f"{above}/{last}" if "/" in place else last
+    folders = [whole, above] if last.startswith("seed-") else [whole]
+    for folder in folders:
+        yield folder
+        if not is_remote(folder):
+            yield os.path.relpath(folder)
+        yield _split(folder)[1]
 
 
 def relabelled(
@@ -74,6 +80,7 @@ def relabelled(
     texts = {}
     known = {**places, **{name: name for name in columns}}
     for label in labels:
+        label = label.replace("/=", "=", 1)
         # either side may hold "="
         given = max((name for name in known if label.startswith(f"{name}=")), key=len, default="")
         name, text = known.get(given, ""), label[len(given) + 1 :].strip()

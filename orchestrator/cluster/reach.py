@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -182,7 +183,9 @@ def _require_ray(host: str, port: int, client: bool, seconds: float) -> None:
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
             raise unanswered(seconds) from error
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-            raise Stranger("the cluster there asks for another token (docs/cluster.md)") from error
+            unset = os.environ.get("RAY_AUTH_MODE") != "token"
+            what = "a token, and RAY_AUTH_MODE=token is not set here" if unset else "another token"
+            raise Stranger(f"the cluster there asks for {what} (docs/cluster.md)") from error
         # a proxy of the client server knows the ping only from those who are connected
         if not client or code == grpc.StatusCode.UNIMPLEMENTED:
             raise Stranger("what listens there is no Ray cluster") from error

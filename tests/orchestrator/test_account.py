@@ -46,13 +46,16 @@ def test_an_agent_says_what_it_means_and_how_much_of_it_was_executed():
         Ddpg(), **rounds, policy_correlation=[0.5, NAN, 0.0]
     )
     said = told(Ddpg(), **rounds, policy_effective=[3.0, 2.0, 1.07])
-    assert "weights like those of 1.1 clients alike at the end, 3.0 at the beginning" in said
+    assert "weighs as if 1.1 clients counted alike at the end, and 3.0 at the beginning" in said
+    assert "collapsed on one client" in said
+    assert "collapsed" not in told(Ddpg(), **rounds, policy_effective=[3.0, 2.0, 1.7])
 
 
 def test_an_attack_says_what_of_the_aggregate_it_had():
-    text = told(SignFlip(), malicious_weight=[0.0, 0.5, NAN, 0.1])
+    clients = [0.0, 0.3, NAN, 0.3]
+    text = told(SignFlip(), malicious_weight=[0.0, 0.5, NAN, 0.1], malicious_selected=clients)
     assert "had 0.2 of the aggregate's weight" in text
-    assert "none of it in 1 of 3" in text
+    assert "were 0.2 of the clients that it used; in 1 of 3 rounds they had none." in text
     # where coordinates are chosen one by one, nobody has a weight
     assert told(SignFlip()) == ""
 

@@ -1,7 +1,9 @@
 """Runs side by side: those that differ in the seed alone are one column, and are tested in pairs."""
 
+import io
 import json
 import math
+import os
 import re
 import shutil
 
@@ -165,6 +167,10 @@ def test_columns_are_called_as_one_likes(runs, tmp_path):
     code, text = here("plot", *runs, "--label", f"{first.name}=ours", "--out", picture)
     assert code == 0, text
     assert ">ours<" in picture.read_text()
+    # as it was typed, and with the slash that a shell completes
+    for name in (os.path.relpath(first), f"{os.path.relpath(first)}/"):
+        code, text = here("compare", *runs, "--label", f"{name}=typed", "--format", "csv")
+        assert (code, "typed" in text) == (0, True)
     code, text = here("plot", first, "--label", f"{first}=ours", "--out", picture)
     assert (code, "there is one run" in text) == (2, True)
 
@@ -310,6 +316,29 @@ def test_a_target_of_a_loss_says_from_which_side(runs):
     assert (code, 'test_loss is to fall: say "<= 0.1"' in text) == (2, True)
     code, text = here("compare", *runs, "--metric", "test_loss", "--target", "<= 99")
     assert (code, "rounds to <= 99" in text) == (0, True)
+
+
+def test_a_target_says_what_it_cost(runs):
+    """Rounds of FDA and of Synchronous are not the same; steps and bytes are."""
+    code, text = here("compare", *[*runs][:1], "--target", "0.01", "--format", "csv")
+    assert code == 0, text
+    table = pd.read_csv(io.StringIO(text)).set_index("metric")["mean"]
+    rounds = RunFolder(next(iter(runs))).rounds().iloc[:1]
+    assert table["rounds to 0.01"] == 1
+    assert table["local steps to 0.01"] == rounds["steps_total"].item()
+    sent = rounds[["bytes_up", "bytes_down"]].sum(axis=1).item() / 1e6
+    assert table["MB to 0.01, both ways"] == pytest.approx(sent)
+    code, text = here("compare", *[*runs][:1], "--target", "2")
+    assert (code, len(re.findall(r"to 2.* │ never", text))) == (0, 4)
+
+
+def test_what_attackers_had_is_a_row(tmp_path):
+    folder = RunFolder(tmp_path / "a")
+    run_into(folder, small("rounds=2", "attack={name: sign_flip, fraction: 0.5}"))
+    code, text = here("compare", folder.path)
+    assert code == 0, text
+    mean = folder.rounds()["malicious_weight"].mean()
+    assert re.search(rf"attackers' weight, mean over rounds +│ {mean:.3f}", text)
 
 
 def test_seeds_of_most_are_said_once():
