@@ -79,7 +79,7 @@ def test_seeds_and_comparisons(tmp_path):
     ends = [run.rounds["test_accuracy"].iloc[-1] for run in runs]
     assert both[name, "mean"] == pytest.approx(np.mean(ends))
     assert both[name, "sem"] == pytest.approx(np.std(ends, ddof=1) / np.sqrt(2))
-    assert (both[name, "n"], both["other", "n"]) == (2, 1)
+    assert (both[name, "n"], both["other (seed 0)", "n"]) == (2, 1)
     assert len(fedorch.open(tmp_path / "s")[1:]) == 1
     (line,) = runs.plot("test_loss").axes[0].get_lines()
     both = np.array([run.rounds["test_loss"] for run in runs])

@@ -63,12 +63,14 @@ class Mine(FedAvg):
 
 
 class Half(WeightedMean):
-    """Half of everybody's weight."""
+    """Half of the weight is the first client's."""
 
     name: str = "half"
 
     def weights(self, samples, counts):
-        return 0.5 * super().weights(samples, counts)
+        weights = 0.5 * super().weights(samples, counts)
+        weights[0] += 1 - weights.sum()
+        return weights
 
 
 class Tiny(Model):
@@ -252,7 +254,7 @@ def test_commands_know_it(config, tmp_path):
     file = config.parent / "parts" / "mine.py"
     code, text = here("list", "aggregators", "--plugin", file)
     assert code == 0
-    assert "Half of everybody's weight (mine.py)" in text
+    assert "Half of the weight is the first client's (mine.py)" in text
     code, text = here("describe", "mine", "--plugin", file)
     assert code == 0
     assert "of the memory" in text
