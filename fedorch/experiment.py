@@ -64,8 +64,10 @@ class Experiment:
             usual = {"data.partition": "natural", "data.clients": clients}
             added |= {key: value for key, value in usual.items() if not has(raw, key)}
         chosen = config_of(raw, **{**added, **settings})
-        with blamed(chosen.plugins):
-            held = None if samples is None else _shared_out(chosen, samples)
+        held = None
+        if samples is not None:
+            with blamed(chosen.plugins):
+                held = FederatedData.build(chosen.data, chosen.seed, samples)
         self.inner = Stepped(chosen, data=held)
 
     @property
@@ -155,10 +157,6 @@ def _samples(data: Sequence[Any] | Samples, test: float | np.ndarray | None) -> 
     return checked(
         samples_from(x, y, clients, _tested(0.2 if test is None else test, len(x))), "data"
     )
-
-
-def _shared_out(config: Config, samples: Samples) -> FederatedData:
-    return FederatedData.build(config.data, config.seed, samples)
 
 
 def _own(samples: Samples) -> Samples:

@@ -97,8 +97,7 @@ class Session:
 
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         watch = self.books.watch
-        begun = any(self.waiting) or any(self.history)
-        if watch is not None and steps is None and not begun:
+        if watch is not None and steps is None and not any(self.waiting + self.history):
             # the whole of the planned work, where that is the same of all
             steps = self.terms.local.steps
         if watch is None or not isinstance(steps, int):

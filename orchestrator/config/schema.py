@@ -58,6 +58,12 @@ class CompressionConfig(Section):
         fed = {"error_feedback": True} if "error_feedback" in type(downlink).model_fields else {}
         return downlink.model_copy(update=fed)
 
+    @property
+    def lossy(self) -> bool:
+        """Whether anything is compressed on its way."""
+        ways = self.uplink, self.downlink
+        return not all(isinstance(way, NoCompression) for way in ways)
+
 
 TAKEN = {
     "accuracy", "loss", "malicious", "round", "client", "test_rows", "steps", "joules",
@@ -308,10 +314,7 @@ class Config(Section):
             server_optimizer=self.server_optimizer,
             local=self.local,
             output=self.output,
-            compressed=any(
-                not isinstance(way, NoCompression)
-                for way in (self.compression.uplink, self.compression.downlink)
-            ),
+            compressed=self.compression.lossy,
         )
 
     @model_validator(mode="after")

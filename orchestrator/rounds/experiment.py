@@ -19,7 +19,6 @@ from algorithms.contract import Broken, Cohort
 from algorithms.finite import NotFinite, all_finite
 from algorithms.local import Tensors
 from algorithms.part import nearest
-from algorithms.parts.compressors import NoCompression
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.books import Books, Terms
@@ -252,10 +251,8 @@ class Experiment:
         what the server would make of them.
         """
         config, algorithm, ticks = self.config, self.algorithm, self.clock.steps
-        ways = config.compression.uplink, config.compression.downlink
-        as_it_is = all(isinstance(way, NoCompression) for way in ways)
-        as_it_is = as_it_is and not len(self.adversary.forgers) and algorithm.averages
-        as_it_is = as_it_is and not config.output.is_a_mean
+        as_it_is = not config.compression.lossy and not len(self.adversary.forgers)
+        as_it_is = as_it_is and algorithm.averages and not config.output.is_a_mean
         # local models are judged when they are collected
         if ticks is None or not as_it_is or config.evaluation.local_models:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,7 +122,7 @@ class Judge:
             table[name] = values
         return table
 
-    @property
+    @cached_property
     def _columns(self) -> set[str]:
         """Names of the columns that clients' results have."""
         measured = ("accuracy", "loss", "personal_accuracy")
