@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -118,11 +118,22 @@ def variants(base: type[P]) -> dict[str, type[P]]:
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """A hint after an unknown name: the closest valid one, and the valid names."""
-    # a long one is close to none, and takes a time that grows with the square of its length
-    close = difflib.get_close_matches(name[:100], names, 1, 0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    """A hint after an unknown name: the closest valid ones, and the valid names."""
+    close = close_to(name, names, 1) or [one for one in names if _part_of(name, one)][:3]
+    close = close or close_to(name, names, 1, 0.5)
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     return f"{hint}valid: {', '.join(names)}"
+
+
+def close_to(name: str, names: Sequence[str], most: int, alike: float = 0.8) -> list[str]:
+    """At most so many of the ``names``, the closest first; ``alike``: how close, of 1."""
+    # a long one is close to none, and takes a time that grows with the square of its length
+    return difflib.get_close_matches(name[:100], names, most, alike)
+
+
+def _part_of(word: str, name: str) -> bool:
+    """Whether a name is made of that word and others (``worst``, ``client_accuracy_worst``)."""
+    return len(word) > 2 and word.lower() in name.lower()
 
 
 def _listed(value: Any) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.console import Console
@@ -101,6 +101,12 @@ def further(metrics: Iterable[str]) -> list[str]:
     """What else is recorded of the test set: the names that ``evaluation.metrics`` have there."""
     usual = {*HEADLINES}
     return [n.removeprefix("test_") for n in metrics if n.startswith("test_") and n not in usual]
+
+
+def labels_of(metrics: Collection[str]) -> dict[str, str]:
+    """Of these metrics those that a person looks at first -> what they are called, in order."""
+    own = {f"test_{name}": f"test {name.replace('_', ' ')}" for name in further(metrics)}
+    return {key: label for key, label in (HEADLINES | own).items() if key in metrics}
 
 
 def headed(head: str, style: str, text: str) -> Text:

@@ -108,7 +108,8 @@ def table(folder: Path) -> pd.DataFrame:
     metric, and how many of its trials were stopped, failed or diverged; the best first, unless
     nothing is to be chosen, and behind them those of which some seed has no number.
 
-    Where the metric is of validation rows, ``test`` is the mean of the same on test rows.
+    Where the metric is of validation rows, ``test`` is the mean of the same on test rows, and
+    ``test_sem`` its standard error.
     """
     return table_of(*stored(folder))
 
@@ -126,6 +127,7 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
     if "test" in data:
         cells["test"] = grouped["test"].mean().to_numpy()
+        cells["test_sem"] = grouped["test"].sem().to_numpy()
     for status in ("stopped", "failed"):
         cells[status] = _count(grouped["status"], status)
     cells["diverged"] = grouped["diverged"].sum().to_numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,12 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
                 if fits(axis, cell) or place == 0
             ]
     return found
+
+
+def numbers_of(values: Sequence[Yaml]) -> list[int | float]:
+    """The values of an axis of numbers, ascending and each once; of any other nothing."""
+    found = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return sorted(set(found)) if len(found) == len(values) else []
 
 
 def require_few(trials: int, where: str) -> None:

@@ -4,16 +4,12 @@ figure.
 
 from __future__ import annotations
 
-import math
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-
-import pandas as pd
-from rich.table import Table
 
 from orchestrator.analysis.comparison import Form, show_comparison
 from orchestrator.errors import UserError
@@ -24,13 +20,13 @@ from orchestrator.results.run_folder import CONFIG, RunFolder
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console, errors
 from sweeps import costs, efforts, tables
+from sweeps.cells import best_first, show_cells
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
-from sweeps.results import Result, no_sweep, plan_of, stored, table_of
-from sweeps.results import table as cells_of
+from sweeps.results import no_sweep, plan_of, stored
 from sweeps.reuse import NOTHING, Finished
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
@@ -148,11 +144,11 @@ class SweepFile(Target):
             show_cells(folder)
             return
         chosen: Form = "markdown" if form == "terminal" else form
-        runs, stopped = _best_first(folder)
+        runs, stopped = best_first(folder)
         if stopped:
             errors.print(f"note: without {stopped} trials that the scheduler has stopped")
         metric, tested = _judged_by(plan_of(folder), runs)
-        text = show_comparison(runs, None, metric, form=chosen, tested=tested)
+        text = show_comparison(runs, None, [metric], form=chosen, tested=tested)
         if file is None:
             console.print(text, soft_wrap=True, end="")
         else:
@@ -168,21 +164,6 @@ def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
     if judging is not None and all(judging in run.rounds() for run in runs):
         return judging, True
     return plan.metric, plan.choose_on == "nothing"
-
-
-def _best_first(folder: Path) -> tuple[list[RunFolder], int]:
-    """The finished trials in the order of the table, so that others are compared with the best; and
-    how many the scheduler has stopped, which are left out if any has finished.
-    """
-    plan, results = stored(folder)
-    rows = table_of(plan, results).to_dict("records")
-
-    def place(result: Result) -> int:
-        return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
-
-    ended = [result for result in results if result.status != "failed"]
-    whole = [result for result in ended if result.status == "finished"] or ended
-    return [result.folder for result in sorted(whole, key=place)], len(ended) - len(whole)
 
 
 def _require_some(home: Home) -> None:
@@ -209,7 +190,7 @@ def _show_place(home: Home) -> None:
 def show_next(home: Home) -> None:
     """Where the results are, and how to go on with them."""
     _show_place(home)
-    runs, _ = _best_first(home.path)
+    runs, _ = best_first(home.path)
     if plan_of(home.path).choose_on == "nothing" or not runs:
         return
     config = shlex.quote(join(join(home.place, "trials"), join(runs[0].path.name, CONFIG)))
@@ -218,61 +199,6 @@ def show_next(home: Home) -> None:
         "'data.validation={}' on all training rows)",
         soft_wrap=True,
     )
-
-
-CHOSEN_ON = {
-    "validation": "best first, by data that is not tested on",
-    "test": "best first, chosen on test data: the best number is better than it would be on new "
-    "data",
-    "nothing": "in the order of the sweep: a comparison, and who picks its best picks on test data",
-}
-OTHERWISE = "best first, by a metric that is of no test data"
-"""What a table says of its order."""
-
-
-def show_cells(folder: Path) -> None:
-    """The cells of a sweep file, best first."""
-    plan, results = stored(folder)
-    data = cells_of(folder)
-    if plan.samples > 1 and len(data):  # draws of the same axes have the same label
-        data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
-    title = f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
-    shown = _shown(data)
-    drawn = Table(title=title, title_justify="left")
-    for column in shown.columns:
-        # a setting that is cut off is another's
-        drawn.add_column(str(column), overflow="fold")
-    for _, line in shown.iterrows():
-        drawn.add_row(*line)
-    console.print(drawn)
-    on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
-    console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
-    tied = int((data["mean"] == data["mean"].iloc[0]).sum()) if len(data) else 0
-    if tied > 1 and plan.choose_on != "nothing":
-        console.print(f"{tied} settings are tied for the best; the first of them counts as it")
-
-
-def _shown(data: pd.DataFrame) -> pd.DataFrame:
-    """The table as texts: a setting a line, the mean with its standard error, and of what may have
-    befallen trials only what has.
-    """
-    nothing = [c for c in ("stopped", "failed", "diverged") if c in data and not data[c].any()]
-    texts = data.drop(columns=nothing).map(_cell)
-    if "trial" in texts:
-        texts["trial"] = texts["trial"].str.replace(r", (?=[\w.]+=)", "\n", regex=True)
-    if "sem" in texts:
-        spread = texts.pop("sem")
-        texts["mean"] += spread.where(spread == "", " ± " + spread)
-    return texts.rename(columns={"count": "n"})
-
-
-def _cell(cell: object) -> str:
-    """Numbers to four digits, nothing where there is none."""
-    try:
-        number = float(str(cell))
-    except ValueError:
-        return str(cell)
-    return f"{number:.4g}" if math.isfinite(number) else ""
 
 
 def _run(plan: Sweep, home: Home, how: Running, resume: bool) -> None:

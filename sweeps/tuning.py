@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.files import read_sealed, write_sealed
 from orchestrator.rounds.metrics import on_validation
 from sweeps.entry import Column, Grid, Settings, Tuning
-from sweeps.spaces import Yaml, as_settings
+from sweeps.spaces import Yaml, as_settings, numbers_of
 
 FILE = "tuned.json"
 EXTENSIONS = 6
@@ -124,9 +124,7 @@ class Search:
 
     def numbers(self, path: str) -> list[int | float]:
         """All that was tried on an axis of numbers, ascending; nothing on any other."""
-        tried = [dict(one.candidate.values)[path] for one in self.scored]
-        found = [v for v in tried if isinstance(v, int | float) and not isinstance(v, bool)]
-        return sorted(set(found)) if len(found) == len(tried) else []
+        return numbers_of([dict(one.candidate.values)[path] for one in self.scored])
 
     def _beside(self, path: str) -> list[Neighbour]:
         """The best setting's neighbours on an axis of numbers."""

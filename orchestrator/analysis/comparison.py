@@ -25,7 +25,7 @@ from orchestrator.analysis.names import (
     ways_to_say,
     without_seeds,
 )
-from orchestrator.analysis.tested import TOLD_APART, PairedTests
+from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal, steps_of, target_goal, up_to
@@ -39,7 +39,7 @@ from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
-from orchestrator.terminal import HEADLINES, errors, further
+from orchestrator.terminal import HEADLINES, errors, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
 PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
+UNNAMED: str = Config.model_fields["name"].default
 MOST = 60
 """Columns of a table."""
 ACROSS = 6
@@ -134,10 +135,15 @@ class Runs:
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
         # a trial's name, and the order of trials, is a digest
         trials = any(folder.holds(TRIAL) for folder in self.folders)
-        names = None if trials else [self.names[runs[0]] for runs in numbers]
+        names = None if trials else [self._name_of(runs[0]) for runs in numbers]
         named = group_names(groups, names)
         columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
         return in_natural_order(columns) if trials else columns, seeds
+
+    def _name_of(self, run: int) -> str:
+        """As its config has it; one that nobody has named is called by its algorithm."""
+        algorithm = self.configs[run].algorithm.name
+        return algorithm if self.names[run] == UNNAMED else self.names[run]
 
     @cached_property
     def columns(self) -> dict[str, list[int]]:
@@ -221,7 +227,7 @@ class Runs:
 def show_comparison(
     folders: list[RunFolder],
     plot: Path | None,
-    metric: str | None = None,
+    metrics: Sequence[str] = (),
     target: str | None = None,
     form: Form = "terminal",
     report: Path | None = None,
@@ -232,19 +238,22 @@ def show_comparison(
     against: str | None = None,
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
-    alone, paired tests on ``metric``, and (if asked for) its curves: a picture and its data.
-    Returns its text; the terminal's is printed instead, and empty.
+    alone, paired tests on ``metrics``, and (if asked for) the curves of one: a picture and its
+    data. Returns its text; the terminal's is printed instead, and empty.
 
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
-    the rounds and seconds until the metric reached it; with ``only`` no other rows than those.
+    the rounds and seconds until the one metric reached it; with ``only`` no other rows than those.
     ``labels`` ("NAME=TEXT") are what columns are called instead. The others are tested ``against``
     the column of that name, or the first; nothing is ``tested`` where the metric chose that. A
     metric that ends in "/" is all columns that begin so (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
-    metric = metric or runs.usual()
+    metric, *more = dict.fromkeys(metrics or [runs.usual()])
+    if more and (plot is not None or target is not None):
+        raise UserError("--plot and --target are of one metric: give one --metric")
     goal = target_goal(target, metric)
-    require_reported(metric, folders, runs.rounds, every=goal is not None or plot is not None)
+    for one in (metric, *more):
+        require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
         *_metrics(runs.results, runs.more_is_better),
         *_efforts(runs.results),
@@ -258,12 +267,12 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    tests = _tested(runs, metric, against) if tested else PairedTests(metric, "", None)
+    tests = _tested(runs, [metric, *more], against) if tested else PairedTests()
     notes = [runs.seeds_said, runs.data_said, runs.common_said]
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
-        write_text(report, comparison_of(about, written, groups, metric, links))
+        write_text(report, comparison_of(about, written, groups, [metric, *more], links))
         errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
@@ -313,12 +322,12 @@ def _for_print(written: Written, tests: PairedTests, lines: Sequence[Line]) -> W
     """With a head, the best means in bold and a star at what the tests tell apart; a row for each
     group, where a page is wide enough: papers' tables have a line a method.
     """
-    row = _called(tests.metric)
-    starred = frozenset((row, one.group) for one in tests.each if one.told_apart)
-    turned = row not in written.table.index
+    starred = frozenset((_called(one.metric), one.group) for one in tests.each if one.told_apart)
+    turned = not {*map(_called, tests.metrics)} & {*written.table.index}
+    apart = " or ".join(dict.fromkeys(row for row, _ in sorted(starred)))
     notes = [
         "best means in bold" if written.best else "",
-        f"*: {row} differs from that of {tests.against}, p < {TOLD_APART}" if starred else "",
+        f"*: {apart} differs from that of {tests.against}, p < {TOLD_APART}" if starred else "",
     ]
     written = replace(
         written, head="Comparison", notes=(*written.notes, *filter(None, notes)),
@@ -367,12 +376,10 @@ def _metrics(
     whether more of a metric is.
     """
     every = dict.fromkeys(key for r in results for key in r["metrics"])
-    labels = HEADLINES | {f"test_{n}": _called(f"test_{n}") for n in further(every)}
     diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
     return [
         Line(label, [_number(r["metrics"], key) for r in results], better=better(key))
-        for key, label in labels.items()
-        if any(key in r["metrics"] for r in results)
+        for key, label in labels_of(every).items()
     ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
 
 
@@ -448,14 +455,21 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _tested(runs: Runs, metric: str, against: str | None) -> PairedTests:
-    """Each column's last ``metric`` against that of the first, or of the one that is called so."""
-    ends, direction = _ends(runs.rounds, metric), runs.more_is_better(metric)
+def _tested(runs: Runs, metrics: Sequence[str], against: str | None) -> PairedTests:
+    """Each column's last ``metrics`` against those of the first, or of the one that is called
+    so.
+    """
+    first = runs.called(against) if against is not None else next(iter(runs.columns))
+    # a family's columns are many a run, and none of them is asked for
+    return PairedTests.of([_measured(runs, m) for m in metrics if not m.endswith("/")], first)
+
+
+def _measured(runs: Runs, metric: str) -> Measured:
+    ends = _ends(runs.rounds, metric)
     values = {
         name: {runs.seeds[run]: ends[run] for run in some} for name, some in runs.columns.items()
     }
-    first = runs.called(against) if against is not None else next(iter(values))
-    return PairedTests.of(metric, {} if metric.endswith("/") else values, first, direction)
+    return Measured(metric, values, runs.more_is_better(metric))
 
 
 def _draw(runs: Runs, metric: str, plot: Path) -> None:

@@ -56,13 +56,13 @@ def comparison_of(
     about: str,
     written: Written,
     groups: Mapping[str, Sequence[pd.DataFrame]],
-    metric: str,
+    metrics: Sequence[str],
     links: Links,
 ) -> str:
-    """The page; ``groups`` are the rounds of each group's runs, ``metric`` what is drawn first;
+    """The page; ``groups`` are the rounds of each group's runs, ``metrics`` what is drawn first;
     ``about``: a sentence on what they are, "" for their names alone.
     """
-    drawings = [*_drawings(groups, metric)]
+    drawings = [*_drawings(groups, metrics)]
     known = list(dict.fromkeys(c for d in drawings for row in d.data["points"] for c in row))
     notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in written.notes)
     about_tests = f"<p>{html.escape(written.about_further)}</p>\n"
@@ -81,10 +81,12 @@ def comparison_of(
     return page.page(TITLE, body, [page.chart(drawing) for drawing in drawings], {})
 
 
-def _drawings(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> Iterator[Drawing]:
+def _drawings(
+    groups: Mapping[str, Sequence[pd.DataFrame]], metrics: Sequence[str]
+) -> Iterator[Drawing]:
     every = [str(column) for runs in groups.values() for one in runs for column in one]
     more = [f"test_{name}" for name in further(dict.fromkeys(every))]
-    for column in dict.fromkeys((metric, *HEADLINES, *more)):
+    for column in dict.fromkeys((*metrics, *HEADLINES, *more)):
         rows = points(groups, column)
         if rows:
             yield band(column, list(groups), rows)

@@ -15,51 +15,110 @@ TOLD_APART = 0.05
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Of one group from the other that all are tested against."""
+class Measured:
+    """What groups of runs had of a metric at their ends."""
 
+    metric: str
+    values: Mapping[str, Mapping[int, float]]
+    """Group -> seed -> the value, NaN of a run without a number."""
+    more_is_better: bool | None
+    """None where that is not known."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of one group from the other that all are tested against, in one metric."""
+
+    metric: str
+    more_is_better: bool | None
     group: str
     pair: Paired
     p: float
-    """Corrected for the number of groups (Holm)."""
+    """Corrected for the number of differences (Holm)."""
 
     @property
     def told_apart(self) -> bool:
         """Not where there is no p, either."""
         return self.p < TOLD_APART
 
+    @property
+    def verdict(self) -> str:
+        """In a word or a few."""
+        if math.isnan(self.p):
+            return "too few pairs, or all differ by the same"
+        if not self.told_apart:
+            return "not told apart"
+        if self.more_is_better is None:
+            return "told apart"
+        return "better" if self.pair.ahead else "worse"
+
+    def record(self) -> dict[str, object]:
+        """The numbers behind it; differences are of the metric, whichever side is better."""
+        return {
+            "metric": self.metric, "group": self.group,
+            "difference": self._signed(self.pair.difference),
+            "low": self._ends[0], "high": self._ends[1],
+            "d_z": self._signed(self.pair.effect), "pairs": self.pair.n,
+            "missed": list(self.pair.missed), "p": self.pair.p, "p_holm": self.p,
+            "verdict": self.verdict,
+        }  # fmt: skip
+
+    def line(self) -> dict[str, str]:
+        """Its texts, as they are printed."""
+        pair, (low, high) = self.pair, self._ends
+        missed = f", missed {pair.missed[0]} : {pair.missed[1]}" if any(pair.missed) else ""
+        return {
+            "group": self.group,
+            "metric": self.metric,
+            "difference": f"{_number(self._signed(pair.difference), '+.4f')}{missed}",
+            "95 % interval": "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}]",
+            "d_z": _number(self._signed(pair.effect), ".2f"),
+            "p": _number(self.p, ".4f") or "none",
+            "": self.verdict,
+        }
+
+    def _signed(self, value: float) -> float:
+        """A pair's numbers are towards the better; 0 has no sign."""
+        return (-value if self.more_is_better is False else value) + 0
+
+    @property
+    def _ends(self) -> Sequence[float]:
+        return sorted((self._signed(self.pair.low), self._signed(self.pair.high)))
+
 
 @dataclass(frozen=True)
 class PairedTests:
-    """The last ``metric`` of each group against that of one, ``against``, on the seeds that both
-    have, two-sided, with Holm's correction where there are several.
+    """The last values of metrics in each group against those in one, ``against``, on the seeds that
+    both have, two-sided, with Holm's correction over all groups and metrics.
     """
 
-    metric: str
-    against: str
-    more_is_better: bool | None
-    """None where that is not known."""
+    against: str = ""
     each: tuple[Difference, ...] = ()
     """Of the groups that have two pairs and more."""
-    groups: int = 0
+    counted: int = 0
     """Differences that Holm's correction is over."""
 
     @classmethod
-    def of(
-        cls, metric: str, values: Mapping[str, Mapping[int, float]], against: str,
-        more_is_better: bool | None,
-    ) -> PairedTests:  # fmt: skip
-        """``values``: group -> seed -> the last ``metric``, NaN of a run without a number."""
-        high = more_is_better is not False
-        pairs = {
-            name: compare(theirs, values[against], high)
-            for name, theirs in values.items()
+    def of(cls, measured: Sequence[Measured], against: str) -> PairedTests:
+        """A group that shares fewer than two seeds with the other has no line."""
+        pairs = [
+            (one, name, compare(theirs, one.values[against], one.more_is_better is not False))
+            for one in measured
+            for name, theirs in one.values.items()
             if name != against
-        }
-        corrected = holm([pair.p for pair in pairs.values()])
-        found = (Difference(*one, p) for one, p in zip(pairs.items(), corrected, strict=True))
-        each = tuple(one for one in found if one.pair.n > 1)
-        return cls(metric, against, more_is_better, each, len(pairs))
+        ]
+        corrected = holm([pair.p for _, _, pair in pairs])
+        each = tuple(
+            Difference(one.metric, one.more_is_better, name, pair, p)
+            for (one, name, pair), p in zip(pairs, corrected, strict=True)
+            if pair.n > 1
+        )
+        return cls(against, each, len(pairs))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Of the differences."""
+        return list(dict.fromkeys(one.metric for one in self.each))
 
     @property
     def about(self) -> str:
@@ -71,58 +130,23 @@ class PairedTests:
         how = "paired t-tests"
         if any(any(one.pair.missed) for one in self.each):
             how += " (signed ranks where a run has no number, which loses)"
-        if self.groups > 1:
-            how += f", p by Holm over {self.groups}"
+        if self.counted > 1:
+            how += f", p by Holm over {self.counted}"
+        what = self.metrics[0] if len(self.metrics) == 1 else "metrics"
+        those = "that" if len(self.metrics) == 1 else "those"
         return (
-            f"{self.metric} minus that of {self.against}, over {many} pairs of numbers; 95 % "
+            f"{what} minus {those} of {self.against}, over {many} pairs of numbers; 95 % "
             f"intervals, each by itself; two-sided {how}"
         )
 
     def table(self) -> pd.DataFrame:
         """A line of texts for each, as it is printed."""
-        return pd.DataFrame([self._line(one) for one in self.each])
+        lines = pd.DataFrame([one.line() for one in self.each])
+        return lines.drop(columns="metric") if len(self.metrics) == 1 else lines
 
     def records(self) -> list[dict[str, object]]:
-        """The numbers behind it; differences are of the metric, whichever side is better."""
-        return [
-            {
-                "metric": self.metric, "group": one.group, "against": self.against,
-                "difference": self._signed(one.pair.difference),
-                "low": self._ends(one.pair)[0], "high": self._ends(one.pair)[1],
-                "d_z": self._signed(one.pair.effect), "pairs": one.pair.n,
-                "missed": list(one.pair.missed), "p": one.pair.p, "p_holm": one.p,
-                "verdict": self._verdict(one),
-            }
-            for one in self.each
-        ]  # fmt: skip
-
-    def _line(self, one: Difference) -> dict[str, str]:
-        pair, (low, high) = one.pair, self._ends(one.pair)
-        missed = f", missed {pair.missed[0]} : {pair.missed[1]}" if any(pair.missed) else ""
-        return {
-            "group": one.group,
-            "difference": f"{_number(self._signed(pair.difference), '+.4f')}{missed}",
-            "95 % interval": "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}]",
-            "d_z": _number(self._signed(pair.effect), ".2f"),
-            "p": _number(one.p, ".4f") or "none",
-            "": self._verdict(one),
-        }
-
-    def _verdict(self, one: Difference) -> str:
-        if math.isnan(one.p):
-            return "too few pairs, or all differ by the same"
-        if not one.told_apart:
-            return "not told apart"
-        if self.more_is_better is None:
-            return "told apart"
-        return "better" if one.pair.ahead else "worse"
-
-    def _signed(self, value: float) -> float:
-        """A pair's numbers are towards the better; 0 has no sign."""
-        return (-value if self.more_is_better is False else value) + 0
-
-    def _ends(self, pair: Paired) -> Sequence[float]:
-        return sorted((self._signed(pair.low), self._signed(pair.high)))
+        """The numbers behind them."""
+        return [one.record() | {"against": self.against} for one in self.each]
 
 
 def _number(value: float, how: str) -> str:

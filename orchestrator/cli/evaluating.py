@@ -18,12 +18,11 @@ from orchestrator.data.samples import Request, Samples, checked
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.pages.sentence import measured_earlier
-from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Inputs, inputs_left, require_common
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
-from orchestrator.terminal import console, told
+from orchestrator.terminal import console, labels_of, told
 
 KEPT = ("seed", "plugins", "data", "model", "loss", "attack", "evaluation")
 """Sections of a run's config that its model is judged by; the others train."""
@@ -48,10 +47,14 @@ def show_evaluation(
         console.print(json_text(record), soft_wrap=True)
         return
     title = f"{rows.judged:,} {'rows' if every else 'test rows'}"
-    table = Table("metric", "value", "meaning", title=title, title_justify="left")
-    for name, value in record.items():
-        table.add_row(name, f"{value:.4f}", of_round(name))
+    table = Table("metric", "value", title=title, title_justify="left")
+    shown = labels_of(record)
+    for name, label in shown.items():
+        table.add_row(label, f"{record[name]:.4f}")
     console.print(table)
+    more = len(record.keys() - shown.keys())
+    if more:
+        console.print(f"{more} more with --format json; their meanings: fedorch describe columns")
 
 
 @dataclass(frozen=True)

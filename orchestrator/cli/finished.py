@@ -74,10 +74,10 @@ def compare(
         ),
     ] = None,
     metric: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="column of rounds.parquet, all that begin with it if it ends in / (default: "
-            "test_accuracy, or the first headline that there is)"
+            help="column of rounds.parquet that is tested, all that begin with it if it ends in / "
+            "(repeatable; default: test_accuracy, or the first headline that there is)"
         ),
     ] = None,
     target: Annotated[
@@ -117,7 +117,7 @@ def compare(
     to_file = file is not None and form is CompareForm.terminal
     how = CompareForm.markdown if to_file else form
     text = show_comparison(
-        folders, plot, metric, target, how.value, report, only=row or (), labels=label or (),
+        folders, plot, metric or (), target, how.value, report, only=row or (), labels=label or (),
         against=against,
     )  # fmt: skip
     _give(text, file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
@@ -31,6 +32,8 @@ SHOWN = {
 }
 FAIR = "client_accuracy_worst10"
 PAGE = "comparison.html"
+LINES = 5
+"""Rounds a line of a log."""
 ABOUT = (
     "Two methods from one start, with the same clients in each of their rounds: "
     + "; ".join(f"{name}, {meaning}" for name, meaning in METHODS.items())
@@ -50,7 +53,7 @@ def show_quickstart(out: str | None, in_process: bool) -> None:
     configs = {name: load(None, [*ALIKE, f"algorithm={name}", f"name={name}"]) for name in METHODS}
     series = Series(configs, out or RunFolder.dated("quickstart").place)
     with nullcontext() if in_process else connected("local"):
-        finished = series.run(run_here if in_process else run_on_ray)
+        finished = series.run(partial(run_here if in_process else run_on_ray, lines=LINES))
     if len(finished) < len(configs):
         interrupted(f"fedorch quickstart --out {shlex.quote(series.place)}")
     _compare(series, finished)
@@ -67,14 +70,19 @@ def _compare(series: Series, finished: list[RunFolder]) -> None:
     table.add_row("MB transmitted", *(f"{mb:.0f}" for mb in sent))
     least = min(sent)
     table.add_row(
-        f"{SHOWN[FAIR]}, after {least:.0f} MB",
+        f"{SHOWN[FAIR]}, at {least:.0f} MB",
         *(f"{_after(folder, least):.3f}" for folder in finished),
     )
     console.print(table)
     for name, meaning in METHODS.items():
         console.print(f"  {name}: {meaning} (fedorch describe {name})")
+    console.print(
+        f"  the last row: where each was when it had sent {least:.0f} MB; drdm sends twice as much "
+        "a round",
+        soft_wrap=True,
+    )
     place = Path(series.place) / PAGE
-    show_comparison(finished, None, FAIR, form="json", report=place, about=ABOUT)
+    show_comparison(finished, None, [FAIR], form="json", report=place, about=ABOUT)
     alike = " --set ".join(("", *ALIKE)).strip()
     runs = "".join(
         f"  fedorch run --set algorithm={name} {alike} --seeds 0-4 --out runs/{name}\n"
@@ -83,7 +91,8 @@ def _compare(series: Series, finished: list[RunFolder]) -> None:
     console.print(
         f"One seed is luck, too; next:\n{runs}"
         f"  fedorch compare {' '.join(f'runs/{name}' for name in METHODS)} --metric {FAIR}\n"
-        "  fedorch run examples/own_data/clinics.yaml      # data of your own, from a CSV file",
+        "  fedorch describe csv      # data of your own: a table; folder and npz: images, arrays\n"
+        "  fedorch new mine          # an algorithm of your own, which runs at once",
         soft_wrap=True,
     )
 

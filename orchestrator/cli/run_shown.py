@@ -16,7 +16,7 @@ from orchestrator.pages.sentence import conditions
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder
-from orchestrator.terminal import HEADLINES, bar, console, further, headed, told
+from orchestrator.terminal import bar, console, further, headed, labels_of, told
 
 if TYPE_CHECKING:
     from orchestrator.rounds.drive import Prepared
@@ -27,10 +27,10 @@ INTERRUPTED = 130
 
 
 class RoundProgress:
-    """A progress bar on a terminal; elsewhere one plain line a round."""
+    """A progress bar on a terminal; elsewhere a plain line for ``every`` so many rounds."""
 
-    def __init__(self, total: int, done: int) -> None:
-        self.total = total
+    def __init__(self, total: int, done: int, every: int = 1) -> None:
+        self.total, self.every = total, every
         self.bar = bar(TimeRemainingColumn())
         self.task = self.bar.add_task("round", total=total, completed=done, note="")
 
@@ -43,14 +43,12 @@ class RoundProgress:
 
     def show(self, record: Record) -> None:
         """Show one more round."""
-        note = headline(record)
+        note, number = headline(record), int(record["round"])
         # a log would keep every redrawing of a bar
         if console.is_terminal:
-            self.bar.update(self.task, completed=int(record["round"]), note=note)
-        else:
-            console.print(
-                f"round {int(record['round'])}/{self.total}: {note} ({record['seconds']:.2f} s)"
-            )
+            self.bar.update(self.task, completed=number, note=note)
+        elif number % self.every == 0 or number == self.total:
+            console.print(f"round {number}/{self.total}: {note} ({record['seconds']:.2f} s)")
 
 
 @contextmanager
@@ -132,10 +130,8 @@ def show_result(result: Result, place: str, config: Config) -> None:
     table.add_row("algorithm", config.algorithm.name)
     for pair in conditions(config):
         table.add_row(*pair)
-    labels = HEADLINES | {f"test_{n}": f"test {_words(n)}" for n in further(result["metrics"])}
-    for key, label in labels.items():
-        if key in result["metrics"]:
-            table.add_row(label, f"{result['metrics'][key]:.4f}")
+    for key, label in labels_of(result["metrics"]).items():
+        table.add_row(label, f"{result['metrics'][key]:.4f}")
     sent = (f"{result[way] / 1e6:.4g}" for way in ("bytes_up", "bytes_down"))
     table.add_row("MB up / down", " / ".join(sent))
     table.add_row("seconds", f"{result['seconds']:.1f}")

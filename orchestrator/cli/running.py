@@ -28,10 +28,15 @@ MOST_SEEDS = 1000
 
 
 def run_here(
-    config: Config, folder: RunFolder, resuming: bool, interrupts: list[int] | None = None
+    config: Config,
+    folder: RunFolder,
+    resuming: bool,
+    interrupts: list[int] | None = None,
+    lines: int = 1,
 ) -> Result:
     """Run it in this process; raises UserError if it cannot begin or go on. ``interrupts`` gets the
-    signals that asked it to stop, if only after its last round.
+    signals that asked it to stop, if only after its last round. A log has a line for every
+    ``lines``-th round.
     """
     # imported here, as in all commands: the others need not wait for what only this one needs
     from orchestrator.clients.plane import InProcess
@@ -48,7 +53,7 @@ def run_here(
         show_plan(begin(experiment, folder, resuming))
         tell_where(folder)
         with (
-            RoundProgress(config.rounds, experiment.t) as progress,
+            RoundProgress(config.rounds, experiment.t, lines) as progress,
             _on_interrupt(interrupts),
         ):
 
@@ -67,9 +72,11 @@ def run_on_ray(
     resuming: bool,
     interrupts: list[int] | None = None,
     detach: bool = False,
+    lines: int = 1,
 ) -> Result | None:
     """Run it by a server actor of the cluster that this process is connected to; None if that goes
-    on without us. Raises UserError if it cannot begin or go on. ``interrupts`` as above.
+    on without us. Raises UserError if it cannot begin or go on. ``interrupts`` and
+    ``lines`` as above.
     """
     from orchestrator.rounds.remote import answer_of, launch
 
@@ -80,7 +87,8 @@ def run_on_ray(
     if detach:
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
-    _follow(server, config.rounds, prepared.done, [] if interrupts is None else interrupts)
+    progress = RoundProgress(config.rounds, prepared.done, lines)
+    _follow(server, progress, prepared.done, [] if interrupts is None else interrupts)
     return answer_of(server.outcome.remote())
 
 
@@ -100,12 +108,12 @@ def require_files(config: Config, address: str) -> None:
             raise UserError(f"config: data.dataset.{key}: there is no {place}")
 
 
-def _follow(server: Any, rounds: int, done: int, interrupts: list[int]) -> None:
+def _follow(server: Any, progress: RoundProgress, done: int, interrupts: list[int]) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
     seen, shown, life = done, 0, ""
-    with RoundProgress(rounds, done) as progress, _on_interrupt(interrupts, server.stop.remote):
+    with progress, _on_interrupt(interrupts, server.stop.remote):
         while True:
             news = answer_of(server.watch.remote(seen))
             for record in news.records:

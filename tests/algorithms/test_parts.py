@@ -24,6 +24,9 @@ def test_a_part_keeps_its_name():
 def test_nearest_names_are_suggested():
     assert nearest("unifrm", ["uniform", "cyclic"]).startswith("did you mean 'uniform'?")
     assert "did you mean" not in nearest("zzz", ["uniform"])
+    # a part of names before what is as long and sounds alike
+    columns = ["cohort", "client_accuracy_worst", "client_loss_worst"]
+    assert nearest("worst", columns).startswith("did you mean 'client_accuracy_worst' or 'client_l")
 
 
 def test_draws_depend_on_every_key_and_on_nothing_else():

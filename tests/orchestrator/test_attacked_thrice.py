@@ -56,7 +56,7 @@ def test_a_metric_is_better_as_it_says_itself(judged):
     assert runs.more_is_better("client_neg_mae_worst10") is True
     assert runs.more_is_better("client_neg_mae_std") is False
     assert runs.more_is_better("client_inaccuracy_jain") is True
-    text = show_comparison(judged, None, "test_neg_mae", form="latex")
+    text = show_comparison(judged, None, ["test_neg_mae"], form="latex")
     for name in KINDS:
         good, bad = (float(one.result()["metrics"][f"test_{name}"]) for one in judged)
         assert good < bad if name == "inaccuracy" else good > bad

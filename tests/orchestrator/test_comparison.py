@@ -16,7 +16,7 @@ from scipy import stats
 from orchestrator.analysis import comparison
 from orchestrator.analysis.comparison import Line, _for_print, _written, show_comparison
 from orchestrator.analysis.names import by_difference, in_natural_order, without_seeds
-from orchestrator.analysis.tested import PairedTests
+from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
@@ -245,29 +245,57 @@ def test_single_runs_are_not_tested(runs):
 def test_what_cannot_be_compared_is_said():
     """p was 1 where there is none, and the survivors' interval stood beside a test of all."""
     ends = {"A": [0.5, 0.5, 0.5, 0.5], "B": [0.6, 0.7, math.nan, 0.65]}
-    tests = PairedTests.of(
-        "test_accuracy", {n: dict(enumerate(v)) for n, v in ends.items()}, "A", True
-    )
+    values = {n: dict(enumerate(v)) for n, v in ends.items()}
+    tests = PairedTests.of([Measured("test_accuracy", values, True)], "A")
     assert "over 3 pairs of numbers" in tests.about
     assert "signed ranks where a run has no number" in tests.about
     (line,) = tests.table().to_dict("records")
     assert line["difference"] == "+0.1500, missed 1 : 0"
     assert (line["95 % interval"], line["d_z"]) == ("", "")
     same = {"A": {0: 0.5, 1: 0.6}, "B": {0: 0.5, 1: 0.6}}
-    (line,) = PairedTests.of("test_accuracy", same, "A", True).table().to_dict("records")
+    (line,) = (
+        PairedTests.of([Measured("test_accuracy", same, True)], "A").table().to_dict("records")
+    )
     assert (line["p"], line[""]) == ("none", "too few pairs, or all differ by the same")
+
+
+def test_several_metrics_are_corrected_together():
+    """Two tests of one group by Holm: the smaller p twice, the larger once and not below it."""
+    values = {"A": {0: 0.5, 1: 0.61, 2: 0.7}, "B": {0: 0.61, 1: 0.7, 2: 0.81}}
+    far = {"A": {0: 0.5, 1: 0.61, 2: 0.7}, "B": {0: 0.9, 1: 1.1, 2: 1.2}}
+    measured = [Measured("test_accuracy", values, True), Measured("test_loss", far, False)]
+    tests = PairedTests.of(measured, "A")
+    alone = [PairedTests.of([one], "A").records()[0]["p"] for one in measured]
+    least, most = sorted(alone)
+    expected = [2 * least if p == least else max(most, 2 * least) for p in alone]
+    assert [one["p_holm"] for one in tests.records()] == pytest.approx(expected)
+    assert tests.about.startswith("metrics minus those of A, ")
+    assert "p by Holm over 2" in tests.about
+    assert [*tests.table()["metric"]] == ["test_accuracy", "test_loss"]
+    assert [*tests.table()[""]] == ["better", "worse"]
+
+
+def test_a_picture_is_of_one_metric(runs, tmp_path):
+    both = ("--metric", "test_accuracy", "--metric", "test_loss")
+    code, text = here("compare", *runs, *both, "--plot", tmp_path / "a.pdf")
+    assert (code, "give one --metric" in text) == (2, True)
+    code, text = here("compare", *runs, *both)
+    assert (code, "metrics minus those of lr 0.1" in text) == (0, True)
 
 
 def test_of_a_loss_the_sign_is_the_losses_and_the_verdict_the_better_side():
     values = {"A": {0: 1.0, 1: 1.1, 2: 1.2}, "B": {0: 0.5, 1: 0.61, 2: 0.69}}
-    tests = PairedTests.of("test_loss", values, "A", more_is_better=False)
+    tests = PairedTests.of([Measured("test_loss", values, False)], "A")
     (line,) = tests.table().to_dict("records")
     assert (line["difference"], line[""]) == ("-0.5000", "better")
     found = stats.ttest_rel([*values["B"].values()], [*values["A"].values()])
     (record,) = tests.records()
     assert record["p"] == pytest.approx(found.pvalue)
     assert [record["low"], record["high"]] == pytest.approx([*found.confidence_interval(0.95)])
-    assert PairedTests.of("test_loss", values, "A", None).table()[""].item() == "told apart"
+    assert (
+        PairedTests.of([Measured("test_loss", values, None)], "A").table()[""].item()
+        == "told apart"
+    )
 
 
 def test_the_others_are_tested_against_whom_one_likes(runs):
@@ -283,7 +311,7 @@ def test_the_others_are_tested_against_whom_one_likes(runs):
 
 def test_a_star_is_at_what_the_tests_tell_apart():
     values = {"a<b": {0: 0.5, 1: 0.6, 2: 0.7}, "B": {0: 0.6, 1: 0.701, 2: 0.8}}
-    tests = PairedTests.of("test_accuracy", values, "a<b", True)
+    tests = PairedTests.of([Measured("test_accuracy", values, True)], "a<b")
     lines = [Line("test accuracy", [0.6, 0.7], better=True), Line("rounds", [1, 1], 0)]
     columns = {"a<b": [0], "B": [1]}
     written = _written(lines, columns, (), tests, whole=False)
@@ -300,11 +328,11 @@ def test_many_groups_are_lines_in_the_order_of_their_names(runs, tmp_path):
     assert [*in_natural_order(shuffled)] == names
     same, other = Line("rounds", [2, 2], 0), Line("MB up", [1.0, 2.0], 1)
     columns = {name: [i % 2] for i, name in enumerate(names)}
-    written = _written([same, other], columns, (), PairedTests("MB up", "", None), whole=False)
+    written = _written([same, other], columns, (), PairedTests(), whole=False)
     assert [*written.table.index] == names
     assert [*written.table.columns] == ["MB up"]
     assert written.notes == ("rounds 2 of each",)
-    kept = _written([same, other], columns, (), PairedTests("MB up", "", None), whole=True)
+    kept = _written([same, other], columns, (), PairedTests(), whole=True)
     assert [*kept.table.columns] == ["rounds", "MB up"]
     code, text = here("compare", *[*runs][:4])
     assert code == 0, text

@@ -11,13 +11,14 @@ import pytest
 from orchestrator.config import build
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from sweeps import efforts, statistics, targets
+from sweeps import cells, efforts, statistics, targets
+from sweeps.cells import show_cells
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
-from sweeps.targets import PaperTarget, Running, show_cells
+from sweeps.targets import PaperTarget, Running
 from sweeps.tuning import EXTENSIONS, Candidate, Chosen, Scored, Search, Tuned
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL
 from tests.sweeps.trials import run_here, trials_here
@@ -53,7 +54,25 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
         assert data.loc[label, "mean"] == last["validation_accuracy"]
         assert data.loc[label, "test"] == last["test_accuracy"]
     show_cells(tmp_path)
-    assert "by data that is not tested on" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "by data that is not tested on" in said
+    assert "the best has local.lr = 0.1, the largest of its grid" in said
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (0.43678, 0.059432, "0.4368 ± 0.0594"),
+        (1234.5, 6.789, "1234 ± 7"),
+        (-0.002, 0.0001, "-0.002000 ± 0.000100"),
+        (3e-7, 1e-8, "3e-07 ± 1e-08"),
+        (0.0, 0.1, "0.0000 ± 0.1000"),
+        (0.5, math.nan, "0.5"),
+        (math.nan, 0.1, ""),
+    ],
+)
+def test_a_mean_and_its_error_end_at_the_same_place(mean, error, text):
+    assert cells._with_error(mean, error) == text
 
 
 def test_rows_that_a_sweep_names_are_kept_back_instead():

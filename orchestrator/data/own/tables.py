@@ -300,7 +300,9 @@ def _marked(marks: pd.Series, where: str) -> np.ndarray:
 
 
 class CsvTable(Table):
-    """A CSV file (also .gz or .xz) with a header, as :class:`Table` says."""
+    """A CSV file (also .gz or .xz) with a header. Inputs are its numeric columns, standardised, and
+    its columns of texts as one column for each text (one-hot).
+    """
 
     name: str = "csv"
     separator: str = option(",", "what stands between two fields", min_length=1, max_length=1)
@@ -349,7 +351,9 @@ class CsvTable(Table):
 
 
 class ParquetTable(Table):
-    """A Parquet file, as :class:`Table` says."""
+    """A Parquet file. Inputs are its numeric columns, standardised, and its columns of texts as one
+    column for each text (one-hot).
+    """
 
     name: str = "parquet"
 
