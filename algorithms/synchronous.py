@@ -23,11 +23,9 @@ class Synchronous(FedAvg):
         defaults = {"cohort": 1.0, "local.steps": 1, "local.optimizer_state": "keep"}
 
         def refuses(self, parts: Composition) -> str | None:
-            if parts.local.steps != 1:
-                return "synchronous training averages after every step; leave local.steps at 1"
-            if not isinstance(parts.round_end, Fixed):
+            if parts.local.steps != 1 or not isinstance(parts.round_end, Fixed):
                 return (
-                    "synchronous training averages after every step, whatever is asked; leave "
-                    "round_end at fixed"
+                    "synchronous training averages after every step: --set local.steps=1 --set "
+                    "round_end=fixed"
                 )
             return everyone(self.name, parts)

@@ -135,15 +135,12 @@ class Runs:
         numbers = [[self.folders.index(one) for one in runs] for runs in groups]
         # a trial's name, and the order of trials, is a digest
         trials = any(folder.holds(TRIAL) for folder in self.folders)
-        names = None if trials else [self._name_of(runs[0]) for runs in numbers]
+        names = None if trials else [self.names[runs[0]] for runs in numbers]
+        if names == [UNNAMED]:
+            names = [self.configs[0].algorithm.name]
         named = group_names(groups, names)
         columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
         return in_natural_order(columns) if trials else columns, seeds
-
-    def _name_of(self, run: int) -> str:
-        """As its config has it; one that nobody has named is called by its algorithm."""
-        algorithm = self.configs[run].algorithm.name
-        return algorithm if self.names[run] == UNNAMED else self.names[run]
 
     @cached_property
     def columns(self) -> dict[str, list[int]]:

@@ -526,10 +526,19 @@ def stop(
             halt(folder.place)
         status = RunFolder.viewed(name).result()["status"]
         console.print(f"{folder.place}: {status}", soft_wrap=True)
+        if status == "stopped":
+            where = shlex.quote(folder.place)
+            console.print(
+                f"to go on: fedorch run --resume {where} --address {address or 'auto'}",
+                soft_wrap=True,
+            )
         return
     from orchestrator.cluster import jobs
 
-    console.print(f"{name}: {jobs.stop(address, name).lower()}")
+    ended, how = jobs.stop(address, name)
+    console.print(f"{name}: {ended.lower()}")
+    if ended == "STOPPED" and how:
+        console.print(f"to go on: {how}", soft_wrap=True)
 
 
 @app.command()

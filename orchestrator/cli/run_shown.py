@@ -12,7 +12,7 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from orchestrator.config import Config
-from orchestrator.pages.sentence import conditions
+from orchestrator.pages.sentence import conditions, goals_met
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder
@@ -122,7 +122,10 @@ def show_notes(notes: Iterable[str]) -> None:
 
 def show_result(result: Result, place: str, config: Config) -> None:
     """Print the final table."""
-    title = f"{result['name']}: {result['status']} after {result['rounds']} rounds"
+    rounds = result["rounds"]
+    of = "" if rounds == config.rounds else f" of {config.rounds}"
+    title = f"{result['name']}: {result['status']} after {rounds}{of} rounds"
+    title += goals_met(config, result)
     title += ", diverged" if result.get("diverged") else ""
     table = Table(title=title, title_justify="left")
     table.add_column("metric")

@@ -29,8 +29,8 @@ from orchestrator.plugins import Plugin, source
 from orchestrator.terminal import told
 
 PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps", "fedorch")
-RESULTS = "$HOME/fedorch"
-"""Where results go on the cluster unless told otherwise: a folder of the head node."""
+RESULTS = "~/fedorch"
+"""Where results go on the cluster unless told otherwise: a folder of the head node's user."""
 DASHBOARD = "http://127.0.0.1:8265"
 AGENT_WITHIN = 120.0
 """Seconds that a node is waited for which takes the job."""
@@ -56,8 +56,7 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
         if any(job.submission_id == name for job in within(patience(), client.list_jobs)):
             raise UserError(f"--id {name}: the cluster has a job of that id; choose another")
         if (goes_to := results(words, name)) is not None:
-            # double quotes: the shell of the head node is to put in its own $HOME
-            command += f' --out "{goes_to}"'
+            command += f" --out {shlex.quote(goes_to)}"
         environment = {
             "working_dir": place,
             # the code that submits, whatever is installed there
@@ -132,15 +131,33 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
                     return
 
 
-def stop(address: str | None, name: str) -> str:
-    """End the job and wait for it; returns its last status. Raises UserError if there is none."""
+def stop(address: str | None, name: str) -> tuple[str, str]:
+    """End the job and wait for it; returns its last status, and the command that goes on with it.
+    Raises UserError if there is none.
+    """
     with _client(address) as client:
         _status(client, name)
+        how = _going_on(within(patience(), lambda: client.get_job_info(name)).entrypoint)
         within(patience(), lambda: client.stop_job(name))
         deadline = time.monotonic() + ENDS_WITHIN
         while not _status(client, name).is_terminal() and time.monotonic() < deadline:
             time.sleep(0.5)
-        return str(_status(client, name))
+        return str(_status(client, name)), how
+
+
+def _going_on(entrypoint: str) -> str:
+    """The command that submits what continues a job, from the job's own; "" of a job that is not
+    ours.
+    """
+    if not entrypoint.startswith(STARTS):
+        return ""
+    words = _separate(shlex.split(entrypoint.removeprefix(STARTS).removesuffix(" --address auto")))
+    if words[0] == "run":
+        places = (value for word, value in pairwise(words) if word in ("--out", "--resume"))
+        words = ["run", "--resume", next(places, "")]
+    elif "--resume" not in words:
+        words.append("--resume")
+    return shlex.join(["fedorch", "submit", *words])
 
 
 def _status(client: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ from algorithms.part import Part
 from algorithms.parts.attacks import NoAttack
 from algorithms.parts.compressors import NoCompression
 from orchestrator.config import Config
+from orchestrator.config.goal import Goal
 from orchestrator.results.result import Result
 
 
@@ -112,13 +113,26 @@ def _ending(config: Config, result: Result) -> str:
         known = [words for words in known if "test loss" not in words]
     found = f", with {' and '.join(known[:2])}" if known else ""
     of = f" of {config.rounds}" if rounds != config.rounds else ""
+    why = goals_met(config, result)
     sent = (result["bytes_up"] + result["bytes_down"]) / 1e6
     words = measured_earlier(result)
     earlier = f" {words[0].upper()}{words[1:]}." if words else ""
     return (
-        f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{found}.{earlier} It "
-        f"took {result['seconds']:,.1f} s and {sent:,.4g} MB, both ways."
+        f"It {how} after {rounds}{of} round{'s' if rounds != 1 or of else ''}{why}{found}."
+        f"{earlier} It took {result['seconds']:,.1f} s and {sent:,.4g} MB, both ways."
     )
+
+
+def goals_met(config: Config, result: Result) -> str:
+    """Which goals ended a run before its last round, behind a comma; or ""."""
+    if result["status"] != "finished" or result["rounds"] >= config.rounds:
+        return ""
+    met = []
+    for metric, text in config.stop.items():
+        goal, value = Goal.read(text), result["metrics"].get(metric)
+        if value is not None and goal.met(value):
+            met.append(f"{metric} {'fell to' if goal.falling else 'reached'} {goal.limit:g}")
+    return f", as {' and '.join(met)}" if met else ""
 
 
 def measured_earlier(result: Result) -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from ray.job_submission import JobStatus
 
 from orchestrator.cluster import jobs, reach
 from orchestrator.errors import UserError
@@ -20,8 +21,8 @@ def test_words_of_a_job(monkeypatch):
     for words, out in (
         (["run", "--out=there"], "--out there"),
         (["run", "--resume=there"], "--resume there"),
-        (["sweep", "drdm/table1", "--resume"], '--out "$HOME/fedorch/x"'),
-        (["run"], '--out "$HOME/fedorch/x"'),
+        (["sweep", "drdm/table1", "--resume"], "--out '~/fedorch/x'"),
+        (["run"], "--out '~/fedorch/x'"),
     ):
         jobs.submit("http://nowhere", words, "x")
         assert out in sent[-1]
@@ -48,6 +49,32 @@ def test_an_id_in_use_and_a_job_that_is_not_there(monkeypatch):
             ask()
     (listed,) = jobs.listed(None)
     assert (listed["id"], listed["status"], listed["command"]) == ("x", "running", "run")
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("run a.yaml --out '~/fedorch/x' --address auto", "run --resume '~/fedorch/x'"),
+        ("run --resume /a --address auto", "run --resume /a"),
+        (
+            "sweep drdm/table3 --budget smoke --out '~/fedorch/x' --address auto",
+            "sweep drdm/table3 --budget smoke --out '~/fedorch/x' --resume",
+        ),
+    ],
+)
+def test_a_job_that_is_stopped_says_how_to_go_on(monkeypatch, command, how):
+    class Client:
+        def get_job_info(self, name):
+            return SimpleNamespace(entrypoint=f"{jobs.STARTS}{command}")
+
+        def get_job_status(self, name):
+            return JobStatus.STOPPED
+
+        def stop_job(self, name):
+            return True
+
+    monkeypatch.setattr(jobs, "_client", lambda address: nullcontext(Client()))
+    assert jobs.stop(None, "x") == ("STOPPED", f"fedorch submit {how}")
 
 
 def test_the_line_of_a_traceback_that_says_what_is_wrong():

@@ -9,6 +9,7 @@ from rich.table import Table
 from orchestrator import terminal
 from orchestrator.cli.run_shown import RoundProgress, show_result
 from orchestrator.errors import UserError
+from orchestrator.pages.sentence import goals_met, told
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import curves
 from sweeps import tables
@@ -138,3 +139,25 @@ def test_work_goes_on_when_nobody_can_be_told(lost):
     console.print("two")
     assert console.quiet
     assert console.lost == ("" if isinstance(lost, BrokenPipeError) else "No space left")
+
+
+@pytest.mark.parametrize(
+    ("goals", "why"),
+    [
+        ("{test_accuracy: 0.5}", ", as test_accuracy reached 0.5"),
+        ('{test_loss: "<= 1", test_accuracy: 0.9}', ", as test_loss fell to 1"),
+        ('{test_loss: "<= 1", test_accuracy: 0.5}',
+         ", as test_loss fell to 1 and test_accuracy reached 0.5"),
+        ("{validation_accuracy: 0.5}", ""),
+    ],
+)  # fmt: skip
+def test_what_ended_a_run_early_is_said(goals, why):
+    config = small("rounds=9", f"stop={goals}")
+    result = {
+        "status": "finished", "rounds": 4, "seconds": 1.0, "bytes_up": 1, "bytes_down": 1,
+        "metrics": {"test_accuracy": 0.6, "test_loss": 0.9, "validation_accuracy": None},
+    }  # fmt: skip
+    assert goals_met(config, result) == why
+    assert f"It finished after 4 of 9 rounds{why}, with" in told(config, result, 10)[1]
+    for other in ({"rounds": 9}, {"status": "stopped"}):
+        assert goals_met(config, result | other) == ""
