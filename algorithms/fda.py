@@ -69,7 +69,7 @@ class Monitored(RoundEnd):
         "exceeded": "1 where the clients synchronised because H exceeded Θ, 0 where their local "
         "work was done",
         "variance_estimate": "H, the monitor's estimate of the models' variance at the "
-        "synchronisation",
+        "synchronisation; nothing where it was not asked then",
         "theta": "Θ, the threshold on it",
     }
     figures: ClassVar[tuple[Figure, ...]] = (
@@ -154,12 +154,14 @@ class Fda(Thresholded):
         return self
 
     def run(self, training: Training, about: RoundState) -> dict[str, float]:
-        done, estimate, theta = 0, 0.0, threshold(self.theta, len(about.w))
+        done, theta = 0, threshold(self.theta, len(about.w))
+        estimate: float | None = None
         while done < about.work_steps:
             step = min(self._next(done), about.work_steps)
             training.advance(step - done)
             done = step
             if self.at and done not in self.at:
+                estimate = None  # what an earlier step had is not that of the synchronisation
                 break
             # Algorithm 6, lines 6–8
             estimate = self.ask(training, about)
@@ -176,8 +178,10 @@ class Fda(Thresholded):
         return min(later) if later else 2**62
 
 
-def compared(estimate: float, theta: float) -> dict[str, float]:
-    """What a round records of H against Θ."""
+def compared(estimate: float | None, theta: float) -> dict[str, float]:
+    """What a round records of H against Θ, if H was asked for when it ended."""
+    if estimate is None:
+        return {"theta": theta, "exceeded": 0.0}
     # so written that a diverged client's NaN counts as too large
     exceeded = float(not estimate <= theta)
     return {"variance_estimate": estimate, "theta": theta, "exceeded": exceeded}

@@ -152,7 +152,7 @@ def _pieces(table: pd.DataFrame, width: int) -> list[pd.DataFrame]:
     """
     first = max(len(str(row)) for row in (table.index.name or "", *table.index))
     if width < first + FRAME + sum(map(_width, table.columns, (table[n] for n in table.columns))):
-        first = min(first, width * 2 // 7)
+        first = max(1, min(first, width * 2 // 7))
         table = table.rename(index=lambda row: _lines(str(row), first))
         table = table.rename(columns={name: _folded(name, table[name]) for name in table.columns})
     pieces: list[list[str]] = [[]]

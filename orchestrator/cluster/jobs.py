@@ -178,9 +178,11 @@ def _client(address: str | None) -> Iterator[Any]:
     """
     address = _dashboard(address)
     authenticate(address)
-    logging.getLogger("ray").setLevel(logging.WARNING)
     from ray.job_submission import JobSubmissionClient
 
+    # on import the second one sets its own level: a line for each package that a job takes along
+    for module in ("ray", "ray.dashboard.modules.dashboard_sdk"):
+        logging.getLogger(module).setLevel(logging.WARNING)
     seconds, there = patience(), address
     try:
         # it asks for the dashboard's version, and has no deadline

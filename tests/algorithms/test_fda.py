@@ -243,6 +243,15 @@ def test_questions_at_given_steps():
     )
     assert never.round(1, never_world := Quadratics(steps=30, lr=0.02))["round_steps"] == 30
     assert never_world.n
+    # its end is no step at which H was asked: an earlier H, or 0, was recorded as that of the end
+    for at in ((4, 9), (50,)):
+        end = Fda(theta=1e9, monitor=Exact(), at=at)
+        report = with_end("fedavg", world, end).round(1, Quadratics(steps=30, lr=0.02))
+        assert "variance_estimate" not in report
+        assert (report["theta"], report["exceeded"]) == (1e9, 0)
+    asked = with_end("fedavg", world, Fda(theta=1e9, monitor=Exact(), at=(4, 30)))
+    report = asked.round(1, Quadratics(steps=30, lr=0.02))
+    assert report["variance_estimate"] > 0
     third = with_end("fedavg", Quadratics(steps=30), Fda(theta=0.0, monitor=Exact(), every=7))
     assert third.round(1, Quadratics(steps=30))["round_steps"] == 7
 

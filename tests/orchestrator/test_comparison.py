@@ -207,6 +207,9 @@ def test_a_narrow_terminal_cuts_no_cell(runs, monkeypatch, capsys):
     assert "…" not in text
     assert "seconds at the server" not in text  # a name on two lines
     assert "; not told apart\n" in text
+    for width in (1, 2, 20):  # 1 and 2 were a fault of ours
+        monkeypatch.setattr(console, "_width", width)
+        show_comparison([RunFolder(place) for place in runs], None)
     monkeypatch.setattr(console, "_width", 90)
     show_comparison([RunFolder(place) for place in runs], None)
     assert "  not told apart\n" in capsys.readouterr().out
