@@ -16,19 +16,23 @@ SAME = 0.005
 
 
 def sentences(one: Reproduction, folder: Path) -> list[str]:
-    """A sentence for each kind of effort, mean over a row's trials in ``folder`` that finished:
-    one number where all rows agree, else one each.
+    """A sentence for each kind of effort, mean over a row's trials in ``folder`` that finished, in
+    the columns in which all rows have some: one number where all rows agree, else one each.
     """
     trials = by_trial(folder)
-    rows = {
-        row: [
-            trial
-            for label in dict.fromkeys(label for (of, _), label in one.labels.items() if of == row)
-            for (name, _), trial in trials.items()
-            if name == label and trial.status != "failed"
-        ]
+    ended = {
+        row: {
+            column: [
+                trial
+                for (name, _), trial in trials.items()
+                if name == label and trial.status != "failed"
+            ]
+            for (of, column), label in one.labels.items()
+            if of == row
+        }
         for row in one.rows
     }
+    rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
     spent = {
         row: pd.DataFrame([_spent(trial) for trial in ended]).mean(skipna=False)
         for row, ended in rows.items()
@@ -37,7 +41,37 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     measures = next(iter(spent.values())).index if spent else ()
     return [
         _said(what, {row: float(mean[what]) for row, mean in spent.items()}) for what in measures
-    ]
+    ] + _mixtures(rows)
+
+
+Cells = Mapping[str, Sequence[Result]]
+"""Column -> a row's trials that it is of; several may be of the same ones."""
+
+
+def _common(ended: Mapping[str, Cells]) -> set[str]:
+    """The columns that all rows have which have any: clients of other partitions do other work."""
+    known = [{c for c, found in cells.items() if found} for cells in ended.values()]
+    known = [columns for columns in known if columns]
+    return set.intersection(*known) if known else set()
+
+
+def _distinct(cells: Cells, columns: set[str]) -> list[Result]:
+    """The trials in these columns, or in all where there is none, each once."""
+    chosen = [found for column, found in cells.items() if column in columns or not columns]
+    return list({(one.label, one.seed): one for found in chosen for one in found}.values())
+
+
+def _mixtures(rows: Mapping[str, Sequence[Result]]) -> list[str]:
+    """How far the methods' λ went, where some have one: beside the cohort's size it shows how much
+    of it was executed, for of distinct clients that count alike each has one part of the cohort.
+    """
+    largest = {
+        row: float(pd.Series([trial.folder.rounds()["dual_max"].mean() for trial in ended]).mean())
+        for row, ended in rows.items()
+        if ended and all("dual_max" in trial.folder.rounds() for trial in ended)
+    }
+    what = "largest λ of a client where there is a λ, mean over rounds"
+    return [_said(what, largest)] if largest else []
 
 
 def _spent(trial: Result) -> dict[str, float]:

@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -207,6 +208,34 @@ def test_the_efforts_of_trials(reproduced):
     assert "local steps of all clients a run: 20 for all methods" in found
     assert "distinct clients that train a round: 4 for all methods" in found
     assert "distinct clients that send or are sent anything a round: 4 for all methods" in found
+
+
+def test_efforts_are_of_the_columns_that_all_rows_have():
+    """A row that lacked the columns of little work seemed to be given more."""
+    few, many = SimpleNamespace(label="a", seed=0), SimpleNamespace(label="b", seed=0)
+    whole = {"little": [few], "much": [many], "much, too": [many]}
+    half = {"little": [], "much": [many], "much, too": [many]}
+    columns = efforts._common({"FedAvg": whole, "FedDUAL": half, "not run": {"much": []}})
+    assert columns == {"much", "much, too"}
+    assert efforts._distinct(whole, columns) == [many]
+    assert efforts._distinct(whole, set()) == [few, many]
+    assert efforts._common({"not run": {"much": []}}) == set()
+
+
+def test_how_far_a_mixture_went_is_a_sentence():
+    """Beside "20 distinct clients" it says that λ was mostly not executed."""
+
+    def trial(**columns):
+        return SimpleNamespace(folder=SimpleNamespace(rounds=lambda: pd.DataFrame(columns)))
+
+    rows = {
+        "DRDM": [trial(dual_max=[0.2, 0.4]), trial(dual_max=[0.3, 0.5])],
+        "FedAvg": [trial(cohort=[20.0])],
+        "DRFA": [],
+    }
+    (said,) = efforts._mixtures(rows)
+    assert said.endswith("mean over rounds: 0.35 for all methods")
+    assert efforts._mixtures({"FedAvg": rows["FedAvg"]}) == []
 
 
 def test_a_setting_that_is_tuned_is_not_set(tmp_path):
