@@ -122,7 +122,9 @@ class FedAA(FedAvg):
         )
         per_class: bool = option(False, "record held-out accuracy per class (the paper's Figure 4)")
         agent: Annotated[SerializeAsAny[Weigher], chosen_from(Weigher)] = option(
-            UniformWeights(), "who weighs the selected clients; the presets choose ddpg"
+            UniformWeights(),
+            "who weighs the selected clients; the presets, and so an algorithm without options, "
+            "choose ddpg",
         )
 
         needs_rows = True

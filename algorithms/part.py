@@ -164,6 +164,10 @@ def chosen_from(base: type[P]) -> BeforeValidator:
         if not isinstance(name, str) or name not in members:
             context = {"name": repr(name)[:100], "hint": nearest(str(name), list(members))}
             raise PydanticCustomError("unknown_name", "there is no {name}; {hint}", context)
-        return members[name].model_validate(dict(value))
+        chosen = members[name]
+        if lacking := sorted(getattr(chosen, "__abstractmethods__", ())):
+            context = {"name": repr(name), "methods": ", ".join(lacking)}
+            raise PydanticCustomError("unfinished", "{name} does not define {methods}", context)
+        return chosen.model_validate(dict(value))
 
     return BeforeValidator(read)

@@ -45,6 +45,9 @@ class Terminal(Console):
         if self.kept is not None:
             self.kept += objects
             return
+        # a line of a log is one, however long: who searches it looks for whole ones
+        if not self.is_terminal and all(isinstance(one, str | Text) for one in objects):
+            options.setdefault("soft_wrap", True)
         try:
             super().print(*objects, **options)
         except OSError as error:

@@ -91,14 +91,15 @@ def _write(path: Path, content: bytes) -> None:
     partial.replace(path)
 
 
-def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> None:
-    """Replace the module's weights by those in ``folder``.
+def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> int:
+    """Replace the module's weights by those in ``folder``; returns the rounds that they were
+    trained for (0: it does not say).
 
     ``agent`` holds the options of the agent that is to act on them. Raises ValueError if there is
     no policy, or a damaged one, or another agent's.
     """
     try:
-        weights, trained = _read(folder)
+        weights, trained, rounds = _read(folder)
     except Exception as error:  # a file may be absent, cut off, or no JSON: all one to the user
         raise ValueError(
             f"algorithm.agent.policy: there is no policy in {folder}: {error}"
@@ -106,17 +107,21 @@ def load_policy(learner: Learner, folder: Path, agent: Mapping[str, object]) -> 
     # what changes the meaning of equally shaped weights
     for key in ("name", "head", "logit_bound"):
         if key in trained and trained[key] != agent.get(key):
+            same = "name" if key == "name" else "preset"
             raise ValueError(
                 f"algorithm.agent.policy: {folder} was trained with {key} {trained[key]!r}, not "
-                f"{agent.get(key)!r}; give the agent the same preset"
+                f"{agent.get(key)!r}; give the agent the same {same}"
             )
     # RLlib's set_state would leave out what does not fit, without a word
     _same_shapes(module_weights(learner), weights, folder)
     learner.module[DEFAULT_MODULE_ID].set_state({k: v.numpy() for k, v in weights.items()})
+    return rounds
 
 
-def _read(folder: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, object]]:
-    """Weights, and the options of the agent that they are of; raises whatever is wrong."""
+def _read(folder: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, object], int]:
+    """Weights, the options of the agent that they are of, and the rounds that it was trained for;
+    raises whatever is wrong.
+    """
     for name in (POLICY_FILE, FACTS_FILE):
         # from a pipe or a device one might read for ever
         if not (folder / name).is_file():
@@ -132,7 +137,10 @@ def _read(folder: Path) -> tuple[dict[str, torch.Tensor], Mapping[str, object]]:
     others = sorted({str(v.dtype) for v in weights.values()} - {"torch.float32"})
     if others:
         raise ValueError(f"its weights are {others[0]}, and not torch.float32")
-    return weights, trained
+    rounds = facts.get("rounds", 0)
+    if type(rounds) is not int or rounds < 0:
+        raise ValueError(f"{FACTS_FILE}: rounds is no number of rounds")
+    return weights, trained, rounds
 
 
 def _same_shapes(

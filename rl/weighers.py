@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,8 @@ class Learned(Weigher):
 
     def account(self, rounds: Rounds) -> Iterator[str]:
         updated, all_of_them = len(recorded(rounds, "agent_critic_loss")), len(rounds["round"])
-        yield f"The agent ({self.name}) was updated in {updated:,} of {all_of_them:,} rounds."
+        none = "" if updated else f": it learns from round {self.first_update:,} on"
+        yield f"The agent ({self.name}) was updated in {updated:,} of {all_of_them:,} rounds{none}."
         meant = recorded(rounds, "policy_effective")
         if len(meant):
             yield (
@@ -82,9 +84,15 @@ class Learned(Weigher):
         if len(alike):
             yield (
                 f"What was executed has, in the mean, a correlation of {alike.mean():.2f} with "
-                "what it means; the rest is exploration. What that gains, a run with uniform "
-                "weights shows: --set algorithm.agent=uniform."
+                "what it means; the rest is exploration. Which clients are weighed at all, the "
+                "selection says (algorithm.select), not the agent: what that gains, a run with "
+                "uniform weights on the same clients shows (--set algorithm.agent=uniform)."
             )
+
+    @property
+    @abstractmethod
+    def first_update(self) -> int:
+        """The first round after which the agent learns."""
 
     @model_validator(mode="before")
     @classmethod
@@ -113,9 +121,13 @@ class Ddpg(Learned):
         0.1, "standard deviation of the noise; on the action in units of 1/K", "σ", ge=0
     )
     sigma_end: float | None = option(None, "its value after sigma_rounds; unset: constant", ge=0)
-    sigma_rounds: int = option(0, "rounds over which it changes linearly", ge=0)
+    sigma_rounds: int = option(
+        0, "rounds over which it changes linearly; those of a policy to start from count", ge=0
+    )
     train_noise: bool = option(False, "the noise is on while learning, too (published code)")
-    warmup: int = option(0, "first rounds with random weights", ge=0)
+    warmup: int = option(
+        0, "first rounds with random weights; those of a policy to start from count", ge=0
+    )
     lr_actor: float = option(1e-2, "learning rate of the actor", gt=0, le=1e6)
     lr_critic: float = option(1e-2, "learning rate of the critics", gt=0, le=1e6)
     weight_decay: float = option(1e-5, "L2 penalty on all networks", ge=0)
@@ -143,6 +155,10 @@ class Ddpg(Learned):
         "robust": _ROBUST,
     }
 
+    @property
+    def first_update(self) -> int:
+        return self.learning_starts
+
     def start(self, slots: int, observation: int, seed: int) -> Agent:
         """Raises ValueError if ``policy`` does not fit."""
         from rl.learning import load_policy
@@ -150,7 +166,7 @@ class Ddpg(Learned):
 
         agent = OffPolicyAgent(self.config(), slots, observation, seed, self.updates)
         if self.policy is not None:
-            load_policy(agent.learner, self.policy, self.model_dump())
+            agent.trained = load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
     def config(self) -> DDPGConfig:
@@ -261,6 +277,10 @@ class Ppo(Learned):
         "paper": {"lr": 1e-2, "gamma": 0.99},
         "robust": {},
     }
+
+    @property
+    def first_update(self) -> int:
+        return self.collect
 
     def start(self, slots: int, observation: int, seed: int) -> Agent:
         """Raises ValueError if ``policy`` does not fit."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 from rich.table import Table
 
+from orchestrator.analysis.comparison import Form, Runs, tests_of
+from orchestrator.analysis.tested import PairedTests
+from orchestrator.analysis.written import Written
+from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result, stored, table_of
-from sweeps.results import table as cells_of
 from sweeps.spaces import as_settings, numbers_of
 
 CHOSEN_ON = {
@@ -33,13 +36,9 @@ SPREAD = {"mean": "sem", "test": "test_sem"}
 
 
 def show_cells(folder: Path) -> None:
-    """The cells of a sweep file, best first."""
-    plan, results = stored(folder)
-    data = cells_of(folder)
-    if plan.samples > 1 and len(data):  # draws of the same axes have the same label
-        data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
-    title = f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
-    shown = _shown(data)
+    """Print the cells of a sweep file, best first."""
+    plan, data, title = _read(folder)
+    shown = _shown(plan, data)
     drawn = Table(title=title, title_justify="left")
     for column in shown.columns:
         # a setting that is cut off is another's
@@ -47,15 +46,78 @@ def show_cells(folder: Path) -> None:
     for _, line in shown.iterrows():
         drawn.add_row(*line)
     console.print(drawn)
+    for sentence in _sentences(plan, data, folder):
+        console.print(sentence, soft_wrap=True)
+
+
+def cells_as(folder: Path, form: Form) -> str:
+    """The same as a text, with paired tests against the first setting on data that did not choose
+    it; CSV and JSON have the numbers as they are.
+    """
+    plan, data, title = _read(folder)
+    if form == "csv":
+        return data.to_csv(index=False)
+    tests = _tests(plan, folder)
+    if form == "json":
+        cells = data.to_dict("records")
+        return json_text({"metric": plan.metric, "cells": cells, "tests": tests.records()})
+    table = _shown(plan, data).replace("\n", ", ", regex=True)
+    said = tuple(_sentences(plan, data, folder))
+    named = table.set_index("trial") if "trial" in table else table
+    return Written(
+        title, named, ("mean ± standard error over seeds",), said, further=tests.table(),
+        about_further=tests.about, listed=True,
+    ).as_(form)  # fmt: skip
+
+
+def _read(folder: Path) -> tuple[Sweep, pd.DataFrame, str]:
+    """The plan, its cells, and what they are."""
+    plan, results = stored(folder)
+    data = table_of(plan, results)
+    if plan.samples > 1 and len(data):  # draws of the same axes have the same label
+        data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
+    return plan, data, f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
+
+
+def _sentences(plan: Sweep, data: pd.DataFrame, folder: Path) -> Iterator[str]:
+    """What one should know of the order, and of the first."""
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
-    console.print(CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE, soft_wrap=True)
-    tied = int((data["mean"] == data["mean"].iloc[0]).sum()) if len(data) else 0
+    yield CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
+    whole = data[data["count"] == data["count"].max()] if len(data) else data
+    tied = int((whole["mean"] == data["mean"].iloc[0]).sum()) if len(data) else 0
     if tied > 1 and plan.choose_on != "nothing":
-        console.print(f"{tied} settings are tied for the best; the first of them counts as it")
+        yield f"{tied} settings are tied for the best; the first of them counts as it"
     for edge in _edges(plan, folder):
-        console.print(
-            f"the best has {edge} of its grid: what lies beyond may be better", soft_wrap=True
-        )
+        yield f"the best has {edge} of its grid: what lies beyond may be better"
+
+
+def _tests(plan: Sweep, folder: Path) -> PairedTests:
+    """Of the settings against the first of the table, where that was chosen by other data."""
+    finished, _ = best_first(folder)
+    if not finished:
+        return PairedTests()
+    metric, tested = _judged_by(plan, finished)
+    runs = Runs.read(finished, _labels(plan, finished))
+    return tests_of(runs, [metric], finished[0].place) if tested else PairedTests()
+
+
+def _labels(plan: Sweep, finished: Sequence[RunFolder]) -> list[str]:
+    """The tests' groups are called as the table's rows, unless something was drawn for them."""
+    chosen = {run.place: Choice.read(run.path) for run in finished}
+    if plan.samples > 1 or any(choice.drawn for choice in chosen.values()):
+        return []
+    first = {choice.planned.label: place for place, choice in reversed(chosen.items())}
+    return [f"{place}={label}" for label, place in first.items()]
+
+
+def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
+    """The metric by which runs are compared with the first, and whether they can be tested: who is
+    the best of many by a metric is ahead by it whatever they are worth.
+    """
+    judging = on_test(plan.metric)
+    if judging is not None and all(judging in run.rounds() for run in runs):
+        return judging, True
+    return plan.metric, plan.choose_on == "nothing"
 
 
 def _edges(plan: Sweep, folder: Path) -> Iterator[str]:
@@ -72,7 +134,7 @@ def _edges(plan: Sweep, folder: Path) -> Iterator[str]:
                 yield f"{path} = {end:g}, the {which}"
 
 
-def _shown(data: pd.DataFrame) -> pd.DataFrame:
+def _shown(plan: Sweep, data: pd.DataFrame) -> pd.DataFrame:
     """The table as texts: a setting a line, the mean with its standard error, and of what may have
     befallen trials only what has.
     """
@@ -83,7 +145,8 @@ def _shown(data: pd.DataFrame) -> pd.DataFrame:
     for mean, spread in SPREAD.items():
         if mean in texts and spread in data:
             texts[mean] = [*map(_with_error, data[mean], data[spread])]
-    return texts.rename(columns={"count": "n"})
+    on_rows = on_test(plan.metric) or "test"
+    return texts.rename(columns={"count": "n", "mean": plan.metric, "test": on_rows})
 
 
 def _with_error(mean: float, error: float) -> str:

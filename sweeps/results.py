@@ -132,7 +132,11 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
         cells[status] = _count(grouped["status"], status)
     cells["diverged"] = grouped["diverged"].sum().to_numpy()
     if sweep.choose_on == "nothing":
-        return cells
+        order = {
+            label: i for i, label in enumerate(dict.fromkeys(p.label for p in sweep.planned()))
+        }
+        place = cells["trial"].map(order)
+        return cells.iloc[place.argsort(kind="stable")].reset_index(drop=True)
     # a setting that some seeds did not survive is not as good as the rest of them
     cells["whole"] = grouped["value"].agg(_all_known).to_numpy()
     upwards = [False, sweep.direction == "min"]

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.analysis.comparison import Form, show_comparison
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
-from orchestrator.results.run_folder import CONFIG, RunFolder
-from orchestrator.rounds.metrics import on_test
-from orchestrator.terminal import console, errors
+from orchestrator.results.run_folder import CONFIG
+from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
-from sweeps.cells import best_first, show_cells
+from sweeps.cells import best_first, cells_as, show_cells
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
@@ -143,27 +141,12 @@ class SweepFile(Target):
         if form == "terminal" and file is None:
             show_cells(folder)
             return
-        chosen: Form = "markdown" if form == "terminal" else form
-        runs, stopped = best_first(folder)
-        if stopped:
-            errors.print(f"note: without {stopped} trials that the scheduler has stopped")
-        metric, tested = _judged_by(plan_of(folder), runs)
-        text = show_comparison(runs, None, [metric], form=chosen, tested=tested)
+        text = cells_as(folder, "markdown" if form == "terminal" else form)
         if file is None:
             console.print(text, soft_wrap=True, end="")
         else:
             write_text(file, text)
             console.print(f"wrote {file}", soft_wrap=True)
-
-
-def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
-    """The metric by which runs are compared with the first, and whether they can be tested: who is
-    the best of many by a metric is ahead by it whatever they are worth.
-    """
-    judging = on_test(plan.metric)
-    if judging is not None and all(judging in run.rounds() for run in runs):
-        return judging, True
-    return plan.metric, plan.choose_on == "nothing"
 
 
 def _require_some(home: Home) -> None:

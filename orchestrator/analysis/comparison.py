@@ -22,6 +22,7 @@ from orchestrator.analysis.names import (
     relabelled,
     require_reported,
     require_same_data,
+    says_what_differs,
     ways_to_say,
     without_seeds,
 )
@@ -34,7 +35,7 @@ from orchestrator.files import json_text, write_text
 from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import drawn
-from orchestrator.pages.sentence import in_common
+from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
@@ -194,6 +195,14 @@ class Runs:
         return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
 
     @property
+    def apart_said(self) -> str:
+        """What few groups differ in, where their names do not say it; or ""."""
+        firsts = {name: self.configs[some[0]] for name, some in self.columns.items()}
+        if not 1 < len(firsts) <= ACROSS or says_what_differs(firsts):
+            return ""
+        return in_particular(firsts)
+
+    @property
     def common_said(self) -> str:
         """What was the same in all of several groups, or ""."""
         if len(self.columns) < 2:
@@ -231,7 +240,6 @@ def show_comparison(
     about: str = "",
     only: Sequence[str] = (),
     labels: Sequence[str] = (),
-    tested: bool = True,
     against: str | None = None,
 ) -> str:
     """A table of the runs' last metrics, mean ± standard error over those that differ in the seed
@@ -241,11 +249,11 @@ def show_comparison(
     ``report``: all of that also as a page there, which begins with ``about``. With ``target`` also
     the rounds and seconds until the one metric reached it; with ``only`` no other rows than those.
     ``labels`` ("NAME=TEXT") are what columns are called instead. The others are tested ``against``
-    the column of that name, or the first; nothing is ``tested`` where the metric chose that. A
-    metric that ends in "/" is all columns that begin so (``gradient_norm/``).
+    the column of that name, or the first. A metric that ends in "/" is all columns that begin so
+    (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
-    metric, *more = dict.fromkeys(metrics or [runs.usual()])
+    metric, *more = dict.fromkeys(map(column_of, metrics or [runs.usual()]))
     if more and (plot is not None or target is not None):
         raise UserError("--plot and --target are of one metric: give one --metric")
     goal = target_goal(target, metric)
@@ -264,8 +272,8 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    tests = _tested(runs, [metric, *more], against) if tested else PairedTests()
-    notes = [runs.seeds_said, runs.data_said, runs.common_said]
+    tests = tests_of(runs, [metric, *more], against)
+    notes = [runs.seeds_said, runs.data_said, runs.apart_said, runs.common_said]
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -281,14 +289,22 @@ def show_comparison(
     return written.as_(form)
 
 
+def column_of(asked: str) -> str:
+    """The column that is meant: "accuracy" and "loss" are those on the test set."""
+    return f"test_{asked}" if asked in ("accuracy", "loss") else asked
+
+
 def _chosen(lines: list[Line], only: Sequence[str]) -> list[Line]:
-    """Those that are called so, in that order, or all; raises UserError for one that is not."""
+    """Those that are called so, or are of the column that is called so, in that order, or all;
+    raises UserError for one that is not.
+    """
     known = {line.label: line for line in lines}
-    for label in only:
-        if label not in known:
+    asked = [_called(column_of(label)) if label not in known else label for label in only]
+    for label, row in zip(only, asked, strict=True):
+        if row not in known:
             rows = "; ".join(known)
             raise UserError(f"--row {label!r}: the table has no such row, but: {rows}")
-    return [known[label] for label in only] or lines
+    return [known[row] for row in asked] or lines
 
 
 def _written(
@@ -452,7 +468,7 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _tested(runs: Runs, metrics: Sequence[str], against: str | None) -> PairedTests:
+def tests_of(runs: Runs, metrics: Sequence[str], against: str | None) -> PairedTests:
     """Each column's last ``metrics`` against those of the first, or of the one that is called
     so.
     """

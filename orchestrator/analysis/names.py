@@ -77,19 +77,20 @@ def relabelled(
     (folder of a run -> its column) are names, too. Raises UserError for a name that there is not,
     and for one text of two.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     known = {**places, **{name: name for name in columns}}
     for label in labels:
         label = label.replace("/=", "=", 1)
         # either side may hold "="
         given = max((name for name in known if label.startswith(f"{name}=")), key=len, default="")
         name, text = known.get(given, ""), label[len(given) + 1 :].strip()
-        texts[name] = text
         if not given or not text:
             raise UserError(
                 f"--label {label!r}: give NAME=TEXT, where NAME is a run's folder or one of: "
                 f"{'; '.join(columns)}"
             )
+        if texts.setdefault(name, text) != text:
+            raise UserError(f"--label: {name!r} is to be called {texts[name]!r} and {text!r}")
     named = [texts.get(name, name) for name in columns]
     if twice := [name for name in named if named.count(name) > 1]:
         raise UserError(f"--label: two groups of runs would be called {twice[0]!r}")
@@ -281,6 +282,12 @@ def require_reported(
     if not every:
         known = sorted({str(c) for table in rounds for c in table})
         raise UserError(f"--metric: no run reports {metric!r}; {nearest(metric, known)}")
+
+
+def says_what_differs(configs: Mapping[str, Config]) -> bool:
+    """Whether the names of these configs are what they differ in."""
+    whole = [config.model_dump(mode="json", exclude=set(NO_MATTER)) for config in configs.values()]
+    return by_difference(whole) == [*configs]
 
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+import scipy
 
 from orchestrator.analysis.paired import Paired, compare, holm
 
+FEW = 5
+"""Pairs up to which it is said what they can tell apart."""
 TOLD_APART = 0.05
 """Largest p of a difference that is called one."""
 
@@ -136,8 +139,17 @@ class PairedTests:
         those = "that" if len(self.metrics) == 1 else "those"
         return (
             f"{what} minus {those} of {self.against}, over {many} pairs of numbers; 95 % "
-            f"intervals, each by itself; two-sided {how}"
+            f"intervals, each by itself; two-sided {how}{self._power}"
         )
+
+    @property
+    def _power(self) -> str:
+        """What few pairs can tell apart at all, by one t-test; "" of many."""
+        fewest = min((one.pair.numbers for one in self.each), default=0)
+        if not 1 < fewest <= FEW:
+            return ""
+        least = scipy.stats.t.ppf(1 - TOLD_APART / 2, fewest - 1) / math.sqrt(fewest)
+        return f"; with {fewest} pairs no d_z below {least:.1f} is told apart"
 
     def table(self) -> pd.DataFrame:
         """A line of texts for each, as it is printed."""

@@ -48,10 +48,9 @@ def show_wallclock(
     """Print a line for each run; a run that misses the target is printed, too. ``step_ms`` None: a
     step takes what it took each run's clients; raises UserError where that is not known.
     """
-    table = Table(
-        "run", "syncs", "steps", "ms a step", "GB", "compute s", "link s",
-        "total s",
-    )  # fmt: skip
+    table = Table()
+    for column in ("run", "syncs", "steps", "ms a step", "GB", "compute s", "link s", "total s"):
+        table.add_column(column, overflow="fold")  # a name that is cut off is another's
     rounds = [folder.rounds() for folder in folders]
     if target is not None:
         require_reported(metric, folders, rounds, every=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from algorithms.part import nearest
-from orchestrator.analysis.comparison import Runs
+from orchestrator.analysis.comparison import Runs, column_of
 from orchestrator.analysis.names import require_reported
 from orchestrator.errors import UserError
 from orchestrator.pages.figures import Drawing
@@ -17,7 +17,7 @@ from orchestrator.pages.report import figures_of
 from orchestrator.pages.table import AXES
 from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.terminal import console
+from orchestrator.terminal import HEADLINES, console
 
 
 def show_figures(folders: list[RunFolder]) -> None:
@@ -33,9 +33,12 @@ def _known(folders: list[RunFolder]) -> Iterator[tuple[str, str]]:
         for drawing in figures_of(folders[0]):
             yield drawing.name, f"{drawing.title}: {drawing.about}"
         return
-    for column in dict.fromkeys(str(c) for folder in folders for c in folder.rounds()):
-        if column != "round":
-            yield column, of_round(column)
+    known = dict.fromkeys(str(c) for folder in folders for c in folder.rounds() if c != "round")
+    first = [column for column in HEADLINES if column in known]
+    if first:
+        yield "accuracy", f"the first of these: {first[0]}"
+    for column in dict.fromkeys((*first, *known)):
+        yield column, of_round(column)
 
 
 def draw(
@@ -67,6 +70,6 @@ def draw(
 def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> Drawing:
     """Of each group of runs that differ in the seed alone the mean, in a band."""
     runs = Runs.read(folders, labels)
-    column = runs.usual() if column == "accuracy" else column
+    column = runs.usual() if column == "accuracy" else column_of(column)
     require_reported(column, folders, runs.rounds, every=True)
     return runs.band(column)

@@ -53,11 +53,18 @@ def _train(weigher: Ddpg, options: Mapping[str, int], rounds: int, seed: int, ou
                 scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
         except ValueError as error:
             raise UserError(str(error)) from error
+    gained = scores.after - max(scores.before, scores.uniform)
     console.print(
         f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
         f"{scores.uniform:.2f} with uniform weights; wrote {out}",
         soft_wrap=True,
     )
+    if gained <= 0:
+        console.print(
+            "that is no gain over the policy before, or over uniform weights: more --rounds, "
+            "another --seed, or other options of the agent may find one",
+            soft_wrap=True,
+        )
 
 
 def _weigher(agent: str) -> Ddpg:

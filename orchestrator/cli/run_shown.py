@@ -12,7 +12,7 @@ from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
 from orchestrator.config import Config
-from orchestrator.pages.sentence import conditions, goals_met
+from orchestrator.pages.sentence import conditions, goals_met, named
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder
@@ -130,7 +130,7 @@ def show_result(result: Result, place: str, config: Config) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
-    table.add_row("algorithm", config.algorithm.name)
+    table.add_row("algorithm", named(config.algorithm))
     for pair in conditions(config):
         table.add_row(*pair)
     for key, label in labels_of(result["metrics"]).items():

@@ -11,7 +11,7 @@ import numpy as np
 from algorithms.part import Part
 from algorithms.parts.losses import IGNORED
 from orchestrator.data.columns import Column
-from orchestrator.data.mapped import Inputs, pieces
+from orchestrator.data.mapped import Inputs, Mapped, pieces
 from orchestrator.errors import UserError
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -123,6 +123,8 @@ class Dataset(Part):
 
 def checked(samples: Samples, where: object) -> Samples:
     """The same samples; raises UserError that names ``where`` if they are not what they must be."""
+    if wrong := _wrong_types(samples):
+        raise UserError(f"{where}: {wrong}")
     labels(samples.y, len(samples.x), samples.classes, where)
     if not 0 < samples.train < len(samples.y):
         raise UserError(
@@ -134,6 +136,25 @@ def checked(samples: Samples, where: object) -> Samples:
         if wrong:
             raise UserError(f"{where}: {wrong}")
     return samples
+
+
+def _wrong_types(samples: Samples) -> str | None:
+    for name in ("train", "classes", "tags"):
+        value = getattr(samples, name)
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            return f"{name} is {str(value)[:50]!r}, and not a whole number"
+    for name in ("x", "y", "owner", "targets"):
+        value = getattr(samples, name)
+        given = value is not None or name in ("x", "y")
+        if given and not isinstance(value, np.ndarray | Mapped):
+            return f"{name} is of type {type(value).__name__}, and not an array of NumPy's"
+    for name in ("y", "owner"):
+        value = getattr(samples, name)
+        if value is not None and value.dtype.kind not in "iu":
+            return (
+                f"{name} is {value.dtype}, and not whole numbers; what is to be predicted: targets"
+            )
+    return None
 
 
 def _wrong_inputs(samples: Samples) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from algorithms.part import Part
 from algorithms.parts.attacks import NoAttack
@@ -20,20 +20,20 @@ def conditions(config: Config) -> Iterator[tuple[str, str]]:
     fields = Config.model_fields
     if not isinstance(config.attack, NoAttack):
         many = len(config.attack.malicious(config.seed, config.data.clients))
-        yield "attack", f"{_named(config.attack)} by {many} of {config.data.clients} clients"
+        yield "attack", f"{named(config.attack)} by {many} of {config.data.clients} clients"
     if config.aggregator.name != fields["aggregator"].default.name:
-        yield "aggregator", _named(config.aggregator)
+        yield "aggregator", named(config.aggregator)
     for way in ("uplink", "downlink"):
         compressor = getattr(config.compression, way)
         if not isinstance(compressor, NoCompression):
-            yield f"{way} compressed by", _named(compressor)
+            yield f"{way} compressed by", named(compressor)
     for key, words in (("round_end", "round end"), ("output", "judged model")):
         chosen = getattr(config, key)
         if chosen.name != fields[key].default.name:
-            yield words, _named(chosen)
+            yield words, named(chosen)
 
 
-def _named(part: Part) -> str:
+def named(part: Part) -> str:
     """Its name, and in brackets its symbols' values where there are any: ``fda (Θ 0.001)``."""
     said = []
     for key, field in type(part).model_fields.items():
@@ -54,7 +54,7 @@ def about(config: Config, parameters: int | None = None) -> str:
     under = f", with {apart}" if apart else ""
     size = "" if parameters is None else f" ({parameters:,} parameters)"
     return (
-        f"{config.algorithm.name} trains {config.model.name}{size} on {data.dataset.name}, which "
+        f"{named(config.algorithm)} trains {config.model.name}{size} on {data.dataset.name}, which "
         f"{data.clients} clients hold ({_split(config)}), {config.cohort_size} of them in a round"
         f"{under}"
     )
@@ -66,10 +66,24 @@ def in_common(configs: Sequence[Config]) -> str:
     return ", ".join(fact[0] for fact in first if all(fact in facts for facts in others))
 
 
+def in_particular(configs: Mapping[str, Config]) -> str:
+    """What some runs, by their names, have each for itself, as far as a name does not say it; or
+    "".
+    """
+    facts = {name: [*_facts(config)] for name, config in configs.items()}
+    apart = {
+        name: ", ".join(f[0] for f in own if not all(f in other for other in facts.values()))
+        for name, own in facts.items()
+    }
+    if all(said.partition(" ")[0] == name or not said for name, said in apart.items()):
+        return ""
+    return "; ".join(f"{name}: {said}" for name, said in apart.items() if said)
+
+
 def _facts(config: Config) -> Iterator[tuple[str, object]]:
     """What is said of it, and all that it stands for."""
     data, local, many = config.data, config.local, config.data.clients
-    yield config.algorithm.name, config.algorithm
+    yield named(config.algorithm), config.algorithm
     yield f"model {config.model.name}", config.model
     yield data.dataset.name, data.dataset
     yield f"{many} clients ({_split(config)})", data.partition

@@ -49,6 +49,10 @@ NOBODY = np.empty(0)
 """No client's share."""
 
 
+LARGEST = 1023
+"""Bits of whole numbers that all are floats, too."""
+
+
 class Experiment:
     """One run: all that is needed to do rounds, and nothing about files, Ray or the terminal."""
 
@@ -354,7 +358,7 @@ class Experiment:
                 "number another name"
             )
         for name, value in reported.items():
-            if not isinstance(value, Real | np.bool_):
+            if not isinstance(value, Real | np.bool_) or _too_large(value):
                 raise UserError(
                     f"{who} {name!r} as a {type(value).__name__}; give a number (float)"
                 )
@@ -547,3 +551,8 @@ def digest(state: Any) -> str:
 
     feed(state)
     return sha.hexdigest()
+
+
+def _too_large(value: Real | np.bool_) -> bool:
+    """Whether a whole number is beyond all floats."""
+    return isinstance(value, int) and value.bit_length() > LARGEST

@@ -278,6 +278,21 @@ def test_several_metrics_are_corrected_together():
     assert [*tests.table()[""]] == ["better", "worse"]
 
 
+def test_a_group_has_one_label(runs):
+    first = next(iter(runs))
+    twice = ("--label", f"{first}=A", "--label", f"{first}=B")
+    code, text = here("compare", *runs, *twice)
+    assert (code, "is to be called 'A' and 'B'" in text) == (2, True)
+
+
+def test_what_names_do_not_say_stands_below(runs):
+    code, text = here("compare", *runs, "--label", "lr 0.1=ours", "--metric", "accuracy")
+    assert (code, "ours: learning rate 0.1; lr 0.01: learning rate 0.01" in text) == (0, True)
+    assert "with 3 pairs no d_z below 2.5 is told apart" in text
+    code, text = here("compare", *runs, "--row", "client_accuracy_worst", "--format", "csv")
+    assert {line.split(",")[0] for line in text.splitlines()[1:]} == {'"client accuracy'}
+
+
 def test_a_picture_is_of_one_metric(runs, tmp_path):
     both = ("--metric", "test_accuracy", "--metric", "test_loss")
     code, text = here("compare", *runs, *both, "--plot", tmp_path / "a.pdf")

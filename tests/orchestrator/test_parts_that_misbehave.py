@@ -17,6 +17,7 @@ from algorithms.parts.attacks import SignFlip
 from algorithms.parts.compressors import TopK
 from algorithms.parts.samplers import Uniform
 from orchestrator.cli.holdings import show_data
+from orchestrator.config import load
 from orchestrator.data.partitioners import Iid
 from orchestrator.errors import UserError
 from orchestrator.rounds.drive import client_table
@@ -311,3 +312,42 @@ def test_a_tenth_is_rounded_halves_upwards():
         sums = np.stack([np.arange(clients), np.ones(clients), np.full(clients, 100.0)], 1)
         found = over_clients(sums, "client")
         assert found["client_accuracy_worst10"] == pytest.approx(np.mean(np.arange(tenth)) / 100)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"owner": [0, 1, 2] * 30}, "owner is of type list, and not an array of NumPy's"),
+        ({"owner": np.arange(90) % 3 + 0.5}, "owner is float64, and not whole numbers"),
+        ({"x": [[0.0] * 5] * 90}, "x is of type list"),
+        ({"y": np.zeros(90)}, "y is float64, and not whole numbers"),
+        ({"train": 60.5}, "train is '60.5', and not a whole number"),
+        ({"classes": 3.0}, "classes is '3.0', and not a whole number"),
+        ({"targets": [[1.0]] * 90}, "targets is of type list"),
+    ],
+)
+def test_samples_of_other_types_are_told_by_their_field(wrong, said):
+    """Owners of .5 were rounded down without a word, the others were tracebacks."""
+    x, y = np.ones((90, 5), np.float32), np.arange(90) % 3
+    whole = {"x": x, "y": y, "train": 60, "classes": 3, "mean": (), "std": ()}
+    samples = fedorch.Samples(**(whole | wrong))
+    with pytest.raises(UserError, match=said):
+        fedorch.Experiment(model=torch.nn.Linear(5, 3), data=samples, **{"data.clients": 3})
+
+
+def test_a_part_that_is_not_finished_is_told_what_it_lacks(tmp_path):
+    """The likeliest mistake of who writes one was a fault of ours."""
+    kinds = ("Aggregator", "Sampler", "Compressor", "Dataset", "Loss", "ServerOptimizer")
+    keys = ("aggregator", "sampler", "compression.uplink", "data.dataset", "loss")
+    texts = [f'class {k}(fedorch.{k}):\n    name: str = "bare_{k.lower()}"\n' for k in kinds]
+    file = tmp_path / "bare.py"
+    file.write_text("import fedorch\n\n\n" + "\n\n".join(texts))
+    for key, kind in zip((*keys, "server_optimizer"), kinds, strict=True):
+        with pytest.raises(UserError, match=rf"'bare_{kind.lower()}' does not define \w+"):
+            load(None, [f"{key}=bare_{kind.lower()}"], [str(file)])
+
+
+def test_a_report_beyond_all_floats_is_told(monkeypatch):
+    monkeypatch.setattr(FedAvg, "round", lambda self, t, clients: {"z": 10**400})
+    with pytest.raises(UserError, match="round returns 'z' as a int"):
+        Experiment(small("rounds=1")).step()

@@ -396,6 +396,33 @@ def test_ppo_learns_too():
     )
 
 
+def test_exploration_goes_on_where_the_policy_was_trained_to(tmp_path):
+    """It began anew: a trained policy was executed as noise, first at random and then at σ = 1."""
+    options = {"preset": "robust", "hidden": (8, 8)}
+    fresh = Td3(**options).start(5, 5, 0)
+    state, weights = np.linspace(0, 1, 5, dtype=np.float32), module_weights(fresh.learner)
+    agent = {"agent": Td3(**options).model_dump(mode="json")}
+    gaps = {}
+    for rounds in (0, 32, 400):
+        save_policy(tmp_path / f"p{rounds}", weights, agent | {"rounds": rounds})
+        policy = Td3(**options, policy=tmp_path / f"p{rounds}").start(5, 5, 0)
+        meant = policy.choose(state, explore=False)
+        gaps[rounds] = np.mean([np.abs(policy.choose(state) - meant).sum() for _ in range(50)])
+    # at first Dirichlet(1) weights; then σ = 1 − 0.8 · 32/400 on the logits; at last σ = 0.2
+    assert gaps[400] < gaps[32] / 3 < gaps[0]
+    rng = np.random.default_rng(0)
+    logits = 0.2 * rng.normal(size=(4000, 5))
+    meant = policy.choose(state, explore=False)
+    noisy = meant * np.exp(logits)
+    expected = np.abs(noisy / noisy.sum(1, keepdims=True) - meant).sum(1).mean()
+    assert gaps[400] == pytest.approx(expected, rel=0.35)
+    (tmp_path / "p0" / "policy.json").write_text(
+        (tmp_path / "p0" / "policy.json").read_text().replace('"rounds": 0', '"rounds": -1')
+    )
+    with pytest.raises(ValueError, match="rounds is no number of rounds"):
+        Td3(**options, policy=tmp_path / "p0").start(5, 5, 0)
+
+
 def test_a_saved_policy_moves(tmp_path):
     a_options = Td3(preset="robust", hidden=(8, 8))
     a = a_options.start(5, 5, 0)

@@ -1,5 +1,7 @@
 """Results of sweeps as tables, claims and figures, and what the first of two stages chooses from them."""
 
+import io
+import json
 import math
 import re
 import shutil
@@ -7,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -14,13 +17,14 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import commands, tables
+from sweeps.cells import _judged_by, cells_as
 from sweeps.claims import differences, summaries, verdicts
 from sweeps.entry import Claim, Column, Published, Tuning
 from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, table
-from sweeps.targets import SweepFile, _judged_by, of_folder, resolve
+from sweeps.targets import SweepFile, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, sweep, tuned
@@ -213,12 +217,23 @@ def test_a_file_s_cells_can_be_printed_again(finished, tmp_path, capsys):
     assert r"\begin{tabular}" in capsys.readouterr().out
     mine.show(finished, "terminal", tmp_path / "t.md")
     text = (tmp_path / "t.md").read_text()
-    assert "| metric |" in text
+    assert "| trial | n | " in text
     assert " minus " not in text  # what was chosen by the metric is not tested on it
     with pytest.raises(UserError, match="a sweep's file has none"):
         SweepFile(tmp_path / "mine.yaml", ("accuracy",)).check()
     of_folder(finished).show(finished, "terminal", None)
     assert "8 trials ended" in " ".join(capsys.readouterr().out.split())
+
+
+def test_cells_in_other_forms_are_the_table_s(finished):
+    """They were another table: by settings, and tested against the first of these."""
+    data = table(finished)
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(cells_as(finished, "csv"))), data)
+    told = json.loads(cells_as(finished, "json"))
+    assert [cell["mean"] for cell in told["cells"]] == pytest.approx([*data["mean"]])
+    lines = cells_as(finished, "markdown").splitlines()
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if "lr=" in line]
+    assert rows == [*data["trial"]]
 
 
 def test_the_best_of_many_is_tested_on_other_numbers_than_it_was_chosen_by(finished):
