@@ -106,8 +106,11 @@ def sweep(
     chosen.check()
     place, finished = chosen.place(out), Finished.of(reuse or ())
     chosen.require_place(place, resume)
+    how = targets.Running(resume, tuple(settings or ()), at_once, finished)
+    if chosen.shows_end(place, how):
+        return
     with connected(address, num_cpus, num_gpus):
-        chosen.run(place, targets.Running(resume, tuple(settings or ()), at_once, finished))
+        chosen.run(place, how)
 
 
 @cli.app.command()

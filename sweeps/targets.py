@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import no_sweep, plan_of, stored
 from sweeps.reuse import NOTHING, Finished
+from sweeps.status import FILE as STATUS
+from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
 
@@ -67,6 +69,12 @@ class Target(ABC):
             home.folder.require_empty()
         elif not (home.holds("sweep.json") or home.stage().holds("sweep.json")):
             raise no_sweep(home.place)
+
+    def shows_end(self, place: str, how: Running) -> bool:
+        """Whether it has ended there already, and all that is left is to show it, which is done:
+        who resumes that need not wait for Ray.
+        """
+        return False
 
     @abstractmethod
     def run(self, place: str, how: Running) -> None:
@@ -127,9 +135,27 @@ class SweepFile(Target):
             raise UserError("--column chooses among a paper's columns; a sweep's file has none")
         list(self.plan.configs())
 
+    def shows_end(self, place: str, how: Running) -> bool:
+        folder = Path(place)
+        if not how.resume or is_remote(place) or not (folder / STATUS).is_file():
+            return False
+        status = Status.read(folder)
+        if (
+            status.failed
+            or status.ended < status.total
+            or plan_of(folder) != how.changed(self.plan)
+        ):
+            return False
+        console.print(f"all {status.total} trials have ended already")
+        self._show_end(Home(place))
+        return True
+
     def run(self, place: str, how: Running) -> None:
         home = Home(place)
         _run(self.plan, home, how, how.resume)
+        self._show_end(home)
+
+    def _show_end(self, home: Home) -> None:
         show_cells(home.path)
         _require_some(home)
         show_next(home)
@@ -270,12 +296,19 @@ class PaperTarget(Target):
                 break
         self.one.choose(searches, home.path)
 
+    def _is_here(self, size: str) -> bool:
+        """Whether it was run at that budget, into its usual folder."""
+        place = PaperTarget(replace(self.one, size=size)).place(None)
+        return (Path(place) / "sweep.json").is_file()
+
     def show(self, folder: Path, form: tables.Format, file: Path | None) -> None:
         if not (folder / "sweep.json").is_file():
             target = self.one.entry.id
+            others = [size for size in self.one.entry.budgets if self._is_here(size)]
+            hint = f" (there are some at --budget {', '.join(others)})" if others else ""
             raise UserError(
                 f"{folder} holds no results of {target}; run `fedorch sweep {target} --budget "
-                f"{self.one.size}` first"
+                f"{self.one.size}` first{hint}"
             )
         _require(folder, self.name)
         values = self.one.measured(folder)

@@ -28,7 +28,7 @@ from orchestrator.analysis.names import (
 )
 from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
 from orchestrator.analysis.written import Written
-from orchestrator.config import Config
+from orchestrator.config import UNNAMED, Config
 from orchestrator.config.goal import Goal, steps_of, target_goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 Form = Literal["terminal", "markdown", "latex", "html", "csv", "json"]
 PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
-UNNAMED: str = Config.model_fields["name"].default
 MOST = 60
 """Columns of a table."""
 ACROSS = 6

@@ -472,7 +472,9 @@ def submit(
     from orchestrator.cluster import jobs
 
     started = jobs.submit(address, words, name or f"fedorch-{time.strftime('%Y%m%d-%H%M%S')}")
-    console.print(f"submitted {started}: `fedorch logs {started}`, `fedorch stop {started}`")
+    there = "" if address is None else f" --address {address}"
+    follow = (f"`fedorch {command} {started}{there}`" for command in ("logs", "stop"))
+    console.print(f"submitted {started}: {', '.join(follow)}", soft_wrap=True)
     if (place := jobs.results(words, started)) is not None:
         console.print(f"results: {place} on the head node", soft_wrap=True)
 
@@ -539,6 +541,8 @@ def stop(
     console.print(f"{name}: {ended.lower()}")
     if ended == "STOPPED" and how:
         console.print(f"to go on: {how}", soft_wrap=True)
+    elif ended == "FAILED":
+        console.print(f"why: fedorch logs {name}", soft_wrap=True)
 
 
 @app.command()

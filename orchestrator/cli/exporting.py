@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import save_file
 
+from orchestrator.config import UNNAMED
 from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
 from orchestrator.extras import named_if_missing
@@ -245,13 +246,15 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         else f"{inputs['dtype']} {inputs['shape']}"
     )  # fmt: skip
     classes = inputs.get("classes", [])
+    title = f"{config.model.name} on {config.data.dataset.name}, by {config.algorithm.name}"
+    title = title if config.name == UNNAMED else config.name
     named = f" Classes, in the order of the outputs: {', '.join(classes)}." if classes else ""
     return (
         "---\n"
         f"license: {json.dumps(license_)}\nlibrary_name: fedorch\n"
         f"tags: [federated-learning, {config.algorithm.name}]\n"
         f"datasets: [{config.data.dataset.name}]\n---\n\n"
-        f"# {config.name}\n\n{what} {ending}\n\n"
+        f"# {title}\n\n{what} {ending}\n\n"
         f"Inputs: {given}, {_preparation(inputs, out)}; {inputs['outputs']} outputs.{named}\n\n"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
@@ -267,7 +270,8 @@ def _preparation(inputs: Inputs, out: Path) -> str:
         return "as the model was trained on"
     if out.suffix in (".onnx", ".pt2", ".torchscript"):
         return "scaled inside the model"
-    return f"to be scaled, (x − {inputs['shift']}) · {inputs['scale']} of each channel"
+    shift, scale = (", ".join(f"{v:.9g}" for v in inputs[key]) for key in ("shift", "scale"))
+    return f"to be scaled, (x − [{shift}]) · [{scale}] of each channel"
 
 
 def _made(column: Column) -> str:

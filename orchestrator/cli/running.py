@@ -103,6 +103,8 @@ def require_files(config: Config, address: str) -> None:
         place, extra = getattr(dataset, key), field.json_schema_extra
         if not isinstance(extra, dict) or not extra.get("file") or not isinstance(place, str):
             continue
+        if key == "path" and not place:
+            raise UserError("config: data.dataset.path: name it")
         # what begins otherwise may be a name in a data folder, or of a hub
         if place.startswith(("/", ".")) and not Path(place).exists():
             raise UserError(f"config: data.dataset.{key}: there is no {place}")

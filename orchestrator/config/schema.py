@@ -438,3 +438,7 @@ class Config(Section):
     def dump(self) -> str:
         """The config as YAML, every key written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+UNNAMED: str = Config.model_fields["name"].default
+"""What a run is called that nobody has given a name."""

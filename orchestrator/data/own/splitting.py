@@ -27,7 +27,9 @@ def place_of(path: str, key: str) -> Path:
     found = located(path) if path else None
     if found is None:
         places = ", ".join(map(str, folders()))
-        raise UserError(f"{key}: there is no {path or 'path'!r} here or under {places}")
+        if not path:
+            raise UserError(f"{key}: name it")
+        raise UserError(f"{key}: there is no {path!r} here or under {places}")
     return found
 
 
