@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Column, Table
+from rich.padding import Padding
+from rich.table import Table
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
@@ -39,11 +40,11 @@ def show_list(name: str = "", as_json: bool = False) -> None:
     if single:
         _show_entry(chosen[name], known)
         return
-    listed = Table(Column("id", no_wrap=True), "what", f"trials: {', '.join(BUDGETS)}")
+    console.print(f"trials at {', '.join(BUDGETS)} (with minutes where they are known here)")
     for name, one in chosen.items():
         costs_of = [_cost(one, budget, known) or "-" for budget in BUDGETS]
-        listed.add_row(name, one.title, ", ".join(costs_of))
-    console.print(listed)
+        console.print(headed(name, "bold", f"  {', '.join(costs_of)}"), soft_wrap=True)
+        console.print(Padding(one.title, (0, 0, 0, 4)))
 
 
 def _told(name: str, entry: Entry, known: Mapping[str, float]) -> dict[str, object]:
@@ -112,7 +113,10 @@ def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
     if budget not in entry.budgets:
         return ""
     trials, hours = _effort(entry, budget, known)
-    return str(trials) if hours is None else f"{trials} ({60 * hours:.0f} min)"
+    if hours is None:
+        return str(trials)
+    minutes = 60 * hours
+    return f"{trials} ({minutes:.0f} min)" if minutes >= 0.5 else f"{trials} (seconds)"
 
 
 def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
