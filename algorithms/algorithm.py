@@ -287,10 +287,19 @@ class Algorithm:
         # fltrust and clipping rescale updates: their weights say how far, their shares how much
         shares = combined.weights if combined.shares is None else combined.shares
         if shares is not None:
+            self._require_shares(shares, int((~servers).sum()))
             full = torch.zeros(len(servers), dtype=torch.float64)
             full[~servers] = shares.double()
             self.influence = Influence(updates.clients, full.numpy())
         return self._with_private(combined.vector, updates.rows(name), ~servers)
+
+    def _require_shares(self, shares: Tensor, clients: int) -> None:
+        """Raise Broken for what are no parts of the aggregate; a method may have used nobody."""
+        if shares.shape != (clients,) or (shares < 0).any():
+            raise Broken(
+                f"aggregator {self.setting.parts.aggregator.name}: the shares of {clients} clients "
+                f"are {str(shares.tolist())[:100]}, and not as many numbers of 0 or more"
+            )
 
     def _combined(self, updates: Updates, name: str, servers: Tensor) -> Combined:
         """What the config's aggregator makes of the rows but those of ``servers`` (mask [m])."""

@@ -100,10 +100,14 @@ class Monitored(RoundEnd):
         by_theta = int(exceeded.sum())
         rest = len(exceeded) - by_theta
         done = f", {rest} as their local work was done" if rest else ""
+        theta = recorded(rounds, "theta")
+        value = f" (at last {theta[-1]:.4g})" if len(theta) else ""
         yield (
             f"The clients synchronised {len(exceeded):,} times in {steps:,.0f} local steps: "
-            f"{by_theta:,} as H exceeded Θ{done}."
+            f"{by_theta:,} as H exceeded Θ{value}{done}."
         )
+        if steps and steps == len(exceeded):
+            yield "That is synchronous training: a larger Θ would save bytes."
         sent = sum(recorded(rounds, column).sum() for column in ("bytes_up", "bytes_down"))
         once = (sent - recorded(rounds, "bytes_questions").sum()) / max(1, len(exceeded))
         if sent and steps > len(exceeded):

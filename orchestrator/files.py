@@ -217,7 +217,8 @@ def sync(path: Path) -> None:
 
 
 def _canonical(value: object) -> str:
-    return json.dumps(_finite(value), sort_keys=True, allow_nan=False, default=str)
+    # in the order that it has, which may say something (the axes of a sweep)
+    return json.dumps(_finite(value), allow_nan=False, default=str)
 
 
 def _sha256(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -97,17 +98,18 @@ def _tests(plan: Sweep, folder: Path) -> PairedTests:
     if not finished:
         return PairedTests()
     metric, tested = _judged_by(plan, finished)
-    runs = Runs.read(finished, _labels(plan, finished))
-    return tests_of(runs, [metric], finished[0].place) if tested else PairedTests()
+    if not tested:
+        return PairedTests()
+    runs = Runs.read(finished)
+    return tests_of(replace(runs, labels=_labels(plan, runs)), [metric], finished[0].place)
 
 
-def _labels(plan: Sweep, finished: Sequence[RunFolder]) -> list[str]:
+def _labels(plan: Sweep, runs: Runs) -> list[str]:
     """The tests' groups are called as the table's rows, unless something was drawn for them."""
-    chosen = {run.place: Choice.read(run.path) for run in finished}
+    chosen = {name: Choice.read(runs.folders[some[0]].path) for name, some in runs.columns.items()}
     if plan.samples > 1 or any(choice.drawn for choice in chosen.values()):
         return []
-    first = {choice.planned.label: place for place, choice in reversed(chosen.items())}
-    return [f"{place}={label}" for label, place in first.items()]
+    return [f"{name}={choice.planned.label}" for name, choice in chosen.items()]
 
 
 def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
@@ -139,7 +141,10 @@ def _shown(plan: Sweep, data: pd.DataFrame) -> pd.DataFrame:
     befallen trials only what has.
     """
     nothing = [c for c in ("stopped", "failed", "diverged") if c in data and not data[c].any()]
-    texts = data.drop(columns=[*nothing, *SPREAD.values()], errors="ignore").map(_cell)
+    texts = data.drop(columns=[*nothing, *SPREAD.values()], errors="ignore")
+    # a label is one whatever it looks like
+    for column in texts.columns.difference(["trial"]):
+        texts[column] = texts[column].map(_cell)
     if "trial" in texts:
         texts["trial"] = texts["trial"].str.replace(r", (?=[\w.]+=)", "\n", regex=True)
     for mean, spread in SPREAD.items():

@@ -204,8 +204,9 @@ def show_next(home: Home) -> None:
         return
     config = shlex.quote(join(join(home.place, "trials"), join(runs[0].path.name, CONFIG)))
     console.print(
-        f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 (with --set "
-        "'data.validation={}' on all training rows)",
+        f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 --out "
+        f"runs/{shlex.quote(plan_of(home.path).name)}-best (with --set 'data.validation={{}}' on "
+        "all training rows)",
         soft_wrap=True,
     )
 

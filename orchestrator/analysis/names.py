@@ -12,6 +12,7 @@ import pandas as pd
 
 from algorithms.part import nearest
 from orchestrator.config import Config
+from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.places import is_remote
@@ -108,6 +109,7 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
         (key for key in keys if _matters(key, parts, configs)),
         key=lambda k: (k.rpartition(".")[0], not k.endswith(".name"), k),
     )
+    told = _without_implied(told, configs)
     if len(told) > MOST:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
@@ -116,6 +118,19 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], called)
     whole = _joined(values, called)
     return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
+
+
+def _without_implied(told: list[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where algorithms differ: without what each of them brings along (FedAdam's Adam)."""
+    if "algorithm.name" not in told:
+        return told
+    usual = [implied(config) for config in configs]
+    pairs = [*zip(configs, usual, strict=True)]
+    return [
+        key
+        for key in told
+        if key == "algorithm.name" or any(_at(one, key) != _at(its, key) for one, its in pairs)
+    ]
 
 
 def _matters(key: str, parts: Sequence[str], configs: Sequence[Mapping[str, Any]]) -> bool:

@@ -116,7 +116,7 @@ class PairedTests:
             for (one, name, pair), p in zip(pairs, corrected, strict=True)
             if pair.n > 1
         )
-        return cls(against, each, len(pairs))
+        return cls(against, each, sum(not math.isnan(pair.p) for _, _, pair in pairs))
 
     @property
     def metrics(self) -> list[str]:

@@ -83,8 +83,7 @@ def _latex(written: Written) -> str:
         for row, column in marked:
             table.loc[row, column] = mark % table.loc[row, column]
     table.index, table.columns = table.index.map(escaped), table.columns.map(escaped)
-    about = "; ".join(part for part in (written.head, *written.notes) if part)
-    about = about[:1].upper() + about[1:] if about[:1].isascii() else about
+    about = _sentence("; ".join(part for part in (written.head, *written.notes) if part))
     text = table.to_latex(
         caption=f"{escaped(about)}." if about else None,
         label=f"tab:{_slug(written.head)}" if written.head else None,
@@ -93,6 +92,12 @@ def _latex(written: Written) -> str:
     )
     said = [line.replace("\n", " ") for line in (*written.said, *_comments(written))]
     return "".join(f"% {line}\n" for line in ("needs the package booktabs", *said)) + text
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with a name (``drdm/table3: ...``), which has its own."""
+    named = re.match(r"[\w./-]+:", text) or not text[:1].isascii()
+    return text if named else text[:1].upper() + text[1:]
 
 
 def _comments(written: Written) -> list[str]:
@@ -116,7 +121,7 @@ def _markdown(written: Written) -> str:
     title = f"**{written.head}**" if written.head else ""
     about = " — ".join(part for part in (title, notes) if part)
     text = [
-        *([f"{about[:1].upper()}{about[1:]}.", ""] if about else []),
+        *([f"{_sentence(about)}.", ""] if about else []),
         _line([str(table.index.name or ""), *table.columns]),
         _line(["---"] * (table.shape[1] + 1)),
         *(_line([str(row), *cells]) for row, cells in table.iterrows()),
@@ -184,6 +189,11 @@ def _list(written: Written) -> None:
     """The second table, without a frame; its first column takes several lines where there is too
     little room, and each row where there is less.
     """
+    if "metric" in written.further:
+        for metric, part in written.further.groupby("metric", sort=False):
+            console.print(f"  {metric}")
+            _list(replace(written, further=part.drop(columns="metric")))
+        return
     table, indent = written.further, 2
     drawn = Table(box=None, padding=(0, 0, 0, indent))
     for i, name in enumerate(table.columns):

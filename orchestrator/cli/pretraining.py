@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,12 @@ def _train(weigher: Ddpg, options: Mapping[str, int], rounds: int, seed: int, ou
     console.print(
         f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
         f"{scores.uniform:.2f} with uniform weights; wrote {out}",
+        soft_wrap=True,
+    )
+    chosen = f"{{name: {weigher.name}, preset: {weigher.preset}, policy: {out}}}"
+    console.print(
+        "to begin with it, where as many clients are selected: --set "
+        f"{shlex.quote(f'algorithm.agent={chosen}')}",
         soft_wrap=True,
     )
     if gained <= 0:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from algorithms.contract import Broken
 from algorithms.draws import torch_generator
 from algorithms.flat import outside
 from algorithms.local import Tensors
@@ -35,7 +36,14 @@ class Adversary:
         cls, attack: Attack, seed: int, clients: int, statistics_leave: bool = True
     ) -> Adversary:
         """The run's adversary; raises ValueError if the attack names clients that do not exist."""
-        return cls(attack, seed, clients, attack.malicious(seed, clients), statistics_leave)
+        ids = np.asarray(attack.malicious(seed, clients))
+        wrong = ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu")
+        if wrong or ((ids < 0) | (ids >= clients)).any() or len(np.unique(ids)) < len(ids):
+            raise ValueError(
+                f"attack {attack.name}: its malicious clients are {str(ids)[:100]}, and not "
+                f"different numbers of clients, from 0 to {clients - 1}"
+            )
+        return cls(attack, seed, clients, np.sort(ids.astype(np.int64)), statistics_leave)
 
     @property
     def benign(self) -> np.ndarray:
@@ -121,6 +129,12 @@ class Adversary:
         draws = [torch_generator(self.seed, purpose, *key, int(k)) for k in cohort[bad]]
         known = rows[honest] if self.attack.colludes else rows[:0]
         forged = rows.clone()
-        made = self.attack.forge(rows[torch.from_numpy(bad)], known, draws)
+        own = rows[torch.from_numpy(bad)]
+        made = self.attack.forge(own, known, draws)
+        if made.shape != own.shape:
+            raise Broken(
+                f"attack {self.attack.name}: of uploads of shape {tuple(own.shape)} it forges "
+                f"{tuple(made.shape)}"
+            )
         forged[torch.from_numpy(bad)] = made.to(forged.dtype)
         return forged

@@ -101,6 +101,11 @@ def _usual(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
+def implied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config has that says nothing but the algorithm, and its preset, of this one."""
+    return _usual(_chosen(config))
+
+
 def _value(config: Mapping[str, Any], path: str) -> Any:
     """What is at a path; of the epochs also what they are where nothing is said of them."""
     found = at(config, path)

@@ -75,9 +75,10 @@ def in_particular(configs: Mapping[str, Config]) -> str:
         name: ", ".join(f[0] for f in own if not all(f in other for other in facts.values()))
         for name, own in facts.items()
     }
-    if all(said.partition(" ")[0] == name or not said for name, said in apart.items()):
+    more = {name: said for name, said in apart.items() if said.casefold() != name.casefold()}
+    if all(said.partition(" ")[0].casefold() == name.casefold() for name, said in more.items()):
         return ""
-    return "; ".join(f"{name}: {said}" for name, said in apart.items() if said)
+    return "; ".join(f"{name}: {said}" for name, said in more.items() if said)
 
 
 def _facts(config: Config) -> Iterator[tuple[str, object]]:

@@ -42,6 +42,8 @@ class Block:
     def __init__(self, world: World, engine: Engine, spec: BlockSpec, received: Tensors) -> None:
         self.world = world
         self.spec = spec
+        self._received = [(name, value, value._version) for name, value in received.items()]
+        """What was sent to the clients, and how often it had been written to before."""
         size = len(spec.ids)
         groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
         self.lanes = [
@@ -52,8 +54,6 @@ class Block:
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
         self._seconds = np.zeros(size)
-        self._received = [(name, value, value._version) for name, value in received.items()]
-        """What was sent to the clients, and how often it had been written to before."""
 
     def run(self, command: Command) -> Any:
         """Execute one command; None for those that only change the models."""

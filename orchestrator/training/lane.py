@@ -222,7 +222,13 @@ class Lane:
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
         work.loss = losses
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
-        g = self.rule.direction(g, work)
+        direction = self.rule.direction(g, work)
+        if direction.shape != g.shape:
+            raise UserError(
+                f"{type(self.rule).__name__}: its direction is of shape {tuple(direction.shape)}, "
+                f"where gradients are of shape {tuple(g.shape)}"
+            )
+        g = direction
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}

@@ -17,7 +17,7 @@ from orchestrator.analysis import comparison
 from orchestrator.analysis.comparison import Line, _for_print, _written, show_comparison
 from orchestrator.analysis.names import by_difference, in_natural_order, without_seeds
 from orchestrator.analysis.tested import Measured, PairedTests
-from orchestrator.analysis.written import Written
+from orchestrator.analysis.written import Written, _sentence
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
 from orchestrator.results.run_folder import RunFolder, members
@@ -291,6 +291,23 @@ def test_what_names_do_not_say_stands_below(runs):
     assert "with 3 pairs no d_z below 2.5 is told apart" in text
     code, text = here("compare", *runs, "--row", "client_accuracy_worst", "--format", "csv")
     assert {line.split(",")[0] for line in text.splitlines()[1:]} == {'"client accuracy'}
+
+
+def test_what_an_algorithm_brings_along_is_in_no_name():
+    """FedAdam was "fedadam, adam", and FedAvg "fedavg, sgd"."""
+    chosen = [[f"algorithm={name}"] for name in ("fedavg", "fedadam", "scaffold")]
+    configs = [small(*settings).model_dump(mode="json") for settings in chosen]
+    assert by_difference(configs) == ["fedavg", "fedadam", "scaffold"]
+    own = small("algorithm=fedadam", "local.lr=0.5").model_dump(mode="json")
+    assert by_difference([configs[0], own])[1] == "fedadam, lr 0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("drdm/table3: run", "drdm/table3: run"), ("mean of 3", "Mean of 3"), ("γ: x", "γ: x")],
+)
+def test_names_keep_their_first_letter(text, said):
+    assert _sentence(text) == said
 
 
 def test_a_picture_is_of_one_metric(runs, tmp_path):

@@ -26,7 +26,7 @@ MISTAKES = [
     (["algorithm=scaffold", "local.optimizer=adam"], "set local.optimizer to sgd"),
     (["algorithm=scaffold", "sampler={name: weighted, replace: true}"], "distinct clients"),
     (["algorithm=synchronous", "cohort=3"], "needs all 30 clients"),
-    (["algorithm=synchronous", "local.steps=2"], "leave local.steps at 1"),
+    (["algorithm=synchronous", "local.steps=2"], "--set local.steps=1"),
     (["local.steps=1", "local.epochs=2"], "either steps or epochs"),
     (["resources.gpus_per_actor=1.5"], "must be whole"),
     (["resources.actors=1", "resources.clients_per_actor=1"], "either actors or clients_per_actor"),

@@ -281,7 +281,7 @@ def test_averaged_optimiser_state_is_the_mean_of_the_clients():
         (["round_end={name: fda, at: [3], every: 2}"], "give at or every"),
         (
             ["algorithm=synchronous", "local.steps=1", "cohort=1.0", "round_end=fda"],
-            "leave round_end at fixed",
+            "--set round_end=fixed",
         ),
         (["compression.uplink={name: random_k, scale: true}"], "loses more than it sends"),
         (["compression.downlink={name: qsgd, bucket: null}"], "loses more than it sends"),

@@ -15,6 +15,7 @@ from algorithms.local import LocalRule
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.attacks import SignFlip
 from algorithms.parts.compressors import TopK
+from algorithms.parts.metrics import BalancedAccuracy
 from algorithms.parts.samplers import Uniform
 from orchestrator.cli.holdings import show_data
 from orchestrator.config import load
@@ -351,3 +352,48 @@ def test_a_report_beyond_all_floats_is_told(monkeypatch):
     monkeypatch.setattr(FedAvg, "round", lambda self, t, clients: {"z": 10**400})
     with pytest.raises(UserError, match="round returns 'z' as a int"):
         Experiment(small("rounds=1")).step()
+
+
+@pytest.mark.parametrize(
+    "forged", [lambda h: h[:1], lambda h: h.mean(0), lambda h: h[:, :1], lambda h: h.new_ones(())]
+)
+def test_a_forgery_is_one_for_each(monkeypatch, forged):
+    """It was spread over all of them without a word."""
+    monkeypatch.setattr(SignFlip, "forge", lambda self, honest, known, draws: forged(honest))
+    with pytest.raises(UserError, match=r"attack sign_flip: of uploads of shape \(3, \d+\)"):
+        finish(small("rounds=1", "attack={name: sign_flip, ids: [0, 1, 2]}", "cohort=1.0"))
+
+
+@pytest.mark.parametrize("ids", [[99], [-1], np.array([0.5]), np.ones(6, bool), [[0], [1]], [1, 1]])
+def test_the_malicious_are_clients(monkeypatch, ids):
+    """Others attacked nobody, and nobody said so."""
+    monkeypatch.setattr(SignFlip, "malicious", lambda self, seed, clients: np.array(ids))
+    with pytest.raises((UserError, ValueError), match="not different numbers of clients, from 0"):
+        finish(small("rounds=1", "attack={name: sign_flip, fraction: 0.5}"))
+
+
+def test_what_a_rule_does_as_it_begins_is_looked_at(monkeypatch):
+    plain = LocalRule.begin
+
+    def begin(self, work):
+        work.received["w"].mul_(0.5)
+        return plain(self, work)
+
+    monkeypatch.setattr(LocalRule, "begin", begin)
+    with pytest.raises(UserError, match=r"changes work.received\['w'\] in place"):
+        finish(small("rounds=1"))
+
+
+@pytest.mark.parametrize("made", [lambda g: g.mean(), lambda g: g.mean(0), lambda g: g[:, :1]])
+def test_a_direction_is_as_large_as_a_gradient(monkeypatch, made):
+    monkeypatch.setattr(LocalRule, "direction", lambda self, g, work: made(g))
+    with pytest.raises(UserError, match="its direction is of shape"):
+        finish(small("rounds=1", "local.steps=2"))
+
+
+@pytest.mark.parametrize("value", [torch.tensor(0.5), np.bool_(True), True, None, "0.5"])
+def test_a_metric_is_a_number(monkeypatch, value):
+    """A tensor cost the tables at the end of the run."""
+    monkeypatch.setattr(BalancedAccuracy, "value", lambda self, outputs, targets: value)
+    with pytest.raises(UserError, match="metric balanced_accuracy: its value is a "):
+        finish(small("rounds=1", "evaluation.metrics=[balanced_accuracy]"))

@@ -23,11 +23,12 @@ from sweeps.entry import Claim, Column, Published, Tuning
 from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
-from sweeps.results import by_trial, table
+from sweeps.results import by_trial, plan_of, table
 from sweeps.targets import SweepFile, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, sweep, tuned
+from tests.sweeps.trials import run_here
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -360,3 +361,29 @@ def test_unequal_tuning_is_refused():
     )
     with pytest.raises(UserError, match="as many trials to be tuned with"):
         Reproduction(unfair, "reduced").candidates()
+
+
+def test_a_plan_keeps_the_order_of_its_axes(tmp_path):
+    """By their names a condition stood before what it is about, and the table could not be read."""
+    axes = {
+        "round_end": [{"name": "fixed"}, {"name": "fda", "theta": 0.1}],
+        "local.steps": {"grid": [3, 2], "when": {"round_end": {"name": "fda", "theta": 0.1}}},
+    }
+    run_here(sweep(axes=axes, choose_on="nothing"), tmp_path)
+    labels = [one.label for one in plan_of(tmp_path).planned()]
+    assert [*table(tmp_path)["trial"]] == labels
+    assert [*plan_of(tmp_path).axes] == [*axes]
+
+
+def test_labels_are_texts_and_copies_are_no_fault(tmp_path):
+    """Two of eight digits looked the same, one that is "nan" was nothing, and of two settings that
+    are one config the second's label was refused."""
+    cells = [
+        {"label": "12345678", "settings": ["local.lr=0.1"]},
+        {"label": "12345679", "settings": ["cohort=4", "local.lr=0.1"]},
+        {"label": "nan", "settings": ["local.lr=0.3"]},
+    ]
+    run_here(sweep(cells=cells, seeds=[0, 1], choose_on="nothing"), tmp_path)
+    text = cells_as(tmp_path, "markdown")
+    for label in ("12345678", "12345679", "nan"):
+        assert f"| {label} | 2 |" in text
