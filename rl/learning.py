@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 from collections.abc import Mapping
@@ -20,6 +21,9 @@ from ray.rllib.utils.typing import ResultDict
 from safetensors.torch import load, save
 
 from rl.randomness import isolated
+
+# RLlib builds its own modules in a way that it warns its users of
+logging.getLogger("ray._common.deprecation").setLevel(logging.ERROR)
 
 POLICY_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
 
