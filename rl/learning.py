@@ -22,8 +22,9 @@ from safetensors.torch import load, save
 
 from rl.randomness import isolated
 
-# RLlib builds its own modules in a way that it warns its users of
-logging.getLogger("ray._common.deprecation").setLevel(logging.ERROR)
+# RLlib builds its own modules in a way that it warns its users of, and tells all of its new API
+for module in ("ray._common.deprecation", "ray.rllib.algorithms.algorithm_config"):
+    logging.getLogger(module).setLevel(logging.ERROR)
 
 POLICY_FILE, FACTS_FILE = "policy.safetensors", "policy.json"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,8 +86,6 @@ def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:
     config.environment(AggregationEnv, env_config=asdict(simulation))
     # RLlib would scale actions to the space's bounds, off the simplex
     config.environment(normalize_actions=False, clip_actions=False)
-    # it tells everybody of a default that is years old
-    logging.getLogger("ray.rllib.algorithms.algorithm_config").setLevel(logging.ERROR)
     return config.build_algo()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -30,24 +31,67 @@ CHOSEN_ON = {
 }
 OTHERWISE = "best first, by a metric that is of no test data"
 """What a table says of its order."""
-
-
 SPREAD = {"mean": "sem", "test": "test_sem"}
 """Column of a table of cells -> the one of its standard errors."""
 
 
+@dataclass(frozen=True)
+class Cells:
+    """What a sweep of one's own has measured, read once."""
+
+    plan: Sweep
+    results: list[Result]
+    data: pd.DataFrame
+    """As ``table_of`` has it."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Cells:
+        """Raises UserError if it is not a sweep's folder, or has lost some."""
+        plan, results = stored(folder)
+        return cls(plan, results, table_of(plan, results))
+
+    @property
+    def title(self) -> str:
+        """What the numbers are."""
+        plan = self.plan
+        return f"{plan.name}: {plan.metric}, {plan.how}, {len(self.results)} trials ended"
+
+    @property
+    def numbered(self) -> pd.DataFrame:
+        """The table, with numbers for draws of the same axes, which have the same label."""
+        if self.plan.samples == 1 or not len(self.data):
+            return self.data
+        labels = enumerate(self.data["trial"], start=1)
+        return self.data.assign(trial=[f"{label} #{i}" for i, label in labels])
+
+    @cached_property
+    def finished(self) -> list[RunFolder]:
+        """The finished trials in the order of the table; of a sweep in which the scheduler has
+        stopped all, these.
+        """
+        rows = self.data.to_dict("records")
+
+        def place(result: Result) -> int:
+            return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
+
+        ended = [result for result in self.results if result.status != "failed"]
+        whole = [result for result in ended if result.status == "finished"] or ended
+        ordered = sorted(whole, key=lambda result: (place(result), result.seed))
+        return [result.folder for result in ordered]
+
+
 def show_cells(folder: Path) -> None:
     """Print the cells of a sweep file, best first."""
-    plan, data, title = _read(folder)
-    shown = _shown(plan, data)
-    drawn = Table(title=title, title_justify="left")
+    cells = Cells.read(folder)
+    shown = _shown(cells)
+    drawn = Table(title=cells.title, title_justify="left")
     for column in shown.columns:
         # a setting that is cut off is another's
         drawn.add_column(str(column), overflow="fold")
     for _, line in shown.iterrows():
         drawn.add_row(*line)
     console.print(drawn)
-    for sentence in _sentences(plan, data, folder):
+    for sentence in _sentences(cells):
         console.print(sentence, soft_wrap=True)
 
 
@@ -55,53 +99,46 @@ def cells_as(folder: Path, form: Form) -> str:
     """The same as a text, with paired tests against the first setting on data that did not choose
     it; CSV and JSON have the numbers as they are.
     """
-    plan, data, title = _read(folder)
+    cells = Cells.read(folder)
     if form == "csv":
-        return data.to_csv(index=False)
-    tests = _tests(plan, folder)
+        return cells.numbered.to_csv(index=False)
+    tests = _tests(cells)
     if form == "json":
-        cells = data.to_dict("records")
-        return json_text({"metric": plan.metric, "cells": cells, "tests": tests.records()})
-    table = _shown(plan, data).replace("\n", ", ", regex=True)
-    said = tuple(_sentences(plan, data, folder))
+        numbers = cells.numbered.to_dict("records")
+        return json_text({"metric": cells.plan.metric, "cells": numbers, "tests": tests.records()})
+    table = _shown(cells).replace("\n", ", ", regex=True)
     named = table.set_index("trial") if "trial" in table else table
     return Written(
-        title, named, ("mean ± standard error over seeds",), said, further=tests.table(),
-        about_further=tests.about, listed=True,
+        cells.title, named, ("mean ± standard error over seeds",), tuple(_sentences(cells)),
+        further=tests.table(), about_further=tests.about, listed=True,
     ).as_(form)  # fmt: skip
 
 
-def _read(folder: Path) -> tuple[Sweep, pd.DataFrame, str]:
-    """The plan, its cells, and what they are."""
-    plan, results = stored(folder)
-    data = table_of(plan, results)
-    if plan.samples > 1 and len(data):  # draws of the same axes have the same label
-        data["trial"] = [f"{label} #{i}" for i, label in enumerate(data["trial"], start=1)]
-    return plan, data, f"{plan.name}: {plan.metric}, {plan.how}, {len(results)} trials ended"
-
-
-def _sentences(plan: Sweep, data: pd.DataFrame, folder: Path) -> Iterator[str]:
+def _sentences(cells: Cells) -> Iterator[str]:
     """What one should know of the order, and of the first."""
+    plan, data = cells.plan, cells.data
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     yield CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
-    whole = data[data["count"] == data["count"].max()] if len(data) else data
-    tied = int((whole["mean"] == data["mean"].iloc[0]).sum()) if len(data) else 0
-    if tied > 1 and plan.choose_on != "nothing":
+    if plan.choose_on == "nothing" or not len(data):
+        return
+    whole = data[data["count"] == data["count"].max()]
+    tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
+    if tied > 1:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
-    for edge in _edges(plan, folder):
+    for edge in _edges(cells):
         yield f"the best has {edge} of its grid: what lies beyond may be better"
 
 
-def _tests(plan: Sweep, folder: Path) -> PairedTests:
+def _tests(cells: Cells) -> PairedTests:
     """Of the settings against the first of the table, where that was chosen by other data."""
-    finished, _ = best_first(folder)
-    if not finished:
+    if not cells.finished:
         return PairedTests()
-    metric, tested = _judged_by(plan, finished)
+    metric, tested = _judged_by(cells.plan, cells.finished)
     if not tested:
         return PairedTests()
-    runs = Runs.read(finished)
-    return tests_of(replace(runs, labels=_labels(plan, runs)), [metric], finished[0].place)
+    runs = Runs.read(cells.finished)
+    labels = _labels(cells.plan, runs)
+    return tests_of(replace(runs, labels=labels), [metric], cells.finished[0].place)
 
 
 def _labels(plan: Sweep, runs: Runs) -> list[str]:
@@ -122,13 +159,12 @@ def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
     return plan.metric, plan.choose_on == "nothing"
 
 
-def _edges(plan: Sweep, folder: Path) -> Iterator[str]:
-    """The axes of numbers at whose end the best setting is, where one is chosen."""
-    runs, _ = best_first(folder)
-    if plan.choose_on == "nothing" or not runs:
+def _edges(cells: Cells) -> Iterator[str]:
+    """The axes of numbers at whose end the best setting is."""
+    if not cells.finished:
         return
-    settings = Choice.read(runs[0].path).planned.settings
-    for path, axis in plan.axes.items():
+    settings = Choice.read(cells.finished[0].path).planned.settings
+    for path, axis in cells.plan.axes.items():
         numbers = numbers_of(axis.grid or ())
         ends = {"smallest": numbers[0], "largest": numbers[-1]} if len(numbers) > 1 else {}
         for which, end in ends.items():
@@ -136,10 +172,11 @@ def _edges(plan: Sweep, folder: Path) -> Iterator[str]:
                 yield f"{path} = {end:g}, the {which}"
 
 
-def _shown(plan: Sweep, data: pd.DataFrame) -> pd.DataFrame:
+def _shown(cells: Cells) -> pd.DataFrame:
     """The table as texts: a setting a line, the mean with its standard error, and of what may have
     befallen trials only what has.
     """
+    data = cells.numbered
     nothing = [c for c in ("stopped", "failed", "diverged") if c in data and not data[c].any()]
     texts = data.drop(columns=[*nothing, *SPREAD.values()], errors="ignore")
     # a label is one whatever it looks like
@@ -150,8 +187,9 @@ def _shown(plan: Sweep, data: pd.DataFrame) -> pd.DataFrame:
     for mean, spread in SPREAD.items():
         if mean in texts and spread in data:
             texts[mean] = [*map(_with_error, data[mean], data[spread])]
-    on_rows = on_test(plan.metric) or "test"
-    return texts.rename(columns={"count": "n", "mean": plan.metric, "test": on_rows})
+    metric = cells.plan.metric
+    names = {"count": "n", "mean": metric, "test": on_test(metric) or "test"}
+    return texts.rename(columns=names)
 
 
 def _with_error(mean: float, error: float) -> str:
@@ -172,19 +210,3 @@ def _cell(cell: object) -> str:
     except ValueError:
         return str(cell)
     return f"{number:.4g}" if math.isfinite(number) else ""
-
-
-def best_first(folder: Path) -> tuple[list[RunFolder], int]:
-    """The finished trials in the order of the table, so that others are compared with the best; and
-    how many the scheduler has stopped, which are left out if any has finished.
-    """
-    plan, results = stored(folder)
-    rows = table_of(plan, results).to_dict("records")
-
-    def place(result: Result) -> int:
-        return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
-
-    ended = [result for result in results if result.status != "failed"]
-    whole = [result for result in ended if result.status == "finished"] or ended
-    ordered = sorted(whole, key=lambda result: (place(result), result.seed))
-    return [result.folder for result in ordered], len(ended) - len(whole)

@@ -18,7 +18,7 @@ from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import CONFIG
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
-from sweeps.cells import best_first, cells_as, show_cells
+from sweeps.cells import Cells, cells_as, show_cells
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
@@ -199,13 +199,14 @@ def _show_place(home: Home) -> None:
 def show_next(home: Home) -> None:
     """Where the results are, and how to go on with them."""
     _show_place(home)
-    runs, _ = best_first(home.path)
-    if plan_of(home.path).choose_on == "nothing" or not runs:
+    cells = Cells.read(home.path)
+    if cells.plan.choose_on == "nothing" or not cells.finished:
         return
-    config = shlex.quote(join(join(home.place, "trials"), join(runs[0].path.name, CONFIG)))
+    best = cells.finished[0].path.name
+    config = shlex.quote(join(join(home.place, "trials"), join(best, CONFIG)))
     console.print(
         f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 --out "
-        f"runs/{shlex.quote(plan_of(home.path).name)}-best (with --set 'data.validation={{}}' on "
+        f"runs/{shlex.quote(cells.plan.name)}-best (with --set 'data.validation={{}}' on "
         "all training rows)",
         soft_wrap=True,
     )

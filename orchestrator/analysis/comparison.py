@@ -252,11 +252,12 @@ def show_comparison(
     (``gradient_norm/``).
     """
     runs = Runs.read(folders, labels)
-    metric, *more = dict.fromkeys(map(column_of, metrics or [runs.usual()]))
-    if more and (plot is not None or target is not None):
+    asked = [*dict.fromkeys(map(column_of, metrics or [runs.usual()]))]
+    metric = asked[0]
+    if len(asked) > 1 and (plot is not None or target is not None):
         raise UserError("--plot and --target are of one metric: give one --metric")
     goal = target_goal(target, metric)
-    for one in (metric, *more):
+    for one in asked:
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
         *_metrics(runs.results, runs.more_is_better),
@@ -271,12 +272,12 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    tests = tests_of(runs, [metric, *more], against)
+    tests = tests_of(runs, asked, against)
     notes = [runs.seeds_said, runs.data_said, runs.apart_said, runs.common_said]
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
-        write_text(report, comparison_of(about, written, groups, [metric, *more], links))
+        write_text(report, comparison_of(about, written, groups, asked, links))
         errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)

@@ -124,8 +124,7 @@ def _without_implied(told: list[str], configs: Sequence[Mapping[str, Any]]) -> l
     """Where algorithms differ: without what each of them brings along (FedAdam's Adam)."""
     if "algorithm.name" not in told:
         return told
-    usual = [implied(config) for config in configs]
-    pairs = [*zip(configs, usual, strict=True)]
+    pairs = [*zip(configs, implied(configs), strict=True)]
     return [
         key
         for key in told

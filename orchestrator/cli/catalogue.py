@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -13,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from algorithms.algorithm import AlgorithmOptions
-from algorithms.part import Part, nearest, variants
+from algorithms.part import Part, close_to, nearest, variants
 from algorithms.parts.aggregators import Aggregator
 from algorithms.parts.attacks import Attack
 from algorithms.parts.barycenters import Barycenter
@@ -175,7 +174,7 @@ def _near(name: str, known_keys: set[str]) -> str:
     # the last word may be right, and what is before it not
     close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     close += [c for c in keys_meaning(name) if c not in close]
-    close += [c for c in get_close_matches(name[:100], known, 5, 0.5) if c not in close]
+    close += [c for c in close_to(name, known, 5, 0.5) if c not in close]
     if not close and within:
         close = within
     return f"; did you mean {', '.join(close[:5])}?" if close else "; `fedorch list` has all parts"

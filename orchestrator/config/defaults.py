@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -101,9 +101,14 @@ def _usual(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def implied(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config has that says nothing but the algorithm, and its preset, of this one."""
-    return _usual(_chosen(config))
+def implied(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each config what one has that says nothing but its algorithm, and preset; made once for
+    all that have the same.
+    """
+    chosen = [_chosen(config) for config in configs]
+    usual = {tuple(one.items()): one for one in chosen}
+    made = {key: _usual(one) for key, one in usual.items()}
+    return [made[tuple(one.items())] for one in chosen]
 
 
 def _value(config: Mapping[str, Any], path: str) -> Any:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
@@ -18,7 +17,7 @@ from algorithms.algorithm import Algorithm
 from algorithms.contract import Broken, Cohort
 from algorithms.finite import NotFinite, all_finite
 from algorithms.local import Tensors
-from algorithms.part import nearest
+from algorithms.part import close_to, nearest
 from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
 from orchestrator.clients.books import Books, Terms
@@ -419,7 +418,7 @@ class Experiment:
         reported = sorted({name for record in self.records for name in record}) if missing else []
         unknown = [name for name in missing if name not in reported]
         for name in unknown if self.t < self.config.rounds else ():
-            if get_close_matches(name, reported, 1, 0.7):
+            if close_to(name, reported, 1, 0.7):
                 raise UserError(
                     f"config: stop: the rounds do not report {name!r}; {nearest(name, reported)}"
                 )
