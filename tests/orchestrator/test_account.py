@@ -34,9 +34,12 @@ def test_fda_counts_its_synchronisations_and_what_every_step_would_have_sent():
     assert f"about {8 * 50} MB, {8 * 50 / 112:.3g} times" in text
 
 
-def test_fda_that_synchronises_every_step_saves_nothing_and_says_nothing_of_it():
+def test_fda_that_synchronises_every_step_is_called_what_it_is():
     text = told(Fda(), round_steps=[1.0], exceeded=[1.0], bytes_up=[5.0], bytes_down=[5.0])
-    assert text == "The clients synchronised 1 times in 1 local steps: 1 as H exceeded Θ."
+    assert text == (
+        "The clients synchronised 1 times in 1 local steps: 1 as H exceeded Θ. "
+        "That is synchronous training: a larger Θ would save bytes."
+    )
 
 
 def test_an_agent_says_what_it_means_and_how_much_of_it_was_executed():
