@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from pathlib import Path
@@ -74,8 +75,12 @@ def serve(grid: Grid, context: Context) -> None:
 
 if __name__ == "__main__":
     cpus = int(sys.argv[2])
-    run_simulation(
-        server, client, read_work(FOLDER).clients, "ray",
-        {"init_args": {"num_cpus": cpus}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
-    )  # fmt: skip
-    tell(seconds)
+    try:
+        run_simulation(
+            server, client, read_work(FOLDER).clients, "ray",
+            {"init_args": {"num_cpus": cpus}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+        )  # fmt: skip
+        tell(seconds)
+    except Exception as error:
+        print(" ".join(str(error).split()), file=sys.stderr, flush=True)
+        os._exit(1)  # the server's thread would wait for its clients for ever
