@@ -206,6 +206,7 @@ class Algorithm:
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
+        shown = about.w._version
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
         # or else some may have missed the last broadcast, from which they would work it out;
         # asked first, because end.known changes the memory that the answer rests on
@@ -215,6 +216,11 @@ class Algorithm:
         with clients.train(cohort, rule, received, known, own) as training:
             chosen = weights() if callable(weights) else weights
             report = end.run(training, about)
+            if about.w._version != shown:
+                raise Broken(
+                    f"round end {end.name}: it changes about.w in place, which is the model that "
+                    "was sent; change a copy"
+                )
             updates = training.collect(chosen)
         return updates, report
 

@@ -16,7 +16,7 @@ keep``) and batch-norm statistics (``buffers: local``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -72,6 +72,7 @@ class Monitored(RoundEnd):
         "synchronisation; nothing where it was not asked then",
         "theta": "Θ, the threshold on it",
     }
+    headline: ClassVar[Mapping[str, str]] = {"round_steps": "steps", "variance_estimate": "H"}
     figures: ClassVar[tuple[Figure, ...]] = (
         Figure(
             "variance",

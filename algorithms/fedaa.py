@@ -69,6 +69,7 @@ class FedAA(FedAvg):
             "policy_correlation": "correlation of the weights that were executed with those that "
             "the agent means",
         }
+        headline = {"reward": "reward"}
         figures = (
             Figure(
                 "reward",

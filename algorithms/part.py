@@ -31,6 +31,8 @@ class Part(Section):
     records: ClassVar[Mapping[str, str]] = {}
     """What it adds to the record of a round: column -> meaning (``client/COLUMN``: a column of each
     client; ``NAME_*``: several with numbers behind)."""
+    headline: ClassVar[Mapping[str, str]] = {}
+    """Which of that the line of a round has, on a terminal: column -> what it is called there."""
     figures: ClassVar[tuple[Figure, ...]] = ()
     """What a report draws of that."""
 

@@ -161,7 +161,7 @@ def _same_shapes(
             f"algorithm.agent.policy: {folder} holds the policy of another agent or number of "
             f"clients: {first} is {found.get(first, 'absent')}, wanted "
             f"{wanted.get(first, 'absent')} (the last number is that of the selected clients: "
-            "pretrain with as many --slots as algorithm.select leaves of the participants)"
+            "pretrain --for the config, whose algorithm.select decides how many)"
         )
 
 

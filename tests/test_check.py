@@ -118,6 +118,15 @@ class Part(fedorch.Aggregator):
     def combine(self, rows):
         return fedorch.Combined(rows.updates[0], None)
 """,
+    "weights sum the rows to the vector": """
+class Part(fedorch.Aggregator):
+    name: str = 'faulty'
+    def weights(self, samples, counts):
+        return None
+    def combine(self, rows):
+        some = torch.ones(len(rows.updates)) / len(rows.updates)
+        return fedorch.Combined(2 * some @ rows.updates, some)
+""",
     "weights have the sum 1": """
 class Part(fedorch.Aggregator):
     name: str = 'faulty'
@@ -216,6 +225,19 @@ def test_each_check_finds_its_fault(here, title):
     assert found[title].why
     with pytest.raises(UserError, match="checks fail"):
         fedorch("check", "faulty.py")
+
+
+def test_a_metric_whose_value_is_no_number_is_found(here):
+    (here / "tensors.py").write_text(
+        "import fedorch\n"
+        "class Part(fedorch.Metric):\n"
+        "    name: str = 'tensors'\n"
+        "    def value(self, outputs, targets):\n"
+        "        return outputs.mean()\n"
+    )
+    (trial,) = trials("tensors.py", KINDS)
+    found = {one.check: one for one in outcomes(trial, lambda title: None)}
+    assert "its value is a Tensor" in found["any order of rows"].why
 
 
 def test_bytes_that_are_not_booked_are_found(here, monkeypatch):

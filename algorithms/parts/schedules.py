@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
+from algorithms.contract import Broken
 from algorithms.part import Part, option
 
 
@@ -19,9 +20,21 @@ class Schedule(Part):
     )  # fmt: skip
 
     def factor(self, t: int) -> float:
-        """Of round (step) ``t``, from 1, in [0, 1]."""
+        """Of round (step) ``t``, from 1; 0 or more. Raises Broken if :meth:`after` returns what is
+        no such number.
+        """
         rise = min(1.0, t / (self.warmup + 1))
-        return rise * self.after(max(0, t - 1 - self.warmup))
+        found = self.after(max(0, t - 1 - self.warmup))
+        try:
+            good = math.isfinite(found) and found >= 0
+        except TypeError:
+            good = False
+        if not good:
+            raise Broken(
+                f"schedule {self.name}: its factor of round or step {t} is {str(found)[:50]}, and "
+                "not a number of 0 or more"
+            )
+        return rise * float(found)
 
     @property
     def ends_at_zero(self) -> bool:
@@ -30,7 +43,7 @@ class Schedule(Part):
 
     @abstractmethod
     def after(self, rounds: int) -> float:
-        """The factor so many rounds (steps) after the first one at full rate."""
+        """The factor, 0 or more, so many rounds (steps) after the first one at full rate."""
 
 
 class Constant(Schedule):

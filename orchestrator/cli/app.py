@@ -391,18 +391,32 @@ def agent_pretrain(
     agent: Annotated[
         str, typer.Option(help="ddpg or td3, with options in YAML")
     ] = "{name: td3, preset: robust}",
-    slots: Annotated[
-        int, typer.Option(callback=within(1, 1000), help="clients that get a weight, K")
-    ] = 10,
-    participants: Annotated[
-        int, typer.Option(callback=within(1, 1000), help="clients that K are selected from")
-    ] = 10,
-    attackers: Annotated[
-        int,
+    config: Annotated[
+        Path | None,
         typer.Option(
-            callback=within(0, 1000), help="largest number of malicious clients in an episode"
+            "--for",
+            callback=path,
+            help="config that the policy is for: its slots, participants and attackers",
         ),
-    ] = 3,
+    ] = None,
+    settings: SetOption = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(callback=within(1, 1000), help="clients that get a weight, K [default: 10]"),
+    ] = None,
+    participants: Annotated[
+        int | None,
+        typer.Option(
+            callback=within(1, 1000), help="clients that K are selected from [default: 10]"
+        ),
+    ] = None,
+    attackers: Annotated[
+        int | None,
+        typer.Option(
+            callback=within(0, 1000),
+            help="largest number of malicious clients in an episode [default: 3]",
+        ),
+    ] = None,
     rounds: Annotated[
         int, typer.Option(callback=within(1, 10_000_000), help="simulated rounds")
     ] = 2000,
@@ -411,9 +425,11 @@ def agent_pretrain(
     ] = 0,
 ) -> None:
     """Train an agent in a simulated federation with RLlib's own loop."""
-    from orchestrator.cli.pretraining import pretrain_agent
+    from orchestrator.cli.pretraining import federation_of, pretrain_agent
 
-    options = {"participants": participants, "slots": slots, "attackers": attackers}
+    given = {"participants": participants, "slots": slots, "attackers": attackers}
+    options = federation_of(config, settings or []) if config or settings else {}
+    options |= {name: number for name, number in given.items() if number is not None}
     pretrain_agent(agent, options, rounds, seed, out)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import TypeAdapter, ValidationError
 
+from algorithms.fedaa import FedAA
 from algorithms.part import chosen_from
 from algorithms.parts.weighers import Weigher
 from orchestrator.cluster.connection import connected
+from orchestrator.config import load
 from orchestrator.config.parsing import parse
 from orchestrator.errors import UserError
 from orchestrator.files import said
@@ -20,6 +22,23 @@ from orchestrator.terminal import console
 from rl.weighers import Ddpg
 
 READ: TypeAdapter[Weigher] = TypeAdapter(Annotated[Weigher, chosen_from(Weigher)])
+
+
+def federation_of(path: Path | None, settings: Sequence[str]) -> dict[str, int]:
+    """Options of rl.env.Simulation: how many clients a config's FedAA selects, from how many, and
+    how many of them are malicious at most. Raises UserError for a config of another algorithm.
+    """
+    config = load(path, settings)
+    options, cohort = config.algorithm, config.cohort_size
+    if not isinstance(options, FedAA.Options):
+        raise UserError(f"--for {path}: its algorithm is {options.name}, and policies are fedaa's")
+    participants = options.participants(cohort)
+    malicious = len(config.attack.malicious(config.seed, config.data.clients))
+    return {
+        "participants": participants,
+        "slots": options.slots(cohort),
+        "attackers": min(malicious, participants - 1),
+    }
 
 
 def pretrain_agent(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,6 +11,7 @@ import typer
 from rich.progress import TimeRemainingColumn
 from rich.table import Table
 
+from algorithms.part import Part
 from orchestrator.config import Config
 from orchestrator.pages.sentence import conditions, goals_met, named
 from orchestrator.results.places import is_remote, join
@@ -27,10 +28,20 @@ INTERRUPTED = 130
 
 
 class RoundProgress:
-    """A progress bar on a terminal; elsewhere a plain line for ``every`` so many rounds."""
+    """A progress bar on a terminal; elsewhere a plain line for ``every`` so many rounds.
 
-    def __init__(self, total: int, done: int, every: int = 1) -> None:
+    Beside what every round has, it shows the columns that the config's parts name (``headline``).
+    """
+
+    def __init__(self, config: Config, done: int, every: int = 1) -> None:
+        total = config.rounds
         self.total, self.every = total, every
+        self.also = {
+            column: label
+            for part in config.sections()
+            if isinstance(part, Part)
+            for column, label in part.headline.items()
+        }
         self.bar = bar(TimeRemainingColumn())
         self.task = self.bar.add_task("round", total=total, completed=done, note="")
 
@@ -43,7 +54,7 @@ class RoundProgress:
 
     def show(self, record: Record) -> None:
         """Show one more round."""
-        note, number = headline(record), int(record["round"])
+        note, number = headline(record, self.also), int(record["round"])
         # a log would keep every redrawing of a bar
         if console.is_terminal:
             self.bar.update(self.task, completed=number, note=note)
@@ -61,8 +72,8 @@ def quiet() -> Iterator[None]:
         console.quiet = before
 
 
-def headline(record: Record) -> str:
-    """The few numbers of a round that one looks at first."""
+def headline(record: Record, also: Mapping[str, str]) -> str:
+    """The few numbers of a round that one looks at first, and ``also`` these (column -> label)."""
     names = {
         "test_accuracy": "test",
         "client_accuracy_worst": "worst client",
@@ -73,7 +84,8 @@ def headline(record: Record) -> str:
         shown.append(f"test loss {record['test_loss']:.4g}")
     shown += [f"{_words(n)} {record[f'test_{n}']:.3f}" for n in further(record)[:3]]
     loss = [f"training loss {record['train_loss']:.3f}"] if "train_loss" in record else []
-    return "  ".join(shown + loss)
+    parts = [f"{label} {record[key]:.3g}" for key, label in also.items() if key in record]
+    return "  ".join(shown + loss + parts)
 
 
 def _words(metric: str) -> str:

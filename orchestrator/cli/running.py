@@ -53,7 +53,7 @@ def run_here(
         show_plan(begin(experiment, folder, resuming))
         tell_where(folder)
         with (
-            RoundProgress(config.rounds, experiment.t, lines) as progress,
+            RoundProgress(config, experiment.t, lines) as progress,
             _on_interrupt(interrupts),
         ):
 
@@ -87,7 +87,7 @@ def run_on_ray(
     if detach:
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
-    progress = RoundProgress(config.rounds, prepared.done, lines)
+    progress = RoundProgress(config, prepared.done, lines)
     _follow(server, progress, prepared.done, [] if interrupts is None else interrupts)
     return answer_of(server.outcome.remote())
 

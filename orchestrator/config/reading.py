@@ -15,7 +15,7 @@ from orchestrator.config.paths import has, put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import sections_of, sentence
 from orchestrator.errors import UserError
-from orchestrator.plugins import Plugin, beside, own, pinned, take, with_own
+from orchestrator.plugins import Plugin, beside, blamed, own, pinned, take, with_own
 
 
 def load(
@@ -39,14 +39,15 @@ def raw_of(path: Path | None) -> dict[str, Any]:
 def build(raw: Mapping[str, Any]) -> Config:
     """Validate a raw config, with all defaults where it is silent; raises UserError."""
     raw = with_plugins(raw)
-    try:
-        filled = with_defaults(raw)
-    except RecursionError as error:
-        raise UserError("config: there are too many mappings within one another") from error
-    try:
-        return Config.model_validate(filled)
-    except ValidationError as error:
-        raise UserError(sentence(error, filled)) from error
+    with blamed(_plugins_of(raw)):  # their properties are asked for here
+        try:
+            filled = with_defaults(raw)
+        except RecursionError as error:
+            raise UserError("config: there are too many mappings within one another") from error
+        try:
+            return Config.model_validate(filled)
+        except ValidationError as error:
+            raise UserError(sentence(error, filled)) from error
 
 
 def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,11 +56,7 @@ def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
     What is no list of plugins stays as it is, for the schema to say.
     """
     raw = _with_own(raw)
-    try:
-        given = PLUGINS.validate_python(raw.get("plugins", ()))
-    except ValidationError:
-        return dict(raw)
-    taken = take(given)
+    taken = take(_plugins_of(raw))
 
     def found(value: Any) -> Any:
         if not isinstance(value, Mapping) or not isinstance(value.get("of"), str):
@@ -70,6 +67,14 @@ def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
     if taken:
         filled["plugins"] = [plugin.model_dump() for plugin in taken]
     return filled
+
+
+def _plugins_of(raw: Mapping[str, Any]) -> list[Plugin]:
+    """What it has under ``plugins``; none where that is no list of plugins."""
+    try:
+        return list(PLUGINS.validate_python(raw.get("plugins", ())))
+    except ValidationError:
+        return []
 
 
 def _with_own(raw: Mapping[str, Any]) -> Mapping[str, Any]:

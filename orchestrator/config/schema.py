@@ -119,6 +119,8 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def _each_once(self) -> EvaluationConfig:
         names = [metric.called for metric in self.metrics]
+        if strange := [name for name in names if not isinstance(name, str) or not name]:
+            raise ValueError(f"metrics: {str(strange[0])[:50]!r} is no name (called: a text)")
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"metrics names {twice[0]!r} twice")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,16 +149,32 @@ def _instance(trial: Trial) -> Part:
 
 def aggregates_any_order(trial: Trial) -> None:
     """The order of the rows says nothing."""
+    one, rows, samples = _of_seven_rows(trial)
+    order = np.array([3, 0, 6, 1, 5, 2, 4])
+    first = one.combine(Rows(rows, samples)).vector
+    second = one.combine(Rows(rows[order], samples[order])).vector
+    if first.shape != (40,) or not _near(first, second):
+        raise Fault("seven rows in another order give another vector")
+
+
+def weights_make_the_vector(trial: Trial) -> None:
+    """What is recorded of who counted how much is what was done."""
+    one, rows, samples = _of_seven_rows(trial)
+    made = one.combine(Rows(rows, samples))
+    if made.weights is None:
+        raise Inapplicable("it chooses coordinates one by one")
+    if made.weights.shape != (7,) or not _near(made.weights.to(rows) @ rows, made.vector):
+        raise Fault("its weights of seven rows do not sum them to the vector that it makes of them")
+
+
+def _of_seven_rows(trial: Trial) -> tuple[Aggregator, Tensor, np.ndarray]:
+    """An aggregator, updates [7, 40] and their samples [7]."""
     one = _instance(trial)
     assert isinstance(one, Aggregator)
     if not one.needs_rows or one.needs_reference or one.refuses(7):
         raise Inapplicable("it is a weighted sum, or asks for more than seven rows")
     rows = torch.randn(7, 40, generator=torch.Generator().manual_seed(0))
-    samples, order = np.arange(1, 8) * 10, np.array([3, 0, 6, 1, 5, 2, 4])
-    first = one.combine(Rows(rows, samples)).vector
-    second = one.combine(Rows(rows[order], samples[order])).vector
-    if first.shape != (40,) or not _near(first, second):
-        raise Fault("seven rows in another order give another vector")
+    return one, rows, np.arange(1, 8) * 10
 
 
 def weights_are_weights(trial: Trial) -> None:
@@ -295,6 +312,8 @@ def measures_any_order(trial: Trial) -> None:
     out, order = torch.randn(30, 4, generator=made), torch.randperm(30, generator=made)
     targets = torch.arange(30) % 4 if one.classes else torch.randn(30, 4, generator=made)
     first, second = one.value(out, targets), one.value(out[order], targets[order])
+    if not isinstance(first, Real) or isinstance(first, bool):
+        raise Fault(f"its value is a {type(first).__name__}, and not a number (float)")
     if not np.isclose(first, second, rtol=1e-5, equal_nan=True):
         raise Fault(f"thirty rows in another order have {second:g} in place of {first:g}")
 
@@ -339,6 +358,7 @@ BATTERY = (
     Check("sizes of blocks: rounding only", (AlgorithmOptions, Loss), blocks_do_not_matter),
     Check("the ledger has what is sent", (AlgorithmOptions,), ledger_is_what_is_sent),
     Check("any order of rows", (Aggregator,), aggregates_any_order),
+    Check("weights sum the rows to the vector", (Aggregator,), weights_make_the_vector),
     Check("weights have the sum 1", (Aggregator,), weights_are_weights),
     Check("messages are each row's own", (Compressor,), compresses),
     Check("cohorts are drawn by seed and round", (Sampler,), samples_distinct),

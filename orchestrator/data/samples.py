@@ -14,6 +14,8 @@ from orchestrator.data.columns import Column
 from orchestrator.data.mapped import Inputs, Mapped, pieces
 from orchestrator.errors import UserError
 
+MOST_CLASSES = 1_000_000
+"""A model has an output for each, and an evaluation a row."""
 Split = tuple[np.ndarray, np.ndarray]
 """(inputs, labels) of the training or the test rows."""
 
@@ -123,7 +125,7 @@ class Dataset(Part):
 
 def checked(samples: Samples, where: object) -> Samples:
     """The same samples; raises UserError that names ``where`` if they are not what they must be."""
-    if wrong := _wrong_types(samples):
+    if wrong := _wrong_types(samples) or _wrong_names(samples):
         raise UserError(f"{where}: {wrong}")
     labels(samples.y, len(samples.x), samples.classes, where)
     if not 0 < samples.train < len(samples.y):
@@ -145,6 +147,8 @@ def _wrong_types(samples: Samples) -> str | None:
             return f"{name} is {str(value)[:50]!r}, and not a whole number"
     for name in ("x", "y", "owner", "targets"):
         value = getattr(samples, name)
+        if isinstance(value, np.ma.MaskedArray):
+            return f"{name} is a masked array; give its rows without a mask, those that count"
         given = value is not None or name in ("x", "y")
         if given and not isinstance(value, np.ndarray | Mapped):
             return f"{name} is of type {type(value).__name__}, and not an array of NumPy's"
@@ -154,6 +158,18 @@ def _wrong_types(samples: Samples) -> str | None:
             return (
                 f"{name} is {value.dtype}, and not whole numbers; what is to be predicted: targets"
             )
+    return None
+
+
+def _wrong_names(samples: Samples) -> str | None:
+    if not 0 <= samples.classes <= MOST_CLASSES:
+        return f"there are {samples.classes:,} classes; {MOST_CLASSES:,} are the most"
+    called = samples.tags or samples.classes
+    if samples.names and len(samples.names) != called:
+        return f"{len(samples.names)} names are not one for each of {called} classes"
+    known = -1 if samples.owner is None or not samples.owner.size else samples.owner.max()
+    if samples.owners and len(samples.owners) <= known:
+        return f"{len(samples.owners)} names of owners, whose numbers go to {known}"
     return None
 
 

@@ -10,13 +10,17 @@ import pytest
 import torch
 
 import fedorch
+from algorithms.contract import Broken
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.attacks import SignFlip
 from algorithms.parts.compressors import TopK
 from algorithms.parts.metrics import BalancedAccuracy
+from algorithms.parts.monitors import Length
+from algorithms.parts.round_ends import Fixed
 from algorithms.parts.samplers import Uniform
+from algorithms.parts.schedules import Cosine
 from orchestrator.cli.holdings import show_data
 from orchestrator.config import load
 from orchestrator.data.partitioners import Iid
@@ -397,3 +401,105 @@ def test_a_metric_is_a_number(monkeypatch, value):
     monkeypatch.setattr(BalancedAccuracy, "value", lambda self, outputs, targets: value)
     with pytest.raises(UserError, match="metric balanced_accuracy: its value is a "):
         finish(small("rounds=1", "evaluation.metrics=[balanced_accuracy]"))
+
+
+def test_a_round_end_is_shown_the_model_and_does_not_change_it(monkeypatch):
+    plain = Fixed.run
+
+    def halving(self, training, about):
+        about.w.mul_(0.5)
+        return plain(self, training, about)
+
+    monkeypatch.setattr(Fixed, "run", halving)
+    with pytest.raises(UserError, match=r"round end fixed: it changes about\.w in place"):
+        finish(small("rounds=1"))
+
+
+def _in_place(work):
+    work.w.mul_(0.5)
+
+
+def _another(work):
+    work.w = work.w * 0.5
+
+
+@pytest.mark.parametrize("change", [_in_place, _another])
+def test_a_question_does_not_change_what_it_is_about(monkeypatch, change):
+    plain = Length.answer
+
+    def answer(self, work):
+        change(work)
+        return plain(self, work)
+
+    monkeypatch.setattr(Length, "answer", answer)
+    with pytest.raises(UserError, match=r"Length changes work\.w, which the clients go on"):
+        finish(small("rounds=1", "round_end={name: fda, theta: 1.0, monitor: naive}"))
+
+
+@pytest.mark.parametrize("key", ["schedule", "within"])
+@pytest.mark.parametrize("factor", [-0.5, float("nan"), float("inf"), None, "1"])
+def test_a_schedule_gives_factors(monkeypatch, key, factor):
+    """A rate below 0 climbed the loss without a word."""
+    monkeypatch.setattr(Cosine, "after", lambda self, rounds: factor)
+    with pytest.raises((UserError, Broken), match="schedule cosine: its factor of round or step 1"):
+        finish(small("rounds=1", f"local.{key}=cosine"))
+
+
+def test_a_schedule_may_go_beyond_its_beginning(monkeypatch):
+    monkeypatch.setattr(Cosine, "after", lambda self, rounds: 2.0)
+    twice = finish(small("rounds=1", "local.lr=0.05", "local.schedule=cosine"))
+    assert twice.state_sha256() == finish(small("rounds=1", "local.lr=0.1")).state_sha256()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"x": np.ma.masked_less(np.ones((90, 5), np.float32), 0)}, "x is a masked array"),
+        ({"y": np.ma.masked_equal(np.arange(90) % 3, 2)}, "y is a masked array"),
+        ({"names": ("a", "b")}, "2 names are not one for each of 3 classes"),
+        ({"owner": np.arange(90) % 3, "owners": ("a",)}, "1 names of owners, whose numbers go to"),
+        ({"classes": 10**9}, "there are 1,000,000,000 classes; 1,000,000 are the most"),
+    ],
+)
+def test_samples_say_what_they_can_mean(wrong, said):
+    x, y = np.ones((90, 5), np.float32), np.arange(90) % 3
+    samples = fedorch.Samples(**({"x": x, "y": y, "train": 60, "classes": 3} | wrong))
+    with pytest.raises(UserError, match=said):
+        fedorch.Experiment(model=torch.nn.Linear(5, 3), data=samples, **{"data.clients": 3})
+
+
+PROPERTIES = """
+import fedorch
+
+class Short(fedorch.Aggregator):
+    name: str = "short"
+    def weights(self, samples):
+        return samples / samples.sum()
+    def combine(self, rows):
+        raise NotImplementedError
+
+class Odd(fedorch.Metric):
+    name: str = "odd"
+    @property
+    def called(self):
+        return CALLED
+    def value(self, outputs, targets):
+        return 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("called", "setting", "said"),
+    [
+        ("''", "aggregator=short", r"props\w*: TypeError: .*weights\(\) takes 2 positional"),
+        ("3", "evaluation.metrics=[odd]", r"metrics: '3' is no name"),
+        ("1 / 0", "evaluation.metrics=[odd]", "plugins: props, line 15, in called: ZeroDivision"),
+    ],
+)
+def test_what_is_asked_before_the_run_is_told_by_its_line(tmp_path, called, setting, said):
+    """It was a fault of ours by its words."""
+    file = tmp_path / "props.py"
+    file.write_text(PROPERTIES.replace("CALLED", called))
+    settings = ["data.limit=400", "model=linear", "rounds=1", setting]
+    with pytest.raises(UserError, match=said):
+        Experiment(load(None, settings, [str(file)]))

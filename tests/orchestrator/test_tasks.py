@@ -124,7 +124,7 @@ def test_metrics_are_of_the_rows_that_are_judged(own):
         np.mean([margin(e.data.validation[k]) for k in range(6)]), rel=1e-5
     )
     assert {"test_f1_macro", "validation_f1_macro", "client_f1_macro_std"} <= {*record}
-    assert "f1 macro" in headline(record)
+    assert "f1 macro" in headline(record, {})
     less = finish("evaluation.metrics=[{name: ./own.py:margin, better: less}]")
     found = less.records[-1]
     assert found["client_margin_worst"] >= found["client_margin_mean"]
@@ -166,7 +166,7 @@ def test_numbers_are_learnt_as_least_squares_has_it(own):
     assert record["client_mae_worst"] >= record["client_mae_mean"]
     assert more_is_better("client_mae_mean") is False
     assert more_is_better("test_r2") is True
-    assert "test loss" in headline(record)
+    assert "test loss" in headline(record, {})
 
 
 def test_several_labels_a_sample(own):

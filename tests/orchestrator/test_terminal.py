@@ -55,8 +55,18 @@ def test_nor_is_that_of_a_bar(printed, monkeypatch):
     with terminal.bar() as shown:
         shown.add_task(HOSTILE, total=1, note=HOSTILE)
     assert printed.getvalue().count(SHOWN) >= 2
-    with RoundProgress(3, 0) as progress:
+    with RoundProgress(small(), 0) as progress:
         progress.show({"round": 1, "seconds": 0.1})
+
+
+def test_parts_say_what_a_rounds_line_shows(printed):
+    with RoundProgress(small("round_end={name: fda, theta: 1}", "local.steps=10"), 0) as progress:
+        record = {"round": 1, "seconds": 0.1, "train_loss": 0.5}
+        progress.show(record | {"round_steps": 7.0, "variance_estimate": 1.2345})
+        progress.show(record | {"round_steps": 10.0})
+    lines = printed.getvalue().splitlines()
+    assert "training loss 0.500  steps 7  H 1.23 (" in lines[0]
+    assert "training loss 0.500  steps 10 (" in lines[1]
 
 
 def test_a_run_in_a_folder_with_marks(printed):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
+from orchestrator.cli.pretraining import federation_of
+from orchestrator.errors import UserError
 from rl.env import AggregationEnv, Simulation
 from rl.learning import load_policy, module_weights, save_policy
 from rl.networks import Actor, Critic, on_simplex
@@ -502,3 +505,23 @@ def test_the_buffer_keeps_the_newest_transitions_and_resumes(tmp_path):
     for _ in range(9):
         assert np.array_equal(agent.choose(state), again.choose(state))
         assert agent.observe(0.3, state) == again.observe(0.3, state)
+
+
+@pytest.mark.parametrize(
+    ("settings", "federation"),
+    [
+        ([], (100, 30, 20)),
+        (["algorithm.candidates=0.5"], (50, 15, 20)),
+        (["attack=none", "algorithm.select=0.1"], (100, 10, 0)),
+        (["attack.fraction=0.9", "cohort=40"], (40, 12, 39)),
+    ],
+)
+def test_a_policy_for_a_config(settings, federation):
+    found = federation_of(Path("examples/fedaa/mnist.yaml"), settings)
+    assert tuple(found[name] for name in ("participants", "slots", "attackers")) == federation
+    assert Simulation(**found).slots == federation[1]
+
+
+def test_a_policy_is_for_fedaa():
+    with pytest.raises(UserError, match="its algorithm is fedavg, and policies are fedaa's"):
+        federation_of(Path("examples/fashion_mnist.yaml"), ["algorithm=fedavg"])

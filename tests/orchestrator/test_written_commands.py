@@ -1,0 +1,38 @@
+"""Every ``fedorch run`` of the documentation is a config that is accepted as it is written."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import load
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPEN = re.compile(r"\b(CONFIG|DIR|FOLDER|RUN)\b|--resume|--plugin|policy/")
+"""What a reader is to fill in, or what an earlier command has left."""
+
+
+def commands(page):
+    """The runs in its blocks of shell commands, without comments."""
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:2] == ["fedorch", "run"] and not OPEN.search(" ".join(words)):
+                yield words[2:]
+
+
+RUNS = [(page.name, words) for page in PAGES for words in commands(page)]
+
+
+@pytest.mark.parametrize(("page", "words"), RUNS, ids=lambda value: " ".join(value)[:80])
+def test_it_is_a_config(page, words, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    settings = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    path = next((word for word in words if word.endswith(".yaml")), None)
+    assert load(None if path is None else Path(path), settings).rounds
+
+
+def test_there_are_some():
+    assert len(RUNS) > 20
