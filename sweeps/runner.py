@@ -175,7 +175,10 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         )
     else:
         total = len(sweep.planned()) * sweep.samples
-        watcher = Watcher(home, total, f"{sweep.metric} ({sweep.how})", sweep.direction)
+        watcher = Watcher(
+            home, total, f"{sweep.metric} ({sweep.how})", sweep.direction,
+            sweep.choose_on != "nothing",
+        )  # fmt: skip
         tuner = _tuner(prepared, trainable, storage, watcher)
     with _terminated_as_interrupted(), _standing_in(home.path):
         tuner.fit()

@@ -40,8 +40,12 @@ class Watcher(tune.Callback):
     here: ClassVar[Home | None] = None
     """The home of the sweep that this process runs: a watcher that Tune restores goes on in it."""
 
-    def __init__(self, home: Home, total: int, metric: str, mode: str) -> None:
+    def __init__(
+        self, home: Home, total: int, metric: str, mode: str, chooses: bool = True
+    ) -> None:
         self.home, self.total, self.metric, self.mode = home, total, metric, mode
+        self.chooses = chooses
+        """Whether one of its settings is the best, and not all are what is shown."""
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
@@ -184,7 +188,7 @@ class Watcher(tune.Callback):
         elapsed = time.time() - self.begun
         # those under way count by the rounds that they have done
         done = ended.total() + sum(self.parts.values())
-        best = self._best()
+        best = self._best() if self.chooses else Best()
         return Status(
             total=self.total,
             finished=ended["finished"],

@@ -104,11 +104,13 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     keys = {key: None for other in configs for key in _differing(configs[0], other)}
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
-    # a part's name before its options
+    # the algorithm first, and a part's name before its options
     told = sorted(
         (key for key in keys if _matters(key, parts, configs)),
-        key=lambda k: (k.rpartition(".")[0], not k.endswith(".name"), k),
-    )
+        key=lambda k: (
+            k != "algorithm.name", k.rpartition(".")[0], not k.endswith(".name"), k,
+        ),
+    )  # fmt: skip
     told = _without_implied(told, configs)
     if len(told) > MOST:
         return []
@@ -165,6 +167,8 @@ def _setting(key: str, value: Any, called: str) -> str:
     """A setting in a few words: a part by its name alone."""
     if key.endswith(".name"):
         return str(value)
+    if isinstance(value, Mapping) and "name" in value:  # of a part that others have not at all
+        value = value["name"]
     return f"no {called}" if value is None else f"{called} {value}"[:60]
 
 

@@ -300,6 +300,18 @@ def test_what_an_algorithm_brings_along_is_in_no_name():
     assert by_difference(configs) == ["fedavg", "fedadam", "scaffold"]
     own = small("algorithm=fedadam", "local.lr=0.5").model_dump(mode="json")
     assert by_difference([configs[0], own])[1] == "fedadam, lr 0.5"
+    # a part that another algorithm has not at all is said by its name
+    attacked = ("attack={name: sign_flip}", "local.epochs=null")
+    defended = [
+        small(*attacked, "aggregator=median").model_dump(mode="json"),
+        *(
+            small(*attacked, f"algorithm={{name: fedaa, agent: {agent}}}").model_dump(mode="json")
+            for agent in ("distance", "ddpg")
+        ),
+    ]
+    assert by_difference(defended) == [
+        "fedavg, median", "fedaa, mean, agent distance", "fedaa, mean, agent ddpg",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -385,6 +385,9 @@ def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
     again = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max")
     again.set_state(watcher.get_state())
     assert again.status().best == status.best
+    shown = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max", chooses=False)
+    shown.set_state(watcher.get_state())
+    assert "best" not in str(shown.status())
 
 
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
