@@ -10,7 +10,7 @@ from orchestrator.config import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPEN = re.compile(r"\b(CONFIG|DIR|FOLDER|RUN)\b|--resume|--plugin|policy/")
+OPEN = re.compile(r"\b(CONFIG|DIR|FOLDER|RUN)\b|--resume|--plugin|policy/|\$")
 """What a reader is to fill in, or what an earlier command has left."""
 
 
