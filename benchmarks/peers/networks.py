@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers.work import Work
+from benchmarks.peers.work import Work, read_work
 
 
 def network(work: Work) -> nn.Module:
@@ -52,6 +53,16 @@ def tensors(folder: Path) -> tuple[Tensor, Tensor]:
     pixels = torch.from_numpy(x)
     pixels = pixels.unsqueeze(1) if pixels.dim() == 3 else pixels.movedim(-1, 1)
     return (pixels.float().contiguous() / 255 - 0.5) / 0.29, torch.from_numpy(y)
+
+
+@functools.cache
+def held(folder: Path) -> tuple[Work, nn.Module, Tensor, Tensor]:
+    """The work, a network for it and :func:`tensors`: made once by a process, however often it is
+    sent a function that asks for them.
+    """
+    torch.set_num_threads(1)
+    work = read_work(folder)
+    return work, network(work), *tensors(folder)
 
 
 def train(

@@ -9,19 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-from benchmarks.peers.networks import network, tensors, train
+from benchmarks.peers.networks import held, network, train
 from benchmarks.peers.work import read_work, tell
 
 FOLDER = Path(sys.argv[1])
-DATA: list[Any] = []
-"""A process's own copy of all data."""
 
 
 class Timed(FedAvg):
@@ -44,11 +41,8 @@ seconds: list[float] = []
 @client.train()
 def fit(message: Message, context: Context) -> Message:
     """A client's part of a round."""
-    if not DATA:
-        torch.set_num_threads(1)
-        work = read_work(FOLDER)
-        DATA.extend([work, network(work), *tensors(FOLDER)])
-    work, module, x, y = DATA
+    # not kept in this module: Ray sends a copy of it with each message
+    work, module, x, y = held(FOLDER)
     module.load_state_dict(message.content["arrays"].to_torch_state_dict())
     k = int(context.node_config["partition-id"])
     rows = slice(k * work.rows, (k + 1) * work.rows)
