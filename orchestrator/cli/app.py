@@ -268,9 +268,14 @@ def _show_series(finished: list[RunFolder], series: Series) -> None:
     if finished:
         show_comparison([RunFolder.viewed(folder.place) for folder in finished], None)
     stopped = len(series.configs) - len(finished)
-    console.print(f"{len(finished)} seeds finished: {series.place}", soft_wrap=True)
+    place = shlex.quote(series.place)
+    console.print(
+        f"{len(finished)} seeds finished: {series.place}; beside another folder of seeds: fedorch "
+        f"compare {place} OTHER",
+        soft_wrap=True,
+    )
     if stopped:
-        interrupted(f"the same command with --out {shlex.quote(series.place)}, for {stopped} seeds")
+        interrupted(f"the same command with --out {place}, for {stopped} seeds")
 
 
 @app.command("list")
