@@ -17,7 +17,7 @@ import torch
 
 from algorithms.contract import Broken, Clients, Cohort, Influence, Updates
 from algorithms.flat import outside
-from algorithms.local import LocalRule, Tensors
+from algorithms.local import LocalRule, Tensors, writes
 from algorithms.part import Part
 from algorithms.parts.aggregators import Combined, Mean, Rows
 from algorithms.parts.iterates import Past
@@ -206,7 +206,7 @@ class Algorithm:
         """
         end = self.setting.parts.round_end
         about = self.round_state(t, cohort, received.get("w", self.w))
-        shown = about.w._version
+        shown = writes(about.w)
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
         # or else some may have missed the last broadcast, from which they would work it out;
         # asked first, because end.known changes the memory that the answer rests on
@@ -216,7 +216,7 @@ class Algorithm:
         with clients.train(cohort, rule, received, known, own) as training:
             chosen = weights() if callable(weights) else weights
             report = end.run(training, about)
-            if about.w._version != shown:
+            if writes(about.w) != shown:
                 raise Broken(
                     f"round end {end.name}: it changes about.w in place, which is the model that "
                     "was sent; change a copy"

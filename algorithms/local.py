@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 Tensors: TypeAlias = "dict[str, Tensor]"
 
 
+def writes(tensor: Tensor) -> int:
+    """How often it has been written to in place; of tensors of inference mode nobody knows: 0."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 @dataclass
 class Work:
     """What a hook sees: C clients in the middle of a round. Row c of every [C, ...] tensor belongs

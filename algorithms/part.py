@@ -36,6 +36,16 @@ class Part(Section):
     figures: ClassVar[tuple[Figure, ...]] = ()
     """What a report draws of that."""
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Raises TypeError for declarations that are no texts by text."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name in ("records", "headline"):
+            told = getattr(cls, name, {})
+            pairs = told.items() if isinstance(told, Mapping) else [(told, None)]
+            if not all(isinstance(text, str) for pair in pairs for text in pair):
+                raise TypeError(f"{cls.__name__}.{name} is to be {{column: what it is}}, all texts")
+
     def account(self, rounds: Rounds) -> Iterator[str]:
         """What it did in a run, in sentences, from what the run's rounds recorded."""
         yield from ()

@@ -191,5 +191,5 @@ class Linear(Monitor):
         if self.direction == "random" or not step.any():
             # seed 0, not the run's: one fixed vector for each d, as in the published code
             step = torch.randn(len(w), generator=torch_generator(0, "xi")).to(w)
-        memory["previous"] = w
+        memory["previous"] = w.clone()  # an algorithm may go on to change its model in place
         return {XI: step / square(step[None]).sqrt()[0]}

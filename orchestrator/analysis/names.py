@@ -116,6 +116,7 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
     called = {key: _called(key, told, configs[0]) for key in told}
+    called |= {key: _place(key, told) for key in told if key.endswith(".name")}
     # what one has and another has not is said of the one, where that is enough
     shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], called)
     whole = _joined(values, called)
@@ -166,10 +167,25 @@ def _joined(values: Sequence[Mapping[str, Any]], called: Mapping[str, str]) -> l
 def _setting(key: str, value: Any, called: str) -> str:
     """A setting in a few words: a part by its name alone."""
     if key.endswith(".name"):
-        return str(value)
-    if isinstance(value, Mapping) and "name" in value:  # of a part that others have not at all
-        value = value["name"]
+        return f"{called} {value}".strip()
+    value = _short(value)
     return f"no {called}" if value is None else f"{called} {value}"[:60]
+
+
+def _short(value: Any) -> Any:
+    """Parts, that others have not at all or have other numbers of, by their names."""
+    if isinstance(value, Mapping) and "name" in value:
+        return value["name"]
+    if isinstance(value, list):
+        return ", ".join(str(_short(one)) for one in value) or "none"
+    return value
+
+
+def _place(key: str, others: Sequence[str]) -> str:
+    """What a part is (uplink, downlink), where another one of its section is told, too."""
+    sections = key.removesuffix(".name").split(".")
+    beside = [k for k in others if k.endswith(".name") and k.startswith(f"{sections[0]}.")]
+    return sections[-1] if len(sections) > 1 and len(beside) > 1 else ""
 
 
 def _called(key: str, others: Sequence[str], config: Mapping[str, Any]) -> str:

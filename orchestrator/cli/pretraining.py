@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +21,9 @@ from orchestrator.files import said
 from orchestrator.terminal import console
 from rl.weighers import Ddpg
 
+if TYPE_CHECKING:
+    from rl.env import Simulation
+
 READ: TypeAdapter[Weigher] = TypeAdapter(Annotated[Weigher, chosen_from(Weigher)])
 
 
@@ -31,7 +34,8 @@ def federation_of(path: Path | None, settings: Sequence[str]) -> dict[str, int]:
     config = load(path, settings)
     options, cohort = config.algorithm, config.cohort_size
     if not isinstance(options, FedAA.Options):
-        raise UserError(f"--for {path}: its algorithm is {options.name}, and policies are fedaa's")
+        who = f"--for {path}: its" if path else "--for is not given, and the default config's"
+        raise UserError(f"{who} algorithm is {options.name}; policies are fedaa's")
     participants = options.participants(cohort)
     malicious = len(config.attack.malicious(config.seed, config.data.clients))
     return {
@@ -50,19 +54,25 @@ def pretrain_agent(
     if out.exists():
         raise UserError(f"{out} exists already; name a new folder")
     weigher = _weigher(agent)
+    from rl.env import Simulation  # brings torch
+
+    try:
+        simulation = Simulation(**options)
+    except ValueError as error:
+        numbers = ", ".join(f"{name} {number}" for name, number in options.items())
+        raise UserError(f"{error} ({numbers})") from error
     with said(f"{out}: cannot be created"):  # before the work, not after it
         out.mkdir(parents=True)
     try:
-        _train(weigher, options, rounds, seed, out)
+        _train(weigher, simulation, rounds, seed, out)
     finally:
         with contextlib.suppress(OSError):
             out.rmdir()  # of a training that has left nothing
 
 
-def _train(weigher: Ddpg, options: Mapping[str, int], rounds: int, seed: int, out: Path) -> None:
+def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: Path) -> None:
     with connected("local", 1, 0):
-        # only now: they bring RLlib, and what is wrong with the options is said at once
-        from rl.env import Simulation
+        # only now: it brings RLlib, and what is wrong with the options is said at once
         from rl.pretrain import pretrain
 
         def tell(done: int, value: float) -> None:
@@ -70,7 +80,7 @@ def _train(weigher: Ddpg, options: Mapping[str, int], rounds: int, seed: int, ou
 
         try:
             with said(f"cannot write the policy to {out}"):
-                scores = pretrain(weigher, Simulation(**options), rounds, seed, out, tell)
+                scores = pretrain(weigher, simulation, rounds, seed, out, tell)
         except ValueError as error:
             raise UserError(str(error)) from error
     gained = scores.after - max(scores.before, scores.uniform)

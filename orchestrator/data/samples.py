@@ -164,9 +164,12 @@ def _wrong_types(samples: Samples) -> str | None:
 def _wrong_names(samples: Samples) -> str | None:
     if not 0 <= samples.classes <= MOST_CLASSES:
         return f"there are {samples.classes:,} classes; {MOST_CLASSES:,} are the most"
-    called = samples.tags or samples.classes
-    if samples.names and len(samples.names) != called:
-        return f"{len(samples.names)} names are not one for each of {called} classes"
+    for called, texts in (("names", samples.names), ("owners", samples.owners)):
+        if not isinstance(texts, tuple | list) or not all(isinstance(one, str) for one in texts):
+            return f"{called} is to be a tuple of texts"
+    wanted = samples.tags or samples.classes
+    if samples.names and len(samples.names) != wanted:
+        return f"{len(samples.names)} names are not one for each of {wanted} classes"
     known = -1 if samples.owner is None or not samples.owner.size else samples.owner.max()
     if samples.owners and len(samples.owners) <= known:
         return f"{len(samples.owners)} names of owners, whose numbers go to {known}"

@@ -338,12 +338,14 @@ class Experiment:
         }
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
         self.alarm.aggregated(t, who, everything)
-        self._require_names(f"algorithm {self.config.algorithm.name}: round returns", reported)
-        self._require_names("the aggregator reports", self.algorithm.notes)
-        return reported
+        who = f"algorithm {self.config.algorithm.name}: round returns"
+        self.algorithm.notes = self._numbers("the aggregator reports", self.algorithm.notes)
+        return self._numbers(who, reported)
 
-    def _require_names(self, who: str, reported: Record) -> None:
-        """Raise UserError for a number that has no name, or one of ours, and for what is none."""
+    def _numbers(self, who: str, reported: Record) -> Record:
+        """The same as floats; raises UserError for a number that has no name, or one of ours, and
+        for what is none.
+        """
         if strange := [key for key in reported if not isinstance(key, str)]:
             raise UserError(f"{who} {strange[0]!r} as the name of a number; names are texts")
         if taken := sorted(OF_A_ROUND.keys() & reported):
@@ -361,6 +363,7 @@ class Experiment:
                 raise UserError(
                     f"{who} {name!r} as a {type(value).__name__}; give a number (float)"
                 )
+        return {name: float(value) for name, value in reported.items()}
 
     def _judged(self, name: str) -> bool:
         """Whether a round's record may have that of its models."""

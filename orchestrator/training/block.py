@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from algorithms.local import Probe, Tensors
+from algorithms.local import Probe, Tensors, writes
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.data.federated import SPLITS
 from orchestrator.errors import UserError
@@ -42,7 +42,7 @@ class Block:
     def __init__(self, world: World, engine: Engine, spec: BlockSpec, received: Tensors) -> None:
         self.world = world
         self.spec = spec
-        self._received = [(name, value, value._version) for name, value in received.items()]
+        self._received = [(name, value, writes(value)) for name, value in received.items()]
         """What was sent to the clients, and how often it had been written to before."""
         size = len(spec.ids)
         groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
@@ -70,7 +70,7 @@ class Block:
         they are is the machine's to say.
         """
         for name, value, version in self._received:
-            if value._version != version:
+            if writes(value) != version:
                 raise UserError(
                     f"{type(self.spec.rule).__name__} changes work.received[{name!r}] in place, "
                     "which the other clients have received, too; change a copy"
@@ -163,9 +163,9 @@ class Block:
 
 def _answer(probe: Probe, lane: Lane) -> Tensor:
     """What a lane's clients answer; raises UserError for a question that changes their models."""
-    w, version = lane.work.w, lane.work.w._version
+    w, version = lane.work.w, writes(lane.work.w)
     answer = probe.answer(lane.work)
-    if lane.work.w is not w or w._version != version:
+    if lane.work.w is not w or writes(w) != version:
         raise UserError(
             f"{type(probe).__name__} changes work.w, which the clients go on to train; change a "
             "copy"

@@ -309,6 +309,16 @@ def test_what_an_algorithm_brings_along_is_in_no_name():
             for agent in ("distance", "ddpg")
         ),
     ]
+    sent = [
+        small("compression.uplink=top_k").model_dump(mode="json"),
+        small("compression.downlink=top_k").model_dump(mode="json"),
+    ]
+    assert by_difference(sent) == ["downlink none, uplink top_k", "downlink top_k, uplink none"]
+    judged = [
+        small("evaluation.metrics=[f1_macro, auroc]").model_dump(mode="json"),
+        small().model_dump(mode="json"),
+    ]
+    assert by_difference(judged) == ["metrics f1_macro, auroc", "metrics none"]
     assert by_difference(defended) == [
         "fedavg, median", "fedaa, mean, agent distance", "fedaa, mean, agent ddpg",
     ]  # fmt: skip

@@ -2,8 +2,10 @@
 not, or counts what did not happen; all of it was exit code 0 and other numbers.
 """
 
+import json
 import threading
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from orchestrator.cli.holdings import show_data
 from orchestrator.config import load
 from orchestrator.data.partitioners import Iid
 from orchestrator.errors import UserError
+from orchestrator.files import json_text
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import over_clients, over_cohort
@@ -456,6 +459,9 @@ def test_a_schedule_may_go_beyond_its_beginning(monkeypatch):
     [
         ({"x": np.ma.masked_less(np.ones((90, 5), np.float32), 0)}, "x is a masked array"),
         ({"y": np.ma.masked_equal(np.arange(90) % 3, 2)}, "y is a masked array"),
+        ({"names": np.array(["a", "b", "c"])}, "names is to be a tuple of texts"),
+        ({"names": (0, 1, 2)}, "names is to be a tuple of texts"),
+        ({"owner": np.arange(90) % 3, "owners": (0, 1, 2)}, "owners is to be a tuple of texts"),
         ({"names": ("a", "b")}, "2 names are not one for each of 3 classes"),
         ({"owner": np.arange(90) % 3, "owners": ("a",)}, "1 names of owners, whose numbers go to"),
         ({"classes": 10**9}, "there are 1,000,000,000 classes; 1,000,000 are the most"),
@@ -503,3 +509,53 @@ def test_what_is_asked_before_the_run_is_told_by_its_line(tmp_path, called, sett
     settings = ["data.limit=400", "model=linear", "rounds=1", setting]
     with pytest.raises(UserError, match=said):
         Experiment(load(None, settings, [str(file)]))
+
+
+def test_linear_remembers_the_model_and_not_the_tensor(monkeypatch):
+    """An algorithm that adds in place made ξ a random direction, and clients synchronise at other
+    steps."""
+    config = small(
+        "rounds=4", "cohort=1.0", "local.steps=8", "round_end={name: fda, theta: 0.5}"
+    )  # fmt: skip
+    expected = finish(config)
+
+    def in_place(self, updates):
+        self.w += self.aggregate(updates, "delta")
+        self.take_buffers(updates)
+
+    monkeypatch.setattr(FedAvg, "apply", in_place)
+    found = finish(config)
+    for name in ("variance_estimate", "round_steps"):
+        assert [r.get(name) for r in found.records] == [r.get(name) for r in expected.records]
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32(0.5), np.int64(3), np.bool_(True), np.float16(2), Fraction(1, 3), 2**70]
+)
+def test_what_is_reported_is_a_float(monkeypatch, tmp_path, number):
+    """NumPy's numbers were texts in result.json, and a fault of ours at the first checkpoint."""
+    plain = FedAvg.round
+    monkeypatch.setattr(FedAvg, "round", lambda self, t, c: plain(self, t, c) | {"lost": number})
+    run = finish(small("rounds=1"))
+    assert type(run.records[0]["lost"]) is float
+    assert json.loads(json_text(run.records[0]))["lost"] == float(number)
+
+
+@pytest.mark.parametrize("declared", [["lost"], "lost", {"lost"}, {"lost": 1}, {3: "lost"}])
+@pytest.mark.parametrize("name", ["records", "headline"])
+def test_what_is_recorded_is_declared_by_name(name, declared):
+    """It was a fault of ours, of every run that named the file."""
+    with pytest.raises(TypeError, match=rf"Declaring.{name} is to be"):
+        type("Declaring", (Uniform,), {name: declared, "__module__": __name__})
+
+
+def test_a_server_may_step_in_inference_mode(monkeypatch):
+    expected = finish(small("rounds=2")).weights_sha256()
+    plain = FedAvg.apply
+
+    def apply(self, updates):
+        with torch.inference_mode():
+            plain(self, updates)
+
+    monkeypatch.setattr(FedAvg, "apply", apply)
+    assert finish(small("rounds=2")).weights_sha256() == expected

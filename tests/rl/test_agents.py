@@ -523,5 +523,5 @@ def test_a_policy_for_a_config(settings, federation):
 
 
 def test_a_policy_is_for_fedaa():
-    with pytest.raises(UserError, match="its algorithm is fedavg, and policies are fedaa's"):
+    with pytest.raises(UserError, match="its algorithm is fedavg; policies are fedaa's"):
         federation_of(Path("examples/fashion_mnist.yaml"), ["algorithm=fedavg"])
