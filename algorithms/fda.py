@@ -136,7 +136,7 @@ class Thresholded(Monitored):
     theta: Theta = option(
         1.0,
         "threshold on the variance: a number, '4e-5 d' (for d parameters), or the thesis' factor "
-        "by setting",
+        "by setting: fl, balanced or hpc",
         "Θ",
     )
 

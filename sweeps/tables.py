@@ -28,8 +28,8 @@ PAIRS = (
 
 
 SMOKE = (
-    "smoke: checks that it runs, and says nothing of the paper's claims; its numbers stand beside "
-    "those of larger budgets"
+    "smoke: checks that it runs, and says nothing of the paper's claims; published numbers stand "
+    "beside those of larger budgets"
 )
 
 
@@ -159,7 +159,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     published = " (published)" if data["published"].notna().any() else ""
     notes = (f"measured: {_spread(data)}{published}", *_shown(one), *other)
     if one.size == UNTUNED_BUDGET:
-        asked = [f"claimed, and judged at other budgets: {claim.text}" for claim in entry.claims]
+        asked = [f"asked at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)
     said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
     return Written(

@@ -41,6 +41,8 @@ class Attack(Part):
                 f"the rounds, and were {part.mean():.3g} of the clients that it used"
                 + (f"; in {none:,} of {len(weight):,} rounds they had none." if none else ".")
             )
+            if weight.mean() > 0.5:
+                yield "That is most of it: what was to leave them out has left out the others."
 
     @abstractmethod
     def malicious(self, seed: int, clients: int) -> np.ndarray:

@@ -443,7 +443,8 @@ def _attacked(rounds: Sequence[pd.DataFrame]) -> list[Line]:
     if not any("malicious_weight" in one for one in rounds):
         return []
     means = [one.get("malicious_weight", pd.Series(dtype=float)).mean() for one in rounds]
-    return [Line("attackers' weight, mean over rounds", means, 3, better=False)]
+    # coordinates that are chosen one by one give nobody a weight
+    return [Line("attackers' weight, mean over rounds", means, 3, none="–", better=False)]
 
 
 def _of_a_client(rounds: pd.DataFrame) -> float | None:

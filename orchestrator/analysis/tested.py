@@ -144,12 +144,17 @@ class PairedTests:
 
     @property
     def _power(self) -> str:
-        """What few pairs can tell apart at all, by one t-test; "" of many."""
+        """What few pairs can tell apart at all, by t-tests and Holm's correction; "" of many."""
         fewest = min((one.pair.numbers for one in self.each), default=0)
         if not 1 < fewest <= FEW:
             return ""
-        least = scipy.stats.t.ppf(1 - TOLD_APART / 2, fewest - 1) / math.sqrt(fewest)
-        return f"; with {fewest} pairs no d_z below {least:.1f} is told apart"
+
+        def least(tests: int) -> str:
+            t = scipy.stats.t.ppf(1 - TOLD_APART / tests / 2, fewest - 1)
+            return f"{t / math.sqrt(fewest):.1f}"
+
+        first = f"the largest d_z has to be {least(self.counted)}, and " if self.counted > 1 else ""
+        return f"; with {fewest} pairs {first}no d_z below {least(1)} is told apart"
 
     def table(self) -> pd.DataFrame:
         """A line of texts for each, as it is printed."""

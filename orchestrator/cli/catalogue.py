@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -112,8 +112,8 @@ def show_part(name: str) -> None:
         found.append((name, sections[name]))
     elif name in fields:
         _show_key(name, fields[name])
-    elif options := _options_called(name):
-        _show_option(options)
+    elif options := ([] if found else _options_called(name)):
+        _show_option(name, options)
     elif not found and not _show_column(name):
         known = {*fields, *sections, *(column for _, column, _ in all_of_them())}
         hint = "; papers' tables: `fedorch sweep --list`" if "/" in name else _near(name, known)
@@ -124,21 +124,29 @@ def show_part(name: str) -> None:
 
 
 def _options_called(name: str) -> list[tuple[str, FieldInfo]]:
-    """(PART.OPTION, field) of what ``KEY.OPTION`` or ``PART.OPTION`` may mean."""
+    """(PART.OPTION, field) of what ``KEY.OPTION``, ``PART.OPTION`` or ``OPTION`` may mean."""
     above, _, option = name.rpartition(".")
     return [
         (f"{part}.{option}", cls.model_fields[option])
         for key, base in KINDS.values()
         for part, cls in variants(base).items()
-        if above in (key, part) and option != "name" and option in cls.model_fields
+        if above in ("", key, part) and option != "name" and option in cls.model_fields
     ]
 
 
-def _show_option(found: list[tuple[str, FieldInfo]]) -> None:
+def _show_option(key: str, found: list[tuple[str, FieldInfo]]) -> None:
+    """An option of some parts, and the parts that it can name."""
     table = _options_table("option of")
     for name, field in found:
         table.add(option=name, **_described(field, name))
     console.print(table)
+    _show_members(key, {_family(field.annotation) for _, field in found})
+
+
+def _show_members(key: str, families: Collection[type[Part] | None]) -> None:
+    for kind, (_, base) in KINDS.items():
+        if base in families:
+            show_kind(kind, key if "." in key else "")
 
 
 def _options_table(first: str) -> Facts:
@@ -185,10 +193,7 @@ def _show_key(key: str, field: FieldInfo) -> None:
     table = _options_table("key")
     table.add(option=key, **_described(field, key))
     console.print(table)
-    family = _family(field.annotation)
-    for kind, (_, base) in KINDS.items():
-        if base is family:
-            show_kind(kind, key)
+    _show_members(key, {_family(field.annotation)})
 
 
 def _family(annotation: Any) -> type[Part] | None:

@@ -34,6 +34,11 @@ RESULTS = "~/fedorch"
 DASHBOARD = "http://127.0.0.1:8265"
 AGENT_WITHIN = 120.0
 """Seconds that a node is waited for which takes the job."""
+NO_AGENT = (
+    "no node of the cluster takes jobs: where another Ray runs on a node's machine (that of a run "
+    "or sweep, too), it has the port 52365; start the node again with "
+    "--dashboard-agent-listen-port=52400, or another free port"
+)
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop is waited for."""
 YAML = (".yaml", ".yml")
@@ -85,8 +90,10 @@ def _submitted(client: Any, **job: Any) -> str:
         try:
             return str(client.submit_job(**job))
         except RuntimeError as error:
-            if "No available agent" not in str(error) or time.monotonic() > deadline:
+            if "No available agent" not in str(error):
                 raise
+            if time.monotonic() > deadline:
+                raise UserError(NO_AGENT) from error
         if not waits:
             told("note", "no node of the cluster takes jobs yet; waiting for one")
         waits = True

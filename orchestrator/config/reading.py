@@ -11,11 +11,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from orchestrator.config.defaults import rechosen, with_defaults
 from orchestrator.config.parsing import LEVELS, parse, parse_file
-from orchestrator.config.paths import has, put
+from orchestrator.config.paths import at, has, put
 from orchestrator.config.schema import Config
-from orchestrator.config.sentences import sections_of, sentence
+from orchestrator.config.sentences import options_at, sections_of, sentence
 from orchestrator.errors import UserError
 from orchestrator.plugins import Plugin, beside, blamed, own, pinned, take, with_own
+from orchestrator.terminal import told
 
 
 def load(
@@ -110,6 +111,7 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
     known: dict[str, str] = {}
     for setting in settings:
         key = apply(raw, setting)
+        _tell_lost(key, before, raw)
         for earlier, text in known.items():
             if earlier.startswith(f"{key}.") and not has(raw, earlier):
                 raise UserError(
@@ -118,6 +120,24 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
                 )
         known[key] = setting
     rechosen(before, raw, known)
+
+
+def _tell_lost(key: str, before: Mapping[str, Any], after: dict[str, Any]) -> None:
+    """Say which options of a part are gone by a setting that names another one, which has them,
+    too.
+    """
+    if not has(before, key) or not isinstance(there := at(before, key), Mapping):
+        return
+    if not isinstance(chosen := at(after, key), str):
+        return
+    known = options_at(key, {**after, key: {"name": chosen}} if "." not in key else after)
+    lost = [f"{k} {v}" for k, v in there.items() if k in known and k not in ("name", "preset")]
+    if lost and "name" in there and Config.model_fields.keys() - before.keys():
+        told(
+            "note",
+            f"--set {key}={chosen} leaves out what was said of {there['name']} "
+            f"({', '.join(lost)}); --set {key}.name={chosen} keeps it",
+        )
 
 
 def apply(raw: dict[str, Any], setting: str) -> str:

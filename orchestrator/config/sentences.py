@@ -50,6 +50,10 @@ def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[Bas
     others = [name for name, part in variants(beside.family).items() if key in part.model_fields]
     whose = f"; {', '.join(others[:5])} would have it" if beside.part and others else ""
     of = f" of {beside.part}" if beside.part else ""
+    same = [last for path in keys_meaning(key) if (last := path.rpartition(".")[2]) in beside.keys]
+    if same:
+        known = ", ".join(beside.keys)
+        return f"there is no such key{of}{whose}; did you mean {same[0]!r}? valid: {known}"
     return f"there is no such key{of}{whose}; {meant(key)}{nearest(key, beside.keys)}"
 
 
@@ -60,6 +64,12 @@ ELSEWHERE = {
     "Sweep": dict.fromkeys(Config.model_fields.keys() - {"name"}, _RUN),
 }
 """Keys of the other kind of file."""
+
+
+def options_at(path: str, raw: Mapping[str, Any]) -> list[str]:
+    """The options that the part has which a raw config chooses at a dotted path; none elsewhere."""
+    found = _beside((*path.split("."), ""), raw, Config)
+    return found.keys if found.part else []
 
 
 def meant(key: str) -> str:

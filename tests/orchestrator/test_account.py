@@ -59,6 +59,9 @@ def test_an_attack_says_what_of_the_aggregate_it_had():
     text = told(SignFlip(), malicious_weight=[0.0, 0.5, NAN, 0.1], malicious_selected=clients)
     assert "had 0.2 of the aggregate's weight" in text
     assert "were 0.2 of the clients that it used; in 1 of 3 rounds they had none." in text
+    assert "left out the others" not in text
+    most = told(SignFlip(), malicious_weight=[1.0, 0.4], malicious_selected=[1.0, 0.5])
+    assert "That is most of it: what was to leave them out has left out the others." in most
     # where coordinates are chosen one by one, nobody has a weight
     assert told(SignFlip()) == ""
 

@@ -198,3 +198,24 @@ def test_a_text_for_a_section_is_none_of_its_options(tmp_path):
     (tmp_path / "c.yaml").write_text("local: {lr: 0.1}\n")
     with pytest.raises(UserError, match="local: must be a valid dictionary"):
         load(tmp_path / "c.yaml", ["local=sgd"])
+
+
+def test_what_a_setting_leaves_out_is_told(tmp_path, capsys):
+    """Another attack had another fraction, without a word."""
+    file = tmp_path / "c.yaml"
+    file.write_text("attack: {name: same_value, fraction: 0.4, tau: 3}")
+    assert load(file, ["attack=alie"]).attack.fraction == 0.2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "leaves out what was said of same_value (fraction 0.4); --set attack.name=alie" in said
+    for setting in ("attack=none", "attack.fraction=0.3", "attack={name: alie}"):
+        load(file, [setting])
+    assert load(file, ["attack={name: alie, fraction: 0.4}"]).attack.fraction == 0.4
+    assert not capsys.readouterr().err
+
+
+def test_a_word_for_an_option_is_looked_for_beside_it(tmp_path):
+    with pytest.raises(
+        UserError, match=r"no such key of sgd.*; did you mean 'lr'\? valid: "
+    ) as told:
+        load(None, ["server_optimizer.rate=0.1"])
+    assert str(told.value).count("did you mean") == 1

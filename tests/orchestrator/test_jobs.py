@@ -96,7 +96,7 @@ def test_a_node_that_takes_no_jobs_yet_is_waited_for(monkeypatch):
     assert tries == 3 * [{"entrypoint": "e"}]
     monkeypatch.setattr(jobs, "AGENT_WITHIN", -1.0)
     tries.clear()
-    with pytest.raises(RuntimeError, match="No available agent"):
+    with pytest.raises(UserError, match="--dashboard-agent-listen-port"):
         jobs._submitted(SimpleNamespace(submit_job=submit_job))
 
 
