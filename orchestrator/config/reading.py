@@ -111,7 +111,6 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
     known: dict[str, str] = {}
     for setting in settings:
         key = apply(raw, setting)
-        _tell_lost(key, before, raw)
         for earlier, text in known.items():
             if earlier.startswith(f"{key}.") and not has(raw, earlier):
                 raise UserError(
@@ -119,24 +118,29 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
                     "that out, or put it behind"
                 )
         known[key] = setting
+    for key, setting in known.items():
+        if "{" not in setting:
+            _tell_lost(key, before, raw)
     rechosen(before, raw, known)
 
 
 def _tell_lost(key: str, before: Mapping[str, Any], after: dict[str, Any]) -> None:
     """Say which options of a part are gone by a setting that names another one, which has them,
-    too.
+    too, and that no other setting has put there.
     """
-    if not has(before, key) or not isinstance(there := at(before, key), Mapping):
+    whole = Config.model_fields.keys() <= before.keys()  # a run's own, which says every default
+    there, chosen = (at(raw, key) if has(raw, key) else None for raw in (before, after))
+    chosen = {"name": chosen} if isinstance(chosen, str) else chosen
+    if whole or not isinstance(there, Mapping) or not isinstance(chosen, Mapping):
         return
-    if not isinstance(chosen := at(after, key), str):
-        return
-    known = options_at(key, {**after, key: {"name": chosen}} if "." not in key else after)
-    lost = [f"{k} {v}" for k, v in there.items() if k in known and k not in ("name", "preset")]
-    if lost and "name" in there and Config.model_fields.keys() - before.keys():
+    name = chosen.get("name")
+    known = {*options_at(key, {**after, key: chosen} if "." not in key else after)}
+    lost = [f"{k} {v}" for k, v in there.items() if k in known - {*chosen, "preset"}]
+    if lost and "name" in there:
         told(
             "note",
-            f"--set {key}={chosen} leaves out what was said of {there['name']} "
-            f"({', '.join(lost)}); --set {key}.name={chosen} keeps it",
+            f"--set {key}={name} leaves out what was said of {there['name']} ({', '.join(lost)}); "
+            f"--set {key}.name={name} keeps it",
         )
 
 

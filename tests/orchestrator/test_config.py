@@ -210,6 +210,7 @@ def test_what_a_setting_leaves_out_is_told(tmp_path, capsys):
     for setting in ("attack=none", "attack.fraction=0.3", "attack={name: alie}"):
         load(file, [setting])
     assert load(file, ["attack={name: alie, fraction: 0.4}"]).attack.fraction == 0.4
+    assert load(file, ["attack=alie", "attack.fraction=0.4"]).attack.fraction == 0.4
     assert not capsys.readouterr().err
 
 
