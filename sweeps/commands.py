@@ -70,10 +70,9 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
         seeds = str(len(budget.seeds))
         at = Reproduction(one, name)
         some = f"{len(at.columns)} of {len(one.columns)}"
-        how = [at.stand_in, budget.reduced]
-        budgets.add_row(
-            name, _cost(one, name, known), seeds, some, "; ".join(filter(None, how)) or "nothing"
-        )
+        same = "nothing" if name == "full" or budget != one.budgets.get("full") else "it is full"
+        how = "; ".join(filter(None, [at.stand_in, budget.reduced])) or same
+        budgets.add_row(name, _cost(one, name, known), seeds, some, how)
     rows = Table("row", "settings", "tuned")
     grids = one.tuning.grids if one.tuning else {}
     for name, settings in one.rows.items():
@@ -82,13 +81,29 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
     columns = Table("column", "shows", "settings")
     for name, column in one.columns.items():
         columns.add_row(name, column.shows, "\n".join(column.settings))
-    for table in (budgets, rows, columns):
-        console.print(table)
+    for table in (budgets, rows, columns, _published(one)):
+        if table.row_count:
+            console.print(table)
     console.print(f"all of them: {', '.join(one.base)}", soft_wrap=True)
     for claim in one.claims:
         worse = ", ".join(claim.worse)
         console.print(f"claim: {claim.text} ({claim.better} against {worse})", soft_wrap=True)
     console.print(f"to run it: fedorch sweep {one.id} --budget {'|'.join(one.budgets)}")
+
+
+def _published(one: Entry) -> Table:
+    """What the paper prints, a line a row."""
+    table = Table("row", "published")
+    for row in one.rows:
+        cells = {name: one.published.get((row, name)) for name in one.columns}
+        told = [
+            f"{name} {said.value:.{one.columns[name].digits}f}"
+            for name, said in cells.items()
+            if said is not None and said.value is not None
+        ]
+        if told:
+            table.add_row(row, ", ".join(told))
+    return table
 
 
 MOST_VALUES = 12
