@@ -96,8 +96,12 @@ def evaluation(
             f"{config.data.clients} clients cannot share {samples.train} training rows; --all-rows "
             "judges the model by all rows of the data, as no client's"
         )
-    data = FederatedData.build(config.data, config.seed, samples)
-    data = replace(data, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"]))
+    # where nothing is said of clients, few rows need not have each class in both splits
+    dealt = replace(samples, y=np.zeros_like(samples.y)) if every else samples
+    data = FederatedData.build(config.data, config.seed, dealt)
+    data = replace(
+        data, samples=samples, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"])
+    )
     if every:
         data = replace(data, test_rows=np.arange(len(samples.y)))
     if not other:

@@ -147,6 +147,11 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path)
     assert 0 < kept[0] <= kept[1]
     few = f"data.dataset.path={tmp_path / 'few.csv'}"
     assert evaluation(folder, [few], every=True)[1].judged == 3
+    head, *lines = (tmp_path / "a.csv").open().readlines()
+    one_each = list({line.rstrip().rpartition(",")[2]: line for line in lines}.values())[:2]
+    (tmp_path / "two.csv").write_text("".join([head, *one_each]))
+    two = f"data.dataset.path={tmp_path / 'two.csv'}"
+    assert evaluation(folder, [two], every=True)[1].judged == 2
     with pytest.raises(UserError, match="training rows; --all-rows judges"):
         evaluation(folder, [few])
     with pytest.raises(UserError, match="--all-rows: of the run's own data"):
