@@ -15,7 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
-from orchestrator.results.run_folder import CONFIG
+from orchestrator.results.run_folder import CONFIG, RunFolder
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
 from sweeps.cells import Cells, cells_as, show_cells
@@ -202,14 +202,28 @@ def show_next(home: Home) -> None:
     cells = Cells.read(home.path)
     if cells.plan.choose_on == "nothing" or not cells.finished:
         return
-    best = cells.finished[0].path.name
-    config = shlex.quote(join(join(home.place, "trials"), join(best, CONFIG)))
-    console.print(
-        f"to run the best setting on new seeds: fedorch run {config} --seeds 100-104 --out "
-        f"runs/{shlex.quote(cells.plan.name)}-best (with --set 'data.validation={{}}' on "
-        "all training rows)",
-        soft_wrap=True,
-    )
+    name = shlex.quote(cells.plan.name)
+    then = {
+        "best": "(with --set 'data.validation={}' on all training rows)",
+        "second": f"and then: fedorch compare runs/{name}-best runs/{name}-second",
+    }
+    for which, folder in zip(then, _leading(cells), strict=False):
+        config = shlex.quote(join(join(home.place, "trials"), join(folder.path.name, CONFIG)))
+        console.print(
+            f"to run the {which} setting on new seeds: fedorch run {config} --seeds 100-104 --out "
+            f"runs/{name}-{which} {then[which]}",
+            soft_wrap=True,
+        )
+
+
+def _leading(cells: Cells) -> list[RunFolder]:
+    """A trial of the best setting, and of the second."""
+    found: dict[str, RunFolder] = {}
+    for folder in cells.finished:
+        found.setdefault(folder.config().model_dump_json(exclude={"seed", "name"}), folder)
+        if len(found) == 2:
+            break
+    return [*found.values()]
 
 
 def _run(plan: Sweep, home: Home, how: Running, resume: bool) -> None:

@@ -17,14 +17,14 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import commands, tables
-from sweeps.cells import _judged_by, cells_as
+from sweeps.cells import Cells, _judged_by, cells_as
 from sweeps.claims import differences, summaries, verdicts
 from sweeps.entry import Claim, Column, Published, Tuning
 from sweeps.figures import draw
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
-from sweeps.targets import SweepFile, of_folder, resolve
+from sweeps.targets import SweepFile, _leading, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, sweep, tuned
@@ -384,6 +384,9 @@ def test_labels_are_texts_and_copies_are_no_fault(tmp_path):
         {"label": "nan", "settings": ["local.lr=0.3"]},
     ]
     run_here(sweep(cells=cells, seeds=[0, 1], choose_on="nothing"), tmp_path)
+    leading = [run.config() for run in _leading(Cells.read(tmp_path))]
+    # the second label is the same config as the first; not its second seed
+    assert [config.local.lr for config in leading] == [0.1, 0.3]
     text = cells_as(tmp_path, "markdown")
     for label in ("12345678", "12345679", "nan"):
         assert f"| {label} | 2 |" in text
