@@ -52,8 +52,8 @@ def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[Bas
     of = f" of {beside.part}" if beside.part else ""
     same = [last for path in keys_meaning(key) if (last := path.rpartition(".")[2]) in beside.keys]
     if same:
-        known = ", ".join(beside.keys)
-        return f"there is no such key{of}{whose}; did you mean {same[0]!r}? valid: {known}"
+        path, known = ".".join(map(str, (*loc[:-1], same[0]))), ", ".join(beside.keys)
+        return f"there is no such key{of}{whose}; did you mean {path}? valid: {known}"
     return f"there is no such key{of}{whose}; {meant(key)}{nearest(key, beside.keys)}"
 
 

@@ -216,7 +216,7 @@ def test_what_a_setting_leaves_out_is_told(tmp_path, capsys):
 
 def test_a_word_for_an_option_is_looked_for_beside_it(tmp_path):
     with pytest.raises(
-        UserError, match=r"no such key of sgd.*; did you mean 'lr'\? valid: "
+        UserError, match=r"no such key of sgd.*; did you mean server_optimizer.lr\? valid: "
     ) as told:
         load(None, ["server_optimizer.rate=0.1"])
     assert str(told.value).count("did you mean") == 1
