@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from algorithms.part import Part, nearest, variants
+from algorithms.part import Part, close_to, nearest, variants
 from orchestrator.config.schema import Config
 
 KIND = re.compile(r"(constrained-)?(int|float|str)$|(tuple|dict|list|function-\w+)\[")
@@ -51,7 +51,7 @@ def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[Bas
     whose = f"; {', '.join(others[:5])} would have it" if beside.part and others else ""
     of = f" of {beside.part}" if beside.part else ""
     same = [last for path in keys_meaning(key) if (last := path.rpartition(".")[2]) in beside.keys]
-    if same:
+    if same and not close_to(key, beside.keys, 1):
         path, known = ".".join(map(str, (*loc[:-1], same[0]))), ", ".join(beside.keys)
         return f"there is no such key{of}{whose}; did you mean {path}? valid: {known}"
     return f"there is no such key{of}{whose}; {meant(key)}{nearest(key, beside.keys)}"
