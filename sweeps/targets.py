@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from orchestrator.analysis.names import alike
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
@@ -220,7 +221,7 @@ def _leading(cells: Cells) -> list[RunFolder]:
     """A trial of the best setting, and of the second."""
     found: dict[str, RunFolder] = {}
     for folder in cells.finished:
-        found.setdefault(folder.config().model_dump_json(exclude={"seed", "name"}), folder)
+        found.setdefault(alike(folder), folder)
         if len(found) == 2:
             break
     return [*found.values()]

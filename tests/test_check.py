@@ -211,6 +211,12 @@ class Part(fedorch.Forging):
 }
 
 
+def outcomes_of(file):
+    """Check -> what came of it, of the one part in the file."""
+    (trial,) = trials(file, KINDS)
+    return {one.check: one for one in outcomes(trial, lambda title: None)}
+
+
 @pytest.mark.parametrize(
     "title",
     quick(FAULTS, "kill and resume change no bit", "any order of rows", "shared out by the seed"),
@@ -219,8 +225,7 @@ def test_each_check_finds_its_fault(here, title):
     (here / "faulty.py").write_text(
         "import numpy as np\nimport torch\nimport fedorch\n" + FAULTS[title]
     )
-    (trial,) = trials("faulty.py", KINDS)
-    found = {one.check: one for one in outcomes(trial, lambda title: None)}
+    found = outcomes_of("faulty.py")
     assert found[title].said == "fails", found
     assert found[title].why
     with pytest.raises(UserError, match="checks fail"):
@@ -235,8 +240,7 @@ def test_a_metric_whose_value_is_no_number_is_found(here):
         "    def value(self, outputs, targets):\n"
         "        return outputs.mean()\n"
     )
-    (trial,) = trials("tensors.py", KINDS)
-    found = {one.check: one for one in outcomes(trial, lambda title: None)}
+    found = outcomes_of("tensors.py")
     assert "its value is a Tensor" in found["any order of rows"].why
 
 
@@ -248,8 +252,7 @@ def test_bytes_that_are_not_booked_are_found(here, monkeypatch):
         "    class Options(fedorch.FedAvg.Options):\n"
         "        name: str = 'fine'\n"
     )
-    (trial,) = trials("fine.py", KINDS)
-    found = {one.check: one for one in outcomes(trial, lambda title: None)}
+    found = outcomes_of("fine.py")
     assert "and 0 are booked" in found["the ledger has what is sent"].why
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from algorithms.contract import Broken
 from algorithms.part import Part
 from algorithms.parts.losses import IGNORED
 
@@ -32,6 +34,14 @@ class Metric(Part):
     @abstractmethod
     def value(self, outputs: Tensor, targets: Tensor) -> float:
         """Of at least one row; NaN where there is none for these."""
+
+    def number(self, outputs: Tensor, targets: Tensor) -> float:
+        """:meth:`value` as a float; raises Broken if that is no number."""
+        found = self.value(outputs, targets)
+        if not isinstance(found, Real) or isinstance(found, bool):
+            kind = type(found).__name__
+            raise Broken(f"metric {self.name}: its value is a {kind}; give a number (float)")
+        return float(found)
 
     def refuses(self, targets: Tensor) -> str | None:
         """Why it is nothing for such targets, or None."""

@@ -45,9 +45,11 @@ class Contestant:
             return
         module, *rest = self.words
         command = [self.where.python, "-m", f"benchmarks.peers.{module}", folder, *rest]
-        quiet = {"OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-        # or else Flower joins whatever cluster was here last, dead or alive
-        quiet["RAY_ADDRESS"] = "local"
+        quiet = {
+            "OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0", "RAY_AUTH_MODE": "disabled",
+            # or else Flower joins whatever cluster was here last, dead or alive
+            "RAY_ADDRESS": "local",
+        }  # fmt: skip
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=DEADLINE, check=True,

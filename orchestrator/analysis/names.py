@@ -214,7 +214,7 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
     groups = by_config(folders)
     known: dict[str, RunFolder] = {}
     for runs in groups:
-        other = known.setdefault(_alike(runs[0]), runs[0])
+        other = known.setdefault(alike(runs[0]), runs[0])
         if other is not runs[0]:
             seed = runs[0].config().seed
             raise UserError(f"{runs[0].place}: another run is the same, on seed {seed}, too")
@@ -231,12 +231,12 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     groups: dict[tuple[str, int], list[RunFolder]] = {}
     seen: dict[tuple[str, int], int] = {}
     for folder in folders:
-        alike, seed = _alike(folder), folder.config().seed
-        copy = seen.get((alike, seed), 0)
+        config, seed = alike(folder), folder.config().seed
+        copy = seen.get((config, seed), 0)
         if copy and folder.holds(TRIAL):
             continue
-        seen[alike, seed] = copy + 1
-        groups.setdefault((alike, copy), []).append(folder)
+        seen[config, seed] = copy + 1
+        groups.setdefault((config, copy), []).append(folder)
     for runs in groups.values():
         _require_ended(runs)
     return list(groups.values())
@@ -360,7 +360,8 @@ def _differing(one: Any, other: Any, above: str = "") -> Iterator[str]:
         yield above
 
 
-def _alike(folder: RunFolder) -> str:
+def alike(folder: RunFolder) -> str:
+    """The same text for all runs that differ in nothing but the seed."""
     # where it ran changes nothing, and a seed has often a name of its own
     return folder.config().model_dump_json(exclude=set(NO_MATTER))
 

@@ -26,7 +26,9 @@ def load(
     the file's; raises UserError.
     """
     raw = raw_of(path)
+    before = dict(raw)
     apply_all(raw, settings)
+    _tell_lost(before, raw, settings)
     if plugins:
         raw["plugins"] = [*(raw.get("plugins") or ()), *plugins]
     return build(raw)
@@ -118,30 +120,32 @@ def apply_all(raw: dict[str, Any], settings: Sequence[str]) -> None:
                     "that out, or put it behind"
                 )
         known[key] = setting
-    for key, setting in known.items():
-        if "{" not in setting:
-            _tell_lost(key, before, raw)
     rechosen(before, raw, known)
 
 
-def _tell_lost(key: str, before: Mapping[str, Any], after: dict[str, Any]) -> None:
-    """Say which options of a part are gone by a setting that names another one, which has them,
-    too, and that no other setting has put there.
+def _tell_lost(
+    before: Mapping[str, Any], after: Mapping[str, Any], settings: Sequence[str]
+) -> None:
+    """Say which options of parts are gone by ``settings`` that name others, which have them, too,
+    and that no other setting has put there.
     """
-    whole = Config.model_fields.keys() <= before.keys()  # a run's own, which says every default
-    there, chosen = (at(raw, key) if has(raw, key) else None for raw in (before, after))
-    chosen = {"name": chosen} if isinstance(chosen, str) else chosen
-    if whole or not isinstance(there, Mapping) or not isinstance(chosen, Mapping):
+    if Config.model_fields.keys() <= before.keys():  # a run's own, which says every default
         return
-    name = chosen.get("name")
-    known = {*options_at(key, {**after, key: chosen} if "." not in key else after)}
-    lost = [f"{k} {v}" for k, v in there.items() if k in known - {*chosen, "preset"}]
-    if lost and "name" in there:
-        told(
-            "note",
-            f"--set {key}={name} leaves out what was said of {there['name']} ({', '.join(lost)}); "
-            f"--set {key}.name={name} keeps it",
-        )
+    for setting in settings:
+        key, _, text = setting.partition("=")
+        there, chosen = (at(raw, key) if has(raw, key) else None for raw in (before, after))
+        chosen = {"name": chosen} if isinstance(chosen, str) else chosen
+        if "{" in text or not isinstance(there, Mapping) or not isinstance(chosen, Mapping):
+            continue
+        name = chosen.get("name")
+        known = {*options_at(key, {**after, key: chosen} if "." not in key else after)}
+        lost = [f"{k} {v}" for k, v in there.items() if k in known - {*chosen, "preset"}]
+        if lost and "name" in there:
+            told(
+                "note",
+                f"--set {key}={name} leaves out what was said of {there['name']} "
+                f"({', '.join(lost)}); --set {key}.name={name} keeps it",
+            )
 
 
 def apply(raw: dict[str, Any], setting: str) -> str:

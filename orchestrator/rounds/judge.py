@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,13 +156,9 @@ class Judge:
         if samples.tags:
             made, targets = each_token(made.view(len(rows), *samples.made), targets)
         try:
-            value = metric.value(made, targets)
+            return metric.number(made, targets)
         except ValueError as error:  # one of the user's own
             raise UserError(str(error)) from error
-        if not isinstance(value, Real) or isinstance(value, bool):
-            kind = type(value).__name__
-            raise UserError(f"metric {metric.name}: its value is a {kind}; give a number (float)")
-        return float(value)
 
     def _sizes(self, split: str) -> np.ndarray:
         """Rows of each client [N]."""
