@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -44,6 +45,7 @@ class Part(Section):
             told = getattr(cls, name, {})
             pairs = told.items() if isinstance(told, Mapping) else [(told, None)]
             if not all(isinstance(text, str) for pair in pairs for text in pair):
+                _REFUSED.add(cls)  # its traceback may keep it alive, under its parent's name
                 raise TypeError(f"{cls.__name__}.{name} is to be {{column: what it is}}, all texts")
 
     def account(self, rounds: Rounds) -> Iterator[str]:
@@ -100,6 +102,8 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 
 _RETIRED: dict[str, set[type]] = {}
 """Module -> its parts, which no longer count."""
+_REFUSED: weakref.WeakSet[type] = weakref.WeakSet()
+"""Parts whose declarations are wrong, which never counted."""
 
 
 def retire(module: str) -> None:
@@ -117,7 +121,7 @@ def members(base: type[P]) -> Iterator[type[P]]:
     """All classes of the family ``base`` that exist by now: a part counts from the moment its
     module is imported.
     """
-    if base not in _RETIRED.get(base.__module__, ()):
+    if base not in _RETIRED.get(base.__module__, ()) and base not in _REFUSED:
         yield base
     for sub in base.__subclasses__():
         yield from members(sub)

@@ -15,13 +15,14 @@ import fedorch
 from algorithms.contract import Broken
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule
+from algorithms.part import variants
 from algorithms.parts.aggregators import Mean
 from algorithms.parts.attacks import SignFlip
 from algorithms.parts.compressors import TopK
 from algorithms.parts.metrics import BalancedAccuracy
 from algorithms.parts.monitors import Length
 from algorithms.parts.round_ends import Fixed
-from algorithms.parts.samplers import Uniform
+from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.schedules import Cosine
 from orchestrator.cli.holdings import show_data
 from orchestrator.config import load
@@ -545,8 +546,11 @@ def test_what_is_reported_is_a_float(monkeypatch, tmp_path, number):
 @pytest.mark.parametrize("name", ["records", "headline"])
 def test_what_is_recorded_is_declared_by_name(name, declared):
     """It was a fault of ours, of every run that named the file."""
-    with pytest.raises(TypeError, match=rf"Declaring.{name} is to be"):
+    with pytest.raises(TypeError, match=rf"Declaring.{name} is to be") as refused:
         type("Declaring", (Uniform,), {name: declared, "__module__": __name__})
+    # while its traceback lives the class does, too
+    assert refused.tb
+    assert variants(Sampler)["uniform"] is Uniform
 
 
 def test_a_server_may_step_in_inference_mode(monkeypatch):
