@@ -49,6 +49,14 @@ def sweep(
             "PAPER/TABLE: its rows, columns and claims",
         ),
     ] = False,
+    timed: Annotated[
+        bool,
+        typer.Option(
+            "--time",
+            help="run nothing but a round or two of a trial of each kind, and tell what the sweep "
+            "will take here",
+        ),
+    ] = False,
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
     settings: cli.SetOption = None,
@@ -105,8 +113,11 @@ def sweep(
     chosen = targets.resolve(target, budget, column or ())
     chosen.check()
     place, finished = chosen.place(out), Finished.of(reuse or ())
-    chosen.require_place(place, resume)
     how = targets.Running(resume, tuple(settings or ()), at_once, finished)
+    if timed:
+        commands.show_time(chosen, how)
+        return
+    chosen.require_place(place, resume)
     if chosen.shows_end(place, how):
         return
     with connected(address, num_cpus, num_gpus):

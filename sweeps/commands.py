@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.padding import Padding
 from rich.table import Table
 
-from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.terminal import console, headed
@@ -20,7 +19,7 @@ from sweeps.entry import Entry
 from sweeps.papers import entry, of_paper
 from sweeps.reproduction import Reproduction
 from sweeps.status import FILE, Status, ended_trials, is_driven, stage_of
-from sweeps.targets import resolve
+from sweeps.targets import Running, Target, resolve
 
 BUDGETS = ("smoke", "reduced", "full")
 
@@ -48,7 +47,7 @@ def show_list(name: str = "", as_json: bool = False) -> None:
 
 
 def _told(name: str, entry: Entry, known: Mapping[str, float]) -> dict[str, object]:
-    """An entry for programs: for each budget its trials, hours (null: never measured here), and
+    """An entry for programs: for each budget its trials, hours (null: not known here), and
     whether the folder that it runs into here has all of its results.
     """
     budgets = {}
@@ -97,12 +96,12 @@ def _published(one: Entry) -> Table:
     for row in one.rows:
         cells = {name: one.published.get((row, name)) for name in one.columns}
         told = [
-            f"{name} {said.value:.{one.columns[name].digits}f}"
+            f"{name}: {said.value:.{one.columns[name].digits}f}"
             for name, said in cells.items()
             if said is not None and said.value is not None
         ]
         if told:
-            table.add_row(row, ", ".join(told))
+            table.add_row(row, "; ".join(told))
     return table
 
 
@@ -130,20 +129,44 @@ def _cost(entry: Entry, budget: str, known: Mapping[str, float]) -> str:
     trials, hours = _effort(entry, budget, known)
     if hours is None:
         return str(trials)
+    return f"{trials} ({_spoken(hours)})"
+
+
+def _spoken(hours: float) -> str:
     minutes = 60 * hours
-    return f"{trials} ({minutes:.0f} min)" if minutes >= 0.5 else f"{trials} (seconds)"
+    return f"{minutes:,.0f} min" if minutes >= 0.5 else "seconds"
 
 
 def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
-    """Trials, and hours where a round has been timed on this machine."""
+    """Trials, and hours where it is known what one takes on this machine."""
     one = Reproduction(entry, budget)
-    trials = one.trials
-    per_round = known.get(costs.key(one))
-    if per_round is None:
-        return trials, None
-    # rows that train for another number of rounds are taken for ones that do not
-    rounds = load(None, [*entry.base, *one.budget.settings]).rounds
-    return trials, trials * rounds * per_round / 3600
+    each = known.get(costs.key(one))
+    return one.trials, None if each is None else one.trials * each / 3600
+
+
+def show_time(target: Target, how: Running) -> None:
+    """What a sweep will take on this machine, by timing a round or two of each kind of trial;
+    raises UserError for what cannot be run here.
+    """
+    # imported here: it trains, and who lists entries need not wait for torch
+    from sweeps.forecast import TIMED, forecast, kinds
+
+    found = kinds(target.plans(how))
+    console.print(f"timing a trial of each kind, for {TIMED} rounds; kinds: {len(found)}")
+    trials, seconds = 0, 0.0
+    for timed in forecast(found):
+        kind = timed.kind
+        trials, seconds = trials + kind.trials, seconds + timed.seconds
+        console.print(
+            f"  {kind.label}: trials {kind.trials:,} × rounds {timed.rounds:,} × "
+            f"{timed.round_seconds:.3g} s: {_spoken(timed.seconds / 3600)}",
+            soft_wrap=True,
+        )
+    target.note(seconds / trials)
+    console.print(
+        f"trials: {trials:,}; one after another, and if none reaches a goal before: "
+        f"{_spoken(seconds / 3600)}"
+    )
 
 
 def show_status(folder: Path, as_json: bool = False) -> None:

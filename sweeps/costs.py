@@ -1,4 +1,6 @@
-"""Seconds a round of each entry on this machine, as measured by the sweeps that were run here."""
+"""Seconds a trial of each entry takes on this machine: measured by the sweeps that were run here,
+or foretold by ``fedorch sweep ENTRY --time``.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from sweeps.results import stored
 
 
 def _file() -> Path:
-    return cache() / "sweep-costs.json"
+    return cache() / "trial-seconds.json"
 
 
 def known() -> dict[str, float]:
-    """``entry budget`` -> seconds a round of one trial."""
+    """``entry budget`` -> seconds a trial, one after another."""
     try:
         return read_json(_file(), dict[str, float])
     except UserError:  # measured anew
@@ -27,12 +29,15 @@ def key(one: Reproduction) -> str:
     return f"{one.entry.id} {one.size}"
 
 
-def note(one: Reproduction, folder: Path) -> None:
-    """Remember what a sweep's trials took."""
+def note(one: Reproduction, seconds: float) -> None:
+    """Remember what a trial takes."""
+    _file().parent.mkdir(parents=True, exist_ok=True)
+    write_json(_file(), {**known(), key(one): seconds})
+
+
+def note_measured(one: Reproduction, folder: Path) -> None:
+    """Remember what the trials of a sweep took, if there are any."""
     _, results = stored(folder)
-    tables = [r.folder.rounds() for r in results if r.status != "failed"]
-    rounds = sum(len(t) for t in tables)
-    if rounds:
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        seconds = sum(float(t["seconds"].sum()) for t in tables)
-        write_json(_file(), {**known(), key(one): seconds / rounds})
+    took = [float(r.folder.rounds()["seconds"].sum()) for r in results if r.status != "failed"]
+    if took:
+        note(one, sum(took) / len(took))

@@ -78,6 +78,13 @@ class Target(ABC):
         return False
 
     @abstractmethod
+    def plans(self, how: Running) -> list[Sweep]:
+        """The sweeps that it is before any has chosen anything: to tell what they take."""
+
+    def note(self, seconds: float) -> None:
+        """Remember what a trial takes here, for who lists what there is."""
+
+    @abstractmethod
     def run(self, place: str, how: Running) -> None:
         """Run it (Ray must be connected) with its results at ``place``, and print its table."""
 
@@ -150,6 +157,9 @@ class SweepFile(Target):
         console.print(f"all {status.total} trials have ended already")
         self._show_end(Home(place))
         return True
+
+    def plans(self, how: Running) -> list[Sweep]:
+        return [how.changed(self.plan)]
 
     def run(self, place: str, how: Running) -> None:
         home = Home(place)
@@ -252,13 +262,22 @@ class PaperTarget(Target):
     def check(self) -> None:
         """An entry's settings are known to be configs; what can be wrong is said by ``resolve``."""
 
+    def plans(self, how: Running) -> list[Sweep]:
+        self._require_untuned(how.settings)
+        tried = self.one.candidates()
+        stages = [self.one.tuning_sweep(tried)] if tried else []
+        return [how.changed(plan) for plan in (*stages, self.one.final_sweep())]
+
+    def note(self, seconds: float) -> None:
+        costs.note(self.one, seconds)
+
     def run(self, place: str, how: Running) -> None:
         self._require_untuned(how.settings)
         self.require_place(place, how.resume)  # what the second of two stages would refuse
         home = Home(place)
         tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
         _run_stage(self.one.final_sweep(tuned), home, how)
-        costs.note(self.one, home.path)
+        costs.note_measured(self.one, home.path)
         self.show(home.path, "terminal", None)
         home.send()
         self._show_next(home)

@@ -288,7 +288,7 @@ def test_one_entry_is_listed_with_all_that_it_runs():
     for word in ("SCAFF-PD", "algorithm.dual_lr", "81 values from 0.02 to 4", "α=0.7 worst"):
         assert word in text
     published = " ".join(text[text.index("published") :].replace("│", " ").split())
-    assert "DRDM α=0.1 average 90.31, α=0.1 worst 84.81" in published
+    assert "DRDM α=0.1 average: 90.31; α=0.1 worst: 84.81" in published
     assert "it is full" in text
     code, text = here("sweep", "drdm/table33", "--list")
     assert code == 2

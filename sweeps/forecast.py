@@ -1,0 +1,110 @@
+"""What a sweep will take on this machine, before it is run: one trial of each kind is timed for a
+round or two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.clients.plane import InProcess
+from orchestrator.config import Config
+from orchestrator.config.goal import Goal
+from orchestrator.errors import Diverged
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import Record
+from sweeps.choice import Choice
+from sweeps.data import Shelf
+from sweeps.plan import Sweep
+from sweeps.spaces import Yaml
+
+TIMED = 2
+"""Rounds that a trial is timed for, of which the last counts: the first prepares what others use.
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Trials that differ in rates and seeds at most, and so take as long as one another."""
+
+    label: str
+    """Of the first of them."""
+    first: Config
+    trials: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a kind takes."""
+
+    kind: Kind
+    rounds: int
+    """That a trial of it has, up to its limits of steps and epochs."""
+    round_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all of its trials, one after another, if none reaches a goal before."""
+        return self.kind.trials * self.rounds * self.round_seconds
+
+
+def kinds(plans: Sequence[Sweep]) -> list[Kind]:
+    """The trials of ``plans`` by kind; raises UserError for settings that are no config."""
+    found: dict[str, Kind] = {}
+    for plan in plans:
+        base, drawn = plan.raw(), {path: plan.axes[path].some()[0] for path in plan.drawn()}
+        for planned in plan.planned():
+            config = Choice(planned, drawn).config(base)
+            key = _key(config)
+            known = found.get(key, Kind(planned.label, config, 0))
+            found[key] = replace(known, trials=known.trials + plan.samples)
+    return list(found.values())
+
+
+def _key(config: Config) -> str:
+    """All that decides how long a round takes: whole numbers and names, and no rates."""
+    told = _without_rates(config.model_dump(mode="json", exclude={"name", "seed", "stop"}))
+    return json.dumps([told, config.stop], sort_keys=True)
+
+
+def _without_rates(value: Yaml) -> Yaml:
+    if isinstance(value, dict):
+        return {key: _without_rates(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_rates(one) for one in value]
+    return None if isinstance(value, float) else value
+
+
+def forecast(found: Sequence[Kind]) -> Iterator[Timed]:
+    """Time one trial of each kind, in this process; raises UserError for data that are not here."""
+    shelf = Shelf({})
+    for kind in found:
+        yield _timed(kind, shelf)
+
+
+def _timed(kind: Kind, shelf: Shelf) -> Timed:
+    config = kind.first
+    experiment = Experiment(config, InProcess, shelf.data(config))
+    begun = time.perf_counter()
+    # at a rate at which it cannot go on it has taken its time, too
+    with contextlib.closing(experiment), contextlib.suppress(Diverged):
+        for _ in range(min(TIMED, config.rounds)):
+            begun = time.perf_counter()
+            experiment.step()
+    return Timed(kind, _rounds(config, experiment.records), time.perf_counter() - begun)
+
+
+def _rounds(config: Config, records: Sequence[Record]) -> int:
+    """How many there will be, if what adds up (steps_total ...) goes on as in ``records``."""
+    last = records[-1] if records else {}
+    limits = {metric: Goal.read(goal).limit for metric, goal in config.stop.items()}
+    ends = [
+        math.ceil(len(records) * limit / last[metric])
+        for metric, limit in limits.items()
+        if metric.endswith("_total") and last.get(metric)
+    ]
+    return min([config.rounds, *ends])
