@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from orchestrator.analysis.comparison import Form, Runs, tests_of
 from orchestrator.analysis.tested import PairedTests
-from orchestrator.analysis.written import Written
+from orchestrator.analysis.written import Written, show_listed
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
@@ -33,6 +34,8 @@ OTHERWISE = "best first, by a metric that is of no test data"
 """What a table says of its order."""
 SPREAD = {"mean": "sem", "test": "test_sem"}
 """Column of a table of cells -> the one of its standard errors."""
+LISTED = 12
+"""Tests that the terminal has below the table."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,21 @@ def show_cells(folder: Path) -> None:
     console.print(drawn)
     for sentence in _sentences(cells):
         console.print(sentence, soft_wrap=True)
+    show_tests(_tests(cells), folder)
+
+
+def show_tests(tests: PairedTests, folder: Path) -> None:
+    """Print them, or where they are, if there are many."""
+    if len(tests.each) > LISTED:
+        where = shlex.quote(str(folder))
+        console.print(
+            f"tests of {len(tests.each)} settings against the first: fedorch table {where} "
+            "--format markdown",
+            soft_wrap=True,
+        )
+    elif tests.each:
+        table = tests.table()
+        show_listed(tests.about, table.assign(group=_by_lines(table["group"], ",\n")))
 
 
 def cells_as(folder: Path, form: Form) -> str:
@@ -183,13 +201,18 @@ def _shown(cells: Cells) -> pd.DataFrame:
     for column in texts.columns.difference(["trial"]):
         texts[column] = texts[column].map(_cell)
     if "trial" in texts:
-        texts["trial"] = texts["trial"].str.replace(r", (?=[\w.]+=)", "\n", regex=True)
+        texts["trial"] = _by_lines(texts["trial"], "\n")
     for mean, spread in SPREAD.items():
         if mean in texts and spread in data:
             texts[mean] = [*map(_with_error, data[mean], data[spread])]
     metric = cells.plan.metric
     names = {"count": "n", "mean": metric, "test": on_test(metric) or "test"}
     return texts.rename(columns=names)
+
+
+def _by_lines(labels: pd.Series[str], end: str) -> pd.Series[str]:
+    """Each setting of a label on a line of its own."""
+    return labels.str.replace(r", (?=[\w.]+=)", end, regex=True)
 
 
 def _with_error(mean: float, error: float) -> str:

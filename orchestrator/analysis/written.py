@@ -62,8 +62,7 @@ def _terminal(written: Written) -> str:
     for line in written.said:
         console.print(f"  {line}", soft_wrap=True)
     if written.listed and not written.further.empty:
-        console.print(written.about_further)
-        _list(written)
+        show_listed(written.about_further, written.further)
     return ""
 
 
@@ -185,23 +184,32 @@ def _lines(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width)) or text
 
 
-def _list(written: Written) -> None:
-    """The second table, without a frame; its first column takes several lines where there is too
-    little room, and each row where there is less.
-    """
-    if "metric" in written.further:
-        for metric, part in written.further.groupby("metric", sort=False):
-            console.print(f"  {metric}")
-            _list(replace(written, further=part.drop(columns="metric")))
+def show_listed(about: str, table: pd.DataFrame) -> None:
+    """Print a table of texts below what it is ``about``, without a frame."""
+    console.print(about)
+    if "metric" not in table:
+        _list(table)
         return
-    table, indent = written.further, 2
+    for metric, part in table.groupby("metric", sort=False):
+        console.print(f"  {metric}")
+        _list(part.drop(columns="metric"))
+
+
+def _list(table: pd.DataFrame) -> None:
+    """The first column takes several lines where there is too little room, and each row where there
+    is less.
+    """
+    widths = [
+        max(len(line) for c in (n, *table[n]) for line in c.splitlines() or [""])
+        for n in table.columns
+    ]
+    indent = 2 if sum(widths) + 2 * len(widths) <= console.width else 1
     drawn = Table(box=None, padding=(0, 0, 0, indent))
     for i, name in enumerate(table.columns):
         drawn.add_column(name, no_wrap=i > 0, overflow="fold")
     for _, cells in table.iterrows():
         drawn.add_row(*cells)
-    others = sum(max(len(c) for c in (n, *table[n])) + indent for n in table.columns[1:])
-    if others + LEAST <= console.width:
+    if sum(widths[1:]) + indent * len(widths[1:]) + LEAST <= console.width:
         console.print(drawn)
         return
     for line in _rows(table):

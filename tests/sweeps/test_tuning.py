@@ -4,16 +4,18 @@ import math
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import build
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import cells, efforts, statistics, targets
-from sweeps.cells import show_cells
+from sweeps.cells import show_cells, show_tests
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
 from sweeps.plan import Sweep
@@ -58,6 +60,23 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "by data that is not tested on" in said
     assert "the best has local.lr = 0.1, the largest of its grid" in said
+
+
+def _tested(many):
+    values = {f"lr={i}": {s: i + 0.1 * s * (i + 1) for s in range(4)} for i in range(many + 1)}
+    return PairedTests.of([Measured("test_accuracy", values, True)], "lr=0")
+
+
+def test_tests_stand_below_the_table_or_it_is_said_where(capsys):
+    show_tests(_tested(2), Path("runs/a sweep"))
+    said = capsys.readouterr().out
+    assert "test_accuracy minus that of lr=0" in said
+    assert re.search(r"lr=2 +\+2\.3000", said)
+    show_tests(_tested(20), Path("runs/a sweep"))
+    said = capsys.readouterr().out
+    assert "tests of 20 settings against the first: fedorch table 'runs/a sweep'" in said
+    show_tests(_tested(0), Path("runs/a sweep"))
+    assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
