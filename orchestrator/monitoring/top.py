@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 from rich.live import Live
 from rich.table import Table
 
 from orchestrator.cluster.connection import nodes
+from orchestrator.cluster.jobs import STARTS
 from orchestrator.cluster.waiting import patience
 from orchestrator.monitoring.exporter import Note, forget, notes
 from orchestrator.terminal import console
 
+if TYPE_CHECKING:
+    from ray.util.state.common import ActorState, JobState
+
+T = TypeVar("T")
 PERIOD = 2.0
 """Seconds between looks."""
 SILENT = 30.0
@@ -35,14 +41,17 @@ def show_top(once: bool) -> None:
 
 
 def table() -> Table:
-    """One line for each run and trial that is alive; the notes of dead ones are removed."""
-    states, rows = _states(), []
+    """One line for each run and trial that is alive, and for each job that has none yet; the notes
+    of dead ones are removed.
+    """
+    actors, rows = _actors(), []
     for note in notes():
         # a killed run could not remove its note; without a dashboard nobody knows who is dead
-        if states.get(note.actor) == "DEAD":
+        if note.actor in actors and actors[note.actor].state == "DEAD":
             forget(note)
         else:
             rows.append(note)
+    states = {name: actor.state for name, actor in actors.items()}
     drawn = Table(title=f"{len(rows)} under way; cluster: {_cluster()}", title_justify="left")
     for name in ("experiment", "round", "left", "accuracy", "actors", "GPUs", "MB", "state"):
         # on a narrow terminal a cell, not a head, takes more lines, and loses nothing
@@ -54,7 +63,20 @@ def table() -> Table:
         )
     for note in rows:
         drawn.add_row(*line(note, states.get(note.actor, "ALIVE"), time.time()))
+    at_work = {actors[note.actor].job_id for note in rows if note.actor in actors}
+    for name, state in starting(_jobs(), at_work):
+        drawn.add_row(name, *[""] * 6, state)
     return drawn
+
+
+def starting(jobs: Iterable[JobState], at_work: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Of our jobs that have not ended those without a run or trial, which those ``at_work`` have:
+    its name, and how it is.
+    """
+    for job in jobs:
+        waits = {"PENDING": "job waits", "RUNNING": "job starts"}.get(str(job.status))
+        if waits and job.entrypoint.startswith(STARTS) and job.job_id not in at_work:
+            yield job.submission_id or "", waits
 
 
 def line(note: Note, state: str, now: float) -> list[str]:
@@ -102,18 +124,27 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _states() -> dict[str, str]:
-    """Actor id -> state from Ray's state API, which the dashboard serves; empty without one."""
+def _actors() -> dict[str, ActorState]:
+    """By their ids."""
     from ray.util.state import list_actors
+
+    return {actor.actor_id: actor for actor in _listed(list_actors)}
+
+
+def _jobs() -> list[JobState]:
+    from ray.util.state import list_jobs
+
+    return _listed(list_jobs)
+
+
+def _listed(ask: Callable[..., list[T]]) -> list[T]:
+    """From Ray's state API, which the dashboard serves; empty without one."""
     from ray.util.state.exception import RayStateApiException
 
     try:
-        found = list_actors(
-            limit=10_000, timeout=max(1, round(patience())), raise_on_missing_output=False
-        )
-        return {actor.actor_id: actor.state for actor in found}
+        return ask(limit=10_000, timeout=max(1, round(patience())), raise_on_missing_output=False)
     except (RayStateApiException, OSError, RuntimeError):
-        return {}
+        return []
 
 
 def _cluster() -> str:

@@ -5,6 +5,7 @@ monitoring files.
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import botocore.session
 import botocore.validate
@@ -16,7 +17,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from orchestrator.monitoring import grafana
 from orchestrator.monitoring.exporter import Note
 from orchestrator.monitoring.signals import BYTES, PHASE_SECONDS, SIGNALS
-from orchestrator.monitoring.top import line, sparkline
+from orchestrator.monitoring.top import line, sparkline, starting
 
 ROOT = Path(__file__).parents[2]
 FILES = ["cluster.yaml", "deploy/onpremise.yaml"]
@@ -121,5 +122,24 @@ def test_a_line_of_top():
     assert line(replace(note, round=0, seconds=0.0), "ALIVE", 1001.0)[-1] == "first round"
     assert line(note, "ALIVE", 1100.0)[-1] == "silent for 100 s"
     assert line(note, "RESTARTING", 1001.0)[-1] == "restarting"
+
+
+def test_top_knows_jobs_without_a_run_yet():
+    def job(name, status, ray_job, command="python -m sweeps.cli run a.yaml --address auto"):
+        return SimpleNamespace(
+            submission_id=name, status=status, job_id=ray_job, entrypoint=command
+        )
+
+    jobs = [
+        job("waits", "PENDING", None),
+        job("starts", "RUNNING", "01"),
+        job("runs", "RUNNING", "02"),
+        job("ended", "SUCCEEDED", "03"),
+        job("another's", "RUNNING", "04", "python train.py"),
+    ]
+    assert [*starting(jobs, {"02"})] == [("waits", "job waits"), ("starts", "job starts")]
+
+
+def test_a_curve_that_stays_lies_at_the_bottom():
     assert sparkline([]) == ""
     assert sparkline([0.3, 0.3]) == "▁▁"

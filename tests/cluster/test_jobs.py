@@ -91,9 +91,13 @@ def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     ]
     done = nodes.fedorch("submit", "--id", "watched", "run", *sets([*LONG, *gpus]), "--out", out)
     assert done.returncode == 0, done.stderr
+    # it is in sight before it has anything to show
+    seen = nodes.fedorch("top", "--once", "--address", HEAD).stdout
+    assert re.search(r"watched .*job (waits|starts)", seen), seen
     until(lambda: list(out.glob("checkpoints/round-*")))
 
     text = nodes.fedorch("top", "--once", "--address", HEAD).stdout
+    assert "job starts" not in text
     row = next(line for line in text.splitlines() if "watched" in line)
     assert re.search(r"\d+/100000", row)
     assert "3/3" in row
