@@ -164,8 +164,7 @@ def show_time(target: Target, how: Running) -> None:
         )
     target.note(seconds / trials)
     console.print(
-        f"trials: {trials:,}; one after another, and if none reaches a goal before: "
-        f"{_spoken(seconds / 3600)}"
+        f"trials: {trials:,}; one after another, and if none ends early: {_spoken(seconds / 3600)}"
     )
 
 

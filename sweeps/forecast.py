@@ -66,9 +66,12 @@ def kinds(plans: Sequence[Sweep]) -> list[Kind]:
 
 
 def _key(config: Config) -> str:
-    """All that decides how long a round takes: whole numbers and names, and no rates."""
-    told = _without_rates(config.model_dump(mode="json", exclude={"name", "seed", "stop"}))
-    return json.dumps([told, config.stop], sort_keys=True)
+    """All that decides how long a round takes: whole numbers, names, and what ends a round or the
+    run, but no other rates.
+    """
+    ends = config.model_dump(mode="json", include={"round_end", "stop"})
+    others = config.model_dump(mode="json", exclude={"name", "seed", "round_end", "stop"})
+    return json.dumps([ends, _without_rates(others)], sort_keys=True)
 
 
 def _without_rates(value: Yaml) -> Yaml:

@@ -457,7 +457,7 @@ EQUAL_RATES = (0.0752, 0.146, 0.548)
 rate of DRDM's best setting on the finer one."""
 EQUALS = (*WITHOUT_LAMBDA, "SCAFFOLD")
 DUAL_STEPS = (0.001, 0.01, 0.03)
-"""γ of the tables, that of the best setting on the finer grid (its largest), and one beyond."""
+"""γ of the tables as they were tuned, the largest that is tried there, and one beyond it."""
 
 
 def dual_step() -> Entry:

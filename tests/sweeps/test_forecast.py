@@ -20,6 +20,8 @@ def test_trials_of_rates_and_seeds_are_one_kind_and_of_other_work_another():
     assert [kind.first.local.steps for kind in found] == [2, 3]
     drawn = sweep(axes={"local.lr": {"loguniform": [0.01, 1]}}, samples=5, seeds=[0, 1])
     assert [kind.trials for kind in kinds([drawn])] == [10]
+    fda = sweep(axes={"round_end": [{"name": "fda", "theta": t} for t in (0.5, 2)]})
+    assert [kind.first.round_end.theta for kind in kinds([fda])] == [0.5, 2]
     few, many = kinds([sweep(axes={"rounds": [2, 5]})])
     assert (few.first.rounds, many.first.rounds) == (2, 5)
 
