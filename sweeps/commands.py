@@ -12,13 +12,14 @@ from rich.table import Table
 
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
+from orchestrator.results.trials import STATUS, ended_trials
 from orchestrator.terminal import console, headed
 from sweeps import costs
 from sweeps.choice import Choice
 from sweeps.entry import Entry
 from sweeps.papers import entry, of_paper
 from sweeps.reproduction import Reproduction
-from sweeps.status import FILE, Status, ended_trials, is_driven, stage_of
+from sweeps.status import Status, is_driven, stage_of
 from sweeps.targets import Running, Target, resolve
 
 BUDGETS = ("smoke", "reduced", "full")
@@ -117,7 +118,7 @@ def _grid(values: Sequence[object]) -> str:
 
 
 def _is_done(folder: Path) -> bool:
-    if not (folder / FILE).is_file():
+    if not (folder / STATUS).is_file():
         return False
     status = Status.read(folder)
     return status.ended >= status.total

@@ -51,17 +51,19 @@ class Shelf:
         """Say in the sweep's folder which data it was begun with."""
         folder.write_sealed(FILE, self.digests)
 
+    def require_unchanged(self, folder: RunFolder) -> None:
+        """Raise UserError if what these and the sweep in ``folder`` both have is not the same: a
+        table is tuned and made on the same data.
+        """
+        known = read_sealed(folder.path / FILE, dict[str, str])
+        both = {name: digest for name, digest in self.digests.items() if name in known}
+        _require_same(both, known, folder)
+
     def require_known(self, folder: RunFolder) -> None:
         """Raise UserError unless these are the data, and the files that configs name (partitions,
         policies, weights), that the sweep in ``folder`` was begun with.
         """
-        known = read_sealed(folder.path / FILE, dict[str, str])
-        for name, digest in self.digests.items():
-            if known.get(name) != digest:
-                raise UserError(
-                    f"{folder.place}: {name} is not what the sweep was begun with; put the data "
-                    "back"
-                )
+        _require_same(self.digests, read_sealed(folder.path / FILE, dict[str, str]), folder)
 
     def data(self, config: Config) -> FederatedData:
         """The federation's data of a trial; trials of one process that share it get the same
@@ -75,6 +77,14 @@ class Shelf:
             samples = ray.get(reference) if reference is not None else _load(config)
             self.made[key] = FederatedData.build(config.data, config.seed, samples)
         return self.made[key]
+
+
+def _require_same(now: Mapping[str, str], known: Mapping[str, str], folder: RunFolder) -> None:
+    for name, digest in now.items():
+        if known.get(name) != digest:
+            raise UserError(
+                f"{folder.place}: {name} is not what the sweep was begun with; put the data back"
+            )
 
 
 def _digest_of(name: str) -> str | None:

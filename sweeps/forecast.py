@@ -27,6 +27,10 @@ TIMED = 2
 """
 
 
+RATED = ("algorithm", "local", "server_optimizer")
+"""Sections whose fractions are learning rates and their like, and no shares of anything."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """Trials that differ in rates and seeds at most, and so take as long as one another."""
@@ -56,25 +60,40 @@ def kinds(plans: Sequence[Sweep]) -> list[Kind]:
     """The trials of ``plans`` by kind; raises UserError for settings that are no config."""
     found: dict[str, Kind] = {}
     for plan in plans:
-        base, drawn = plan.raw(), {path: plan.axes[path].some()[0] for path in plan.drawn()}
+        base, shares = plan.raw(), _draws(plan)
         for planned in plan.planned():
-            config = Choice(planned, drawn).config(base)
-            key = _key(config)
-            known = found.get(key, Kind(planned.label, config, 0))
-            found[key] = replace(known, trials=known.trials + plan.samples)
+            for drawn, trials in shares:
+                choice = Choice(planned, drawn)
+                config = choice.config(base)
+                key = _key(config)
+                known = found.get(key, Kind(choice.setting, config, 0))
+                found[key] = replace(known, trials=known.trials + trials)
     return list(found.values())
 
 
-def _key(config: Config) -> str:
-    """All that decides how long a round takes: whole numbers, names, and what ends a round or the
-    run, but no other rates.
+def _draws(plan: Sweep) -> list[tuple[dict[str, Yaml], int]]:
+    """What stands for the draws of the random axes (all choices, the ends of ranges), and for how
+    many of them each.
     """
-    ends = config.model_dump(mode="json", include={"round_end", "stop"})
-    others = config.model_dump(mode="json", exclude={"name", "seed", "round_end", "stop"})
-    return json.dumps([ends, _without_rates(others)], sort_keys=True)
+    values = {path: plan.axes[path].some() for path in plan.drawn()}
+    different = min(plan.samples, max(map(len, values.values()), default=1))
+    return [
+        (
+            {path: some[i % len(some)] for path, some in values.items()},
+            len(range(i, plan.samples, different)),
+        )
+        for i in range(different)
+    ]
+
+
+def _key(config: Config) -> str:
+    """All that decides how long a round takes: everything but rates."""
+    told = config.model_dump(mode="json", exclude={"name", "seed"})
+    return json.dumps(told | {name: _without_rates(told[name]) for name in RATED}, sort_keys=True)
 
 
 def _without_rates(value: Yaml) -> Yaml:
+    """Without fractions, which are rates in the sections ``RATED``."""
     if isinstance(value, dict):
         return {key: _without_rates(one) for key, one in value.items()}
     if isinstance(value, list):

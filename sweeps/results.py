@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,14 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.trials import ended_trials
 from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import told
-from sweeps.choice import Choice
+from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.plan import Sweep
 from sweeps.spaces import Yaml
 from sweeps.statistics import beside, value
-from sweeps.status import ended_trials
 
 if TYPE_CHECKING:
     from pandas.api.typing import SeriesGroupBy
@@ -70,11 +70,25 @@ def plan_of(folder: Path) -> Sweep:
     return read_sealed(file, Sweep)
 
 
+def require_plan(folder: Path, mine: Sweep, place: str) -> None:
+    """Raise UserError unless the sweep in ``folder``, which the user knows as ``place``, is
+    ``mine``; how fast it goes may be another.
+    """
+    whole = mine.model_copy(update={"at_once": None})
+    # compared as it is read: a list that was a tuple is no other sweep
+    if plan_of(folder) != Sweep.model_validate_json(whole.model_dump_json()):
+        raise UserError(
+            f"{place} holds another sweep (or another budget of it); choose another --out"
+        )
+
+
 def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     """The sweep of a folder, and its trials that have ended; raises UserError if it is not a
     sweep's folder, or has lost some.
     """
-    plan, found = plan_of(folder), [_result(path) for path in ended_trials(folder)]
+    plan = plan_of(folder)
+    planned = set(plan.planned())
+    found = [_result(path, planned) for path in ended_trials(folder)]
     # without a scheduler nothing but an interruption stops a trial, which --resume goes on with
     under_way = "stopped" if plan.scheduler.name == "fifo" else ""
     return plan, [one for one in found if one is not None and one.status != under_way]
@@ -85,11 +99,16 @@ def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
     return {(r.label, r.seed): r for r in stored(folder)[1]}
 
 
-def _result(path: Path) -> Result | None:
-    """The trial in a folder; None for a copy of one, which would count as another seed."""
+def _result(path: Path, planned_ones: Collection[Planned]) -> Result | None:
+    """The trial in a folder; None for a copy of one, which would count as another seed, and for one
+    that is not planned.
+    """
     folder, choice = RunFolder(path), Choice.read(path)
     if not choice.is_at(path):
         told("note", f"{path} is not where its trial left it, and is left out")
+        return None
+    if choice.planned not in planned_ones:
+        told("note", f"{path} is no trial of this sweep, and is left out")
         return None
     planned, ended = choice.planned, folder.ending()
     return Result(

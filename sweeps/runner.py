@@ -24,16 +24,18 @@ from orchestrator.files import said
 from orchestrator.plugins import publish
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.trials import ended_trials
 from orchestrator.rounds.drive import PATIENCE
 from orchestrator.terminal import told
 from sweeps import tune_state
+from sweeps.data import FILE as DATA
 from sweeps.data import Shelf
 from sweeps.draws import space
 from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
-from sweeps.results import no_sweep, plan_of
+from sweeps.results import no_sweep, require_plan
 from sweeps.reuse import NOTHING, Finished, tell
-from sweeps.status import Status, ended_trials
+from sweeps.status import Status
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
 from sweeps.watch import Watcher
 
@@ -345,6 +347,8 @@ def _own(home: Home, prepared: Prepared, resume: bool) -> None:
     home.folder.make()
     home.folder.claim()
     home.folder.refresh(resuming=False)
+    if home.stage().holds(DATA):
+        prepared.shelf.require_unchanged(home.stage().folder)
     prepared.shelf.leave(home.folder)
     home.folder.write_sealed("sweep.json", mine.model_dump(mode="json", exclude={"at_once"}))
     home.send()
@@ -363,11 +367,7 @@ def _own_again(home: Home, mine: Sweep, shelf: Shelf) -> None:
         for inside in ("trials", TUNE, f"{TUNE}/trials"):
             RunFolder(home.path / inside).require_no_links()
         home.collect()
-        # compared as it is read: a list that was a tuple is no other sweep
-        if plan_of(home.path) != Sweep.model_validate_json(mine.model_dump_json()):
-            raise UserError(
-                f"{home.place} holds another sweep (or another budget of it); choose another --out"
-            )
+        require_plan(home.path, mine, home.place)
         shelf.require_known(home.folder)
         ended_trials(home.path)
     except UserError:

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results import locks
-from orchestrator.results.manifest import NAME as SEALED
 from orchestrator.results.run_folder import LOCK, RunFolder
+from orchestrator.results.trials import STATUS
 from sweeps.home import EXTENSION, TUNING
-
-FILE = "status.json"
 
 
 @dataclass(frozen=True)
@@ -91,33 +88,12 @@ class Status:
 
     def write(self, folder: RunFolder) -> None:
         """Leave it in the sweep's folder, for ``read``."""
-        folder.write_sealed(FILE, asdict(self))
+        folder.write_sealed(STATUS, asdict(self))
 
     @classmethod
     def read(cls, folder: Path) -> Status:
         """That of the sweep whose driver works in ``folder``; raises UserError if it is damaged."""
-        return read_sealed(folder / FILE, cls)
-
-
-def ended_trials(folder: Path) -> list[Path]:
-    """The folders of trials that have left results in the sweep's ``folder``.
-
-    Raises UserError unless all are there that its status speaks of: without them, tables would be
-    of fewer trials, and say nothing of it.
-    """
-    # before the folders, to which more may come
-    told = (folder / FILE).is_file()
-    known = Status.read(folder).trials if told else ()
-    # the manifest is what a trial that ends writes last
-    found = sorted(path.parent for path in (folder / "trials").glob(f"*/{SEALED}"))
-    lost = sorted({*known} - {path.name for path in found})
-    if lost or (found and not told):
-        what = f"the results of {len(lost)} trials ({lost[0]}, ...)" if lost else FILE
-        raise UserError(
-            f"{folder}: it has lost {what}; put back what was in trials/, or run the sweep anew in "
-            "another folder"
-        )
-    return found
+        return read_sealed(folder / STATUS, cls)
 
 
 def is_driven(folder: Path) -> bool | None:
@@ -134,4 +110,4 @@ def stage_of(folder: Path) -> Path | None:
     """
     first = folder / TUNING
     places = (folder, *sorted(first.glob(EXTENSION.format("*")), reverse=True), first)
-    return next((place for place in places if (place / FILE).is_file()), None)
+    return next((place for place in places if (place / STATUS).is_file()), None)

@@ -17,6 +17,7 @@ from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.trials import STATUS
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
 from sweeps.cells import Cells, cells_as, show_cells
@@ -25,9 +26,8 @@ from sweeps.home import TUNING, Home
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
-from sweeps.results import no_sweep, plan_of, stored
+from sweeps.results import no_sweep, plan_of, require_plan, stored
 from sweeps.reuse import NOTHING, Finished
-from sweeps.status import FILE as STATUS
 from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
@@ -310,6 +310,8 @@ class PaperTarget(Target):
         """The first stage of two: every method's grid; returns the settings that it chose."""
         if how.resume and home.holds(TUNED):
             home.collect()
+            asked = how.changed(self.one.tuning_sweep(self.one.candidates()))
+            require_plan(home.path, asked, home.place)
         else:
             self._search(home, how)
             home.send()

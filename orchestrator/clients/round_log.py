@@ -16,6 +16,8 @@ class RoundLog:
     """train_loss (a mean over all local steps), update_norm (of the last session), steps of each
     client, and gradient_norm/LAYER where it is asked for."""
     dropped: list[int] = field(default_factory=list)
+    unjudged: list[int] = field(default_factory=list)
+    """Who was too late when its model was to be judged; it may have been dropped before, or not."""
     not_finite: list[int] = field(default_factory=list)
     """Whose updates held NaN or infinity, whether they were dropped for it or kept."""
     personal: dict[str, dict[int, tuple[float, float, float]]] = field(default_factory=dict)

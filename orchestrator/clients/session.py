@@ -275,7 +275,9 @@ class Session:
     def _leave_out(self, lost: list[int]) -> None:
         """Go on without blocks that took too long; raises UserError if too few clients are left."""
         self.present = [b for b in self.present if b not in lost]
-        self.books.log.dropped += [int(k) for b in lost for k in self.specs[b].ids]
+        trained, log = self.opening.rule.transmitted, self.books.log
+        late = log.dropped if trained else log.unjudged
+        late += [int(k) for b in lost for k in self.specs[b].ids]
         there, least = self._there(), self.terms.minimum_cohort
         remote = self.cohort.ids != self.terms.server
         if not there[~remote].all():
@@ -284,8 +286,8 @@ class Session:
                 "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
             )
         left = int((there & remote).sum())
-        if not self.opening.rule.transmitted:
-            return  # models are judged, none is trained
+        if not trained:
+            return
         if left < least:
             raise UserError(
                 f"round {self.books.t}: {left} clients are left without "

@@ -45,6 +45,12 @@ def verify(folder: Path, name: str) -> Path:
     return folder / name
 
 
+def require_whole(folder: Path) -> None:
+    """Raise UserError unless all files that the folder was sealed with are as they were."""
+    for name in _read(folder):
+        verify(folder, name)
+
+
 def holds(folder: Path, name: str) -> bool:
     """Whether a file is as it was when the folder was sealed, if it ever was; raises UserError if
     the manifest is damaged, or the file cannot be read.

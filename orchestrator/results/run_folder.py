@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import socket
 import time
@@ -23,6 +24,7 @@ from orchestrator.plugins import exchanged, kept, source
 from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Ending, Result
+from orchestrator.results.trials import STATUS, ended_trials
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +40,8 @@ HOLDINGS = "holdings.parquet"
 """Who holds how many training rows of which label."""
 TRIAL = "trial.json"
 """What a sweep says of a trial, in the trial's folder."""
+SEED = re.compile(r"seed-(\d{1,15})")
+"""A folder of one of several seeds."""
 SAID = (CONFIG, RESULT, TRIAL)
 """What the manifest of a run that failed holds."""
 SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, HOLDINGS, REPORT)
@@ -434,17 +438,23 @@ class RunFolder:
 def members(place: str) -> list[str]:
     """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
     trials that have ended, or others and folders of seeds; of a run's own folder, and of one in
-    storage, itself.
+    storage, itself. Raises UserError for a sweep that has lost trials, and a folder of a seed that
+    is no run.
     """
     folder = Path(place)
     if is_remote(place) or (folder / CONFIG).exists():
         return [place]
     if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
-        return trials
-    runs = [one for one in folder.glob("seed-*") if (one / CONFIG).is_file()]
-    numbers = {int(one.name[5:]): one for one in runs if one.name[5:].isdecimal()}
-    if numbers:
-        return [str(numbers[seed]) for seed in sorted(numbers)]
+        # trials that somebody has put together have no status of a sweep
+        whole = (folder / STATUS).is_file()
+        return [str(one) for one in ended_trials(folder)] if whole else trials
+    seeds = [one for one in folder.glob("seed-*") if SEED.fullmatch(one.name)]
+    for one in seeds:
+        if not (one / CONFIG).is_file() and any(one.iterdir()):
+            raise UserError(f"{one} is no run (it has no {CONFIG}); put it back, or take it away")
+    runs = [one for one in seeds if (one / CONFIG).is_file()]
+    if runs:
+        return [str(one) for one in sorted(runs, key=lambda one: (int(one.name[5:]), one))]
     # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
     inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
     inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}

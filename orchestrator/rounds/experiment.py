@@ -237,7 +237,7 @@ class Experiment:
         due = self.clock.due(t, self._steps_before(), record["steps_total"])
         evaluated = met or last or due
         if self.seen is not None and (met or not last):
-            record |= self._noted(t, *self.seen, dropped=int(record["dropped"]))
+            record |= self._noted(t, *self.seen)
         elif evaluated:
             self._judge(t, record, seconds)
         record |= self._spent(begun, sent_before, seconds)
@@ -278,7 +278,7 @@ class Experiment:
     def _judge(self, t: int, record: Record, seconds: Record) -> None:
         """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
         evaluating = time.perf_counter()
-        record |= self._evaluate(t, int(record["dropped"]))
+        record |= self._evaluate(t)
         record |= self._now(record)
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
 
@@ -301,7 +301,7 @@ class Experiment:
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()
         self.federation.begin_round(self.t)
-        self.records[-1] |= self._evaluate(self.t, dropped=0) | self._now(self.records[-1])
+        self.records[-1] |= self._evaluate(self.t) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])
 
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
@@ -504,17 +504,15 @@ class Experiment:
         means = over_cohort(log.diagnostics, counted)
         return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
 
-    def _evaluate(self, t: int, dropped: int) -> Record:
-        """The models judged after round ``t``, in which so many clients were ``dropped``; what is
-        said of each client joins its rows.
-        """
-        return self._noted(t, *self.judge.judge(), dropped)
+    def _evaluate(self, t: int) -> Record:
+        """The models judged after round ``t``; what is said of each client joins its rows."""
+        return self._noted(t, *self.judge.judge())
 
-    def _noted(self, t: int, record: Record, table: ClientTable, dropped: int) -> Record:
+    def _noted(self, t: int, record: Record, table: ClientTable) -> Record:
         """What was found of the models, and who could not be judged; the ``table`` of clients is
         kept.
         """
-        late = len(set(self.federation.log.dropped)) - dropped
+        late = len(set(self.federation.log.unjudged))
         record |= {"judged": 1.0} | ({"unjudged": float(late)} if late else {})
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
         weight = {"weight": self.shares} if len(self.shares) else {}

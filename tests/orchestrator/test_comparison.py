@@ -224,6 +224,22 @@ def test_a_folder_of_trials_is_all_of_them(runs, tmp_path):
     assert "standard error over seeds 0, 1, 2" in text
 
 
+def test_a_sweep_that_has_lost_trials_is_not_compared(runs, tmp_path):
+    """As it has no table; nor is a seed left out without a word."""
+    for i, place in enumerate(runs):
+        shutil.copytree(place, tmp_path / "s" / "trials" / f"t{i}")
+    RunFolder(tmp_path / "s").write_sealed("status.json", {"trials": ["t0", "t9"]})
+    code, text = here("compare", tmp_path / "s")
+    assert code == 2
+    assert "it has lost the results of 1 trials (t9, ...)" in text
+    for i, place in enumerate(list(runs)[:2]):
+        shutil.copytree(place, tmp_path / "seeds" / f"seed-{i}")
+    (tmp_path / "seeds" / "seed-1" / "config.yaml").unlink()
+    code, text = here("compare", tmp_path / "seeds")
+    assert code == 2
+    assert "seed-1 is no run (it has no config.yaml)" in text
+
+
 def test_a_folder_of_folders_of_seeds_is_all_of_them(runs, tmp_path):
     for number, place in enumerate(runs):
         method, seed = ("a", "b")[number // 3], number % 3

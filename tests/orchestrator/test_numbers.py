@@ -226,6 +226,27 @@ def test_a_server_that_trains_is_not_one_of_the_clients(slow, message):
         Experiment(config, Late).step()
 
 
+def test_who_was_late_twice_is_dropped_and_not_judged():
+    """The same slow client in training and when its own model is judged; it counted once."""
+
+    class Late(InProcess):
+        def run(self, assignments):
+            late = [2 in one.spec.ids and one.spec.t == 2 for one in assignments]
+            answers = super().run(assignments)
+            return [None if slow else one for slow, one in zip(late, answers, strict=True)]
+
+    limits = ["on_timeout=drop", "client_timeout=9"]
+    run = finish(
+        small("algorithm=ditto", "local.block=1", "rounds=2", "cohort=6", "evaluation.every=1",
+              *[f"resources.{limit}" for limit in limits]),
+        Late,
+    )  # fmt: skip
+    first, second = run.records
+    assert "unjudged" not in first
+    assert (second["dropped"], second["unjudged"]) == (1.0, 1.0)
+    assert np.isnan(run.client_rows[-1]["personal_accuracy"][2])
+
+
 def test_a_client_without_test_rows_has_no_accuracy():
     """NaN, without NumPy's warning in the middle of a run."""
     with warnings.catch_warnings(action="error"):

@@ -219,6 +219,39 @@ def test_words_without_a_class_and_names_of_classes(tmp_path, monkeypatch):
             of_rows(tmp_path / f"{word}{tag}", monkeypatch, lost)
 
 
+def _saved(place, monkeypatch, train, test):
+    """A dataset of two splits, each rows and the names of its classes."""
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+
+    monkeypatch.setenv("HF_HOME", str(place / "hf"))
+
+    def split(words, tags, names):
+        kind = ClassLabel(names=names) if names else Value("int64")
+        wanted = Sequence(kind) if isinstance(tags[0], list) else kind
+        inputs = Sequence(Value("string")) if isinstance(tags[0], list) else Value("string")
+        rows = {"words": words, "tags": tags}
+        return Dataset.from_dict(rows, features=Features({"words": inputs, "tags": wanted}))
+
+    DatasetDict(train=split(*train), test=split(*test)).save_to_disk(str(place / "saved"))
+    given = {"name": "huggingface", "path": str(place / "saved"), "label": "tags", "length": 4}
+    return load(None, [f"data.dataset={json.dumps(given)}"]).data.dataset
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_split_s_own_names_say_what_its_numbers_mean(tmp_path, monkeypatch, listed):
+    words, tags = (["a", "b"], ["c", "d"]), ([0, 1], [1, 0])
+    if listed:
+        words, tags = [[list(w)] for w in words], [[list(t)] for t in tags]
+    train, test = (words[0], tags[0], ["noun", "verb"]), (words[1], tags[1], ["verb", "noun"])
+    samples = _saved(tmp_path, monkeypatch, train, test).load(Request(0, 1))
+    assert samples.names == ("noun", "verb")
+    found = samples.targets[:, :2] if listed else samples.y
+    assert np.asarray(found).ravel().tolist() == [0, 1, 0, 1]
+    dataset = _saved(tmp_path / "half", monkeypatch, train, (words[1], tags[1], None))
+    with pytest.raises(UserError, match="one split has names for its classes and another has none"):
+        dataset.load(Request(0, 1))
+
+
 def test_no_class_at_all_is_a_sentence(arrays):
     with np.load(arrays / "a.npz") as found:
         np.savez(arrays / "d.npz", x=found["x"], y=np.full_like(found["y"], IGNORED))

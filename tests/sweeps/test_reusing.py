@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.results import manifest
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps.results import by_trial
@@ -87,16 +86,21 @@ def test_a_twin_of_a_twin_is_from_where_it_was_run(there, tmp_path, stepped):
     assert {r["taken_from"].rpartition("/trials/")[0] for r in again.values()} == {str(there)}
 
 
-def test_a_damaged_twin_is_told(there, tmp_path):
+def test_a_damaged_twin_is_run_again(there, tmp_path, capsys):
+    """It was this sweep's trial that failed, for a file of another."""
     old = tmp_path / "old"
     shutil.copytree(there, old)
-    for path in (old / "trials").glob("*/model.safetensors"):
-        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    one, other = sorted((old / "trials").iterdir())
+    weights = one / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    (other / "holdings.parquet").unlink()
     run_here(sweep(axes=RATES), tmp_path / "s", Finished.of([str(old)]))
     found = by_trial(tmp_path / "s").values()
-    assert [r.status for r in found] == ["failed", "failed"]
-    assert all("is damaged" in r.error for r in found)
-    assert all(manifest.holds(r.folder.path, "result.json") for r in found)
+    assert [r.status for r in found] == ["finished", "finished"]
+    assert not any("taken_from" in r.folder.result() for r in found)
+    said = capsys.readouterr().out
+    assert f"it is run again, for {weights} is damaged" in " ".join(said.split())
+    assert "holdings.parquet" in said
 
 
 def test_trials_of_a_paper_s_tuning_are_found(reproduced, tmp_path, stepped):

@@ -3,10 +3,12 @@
 import importlib.util
 import itertools
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 
@@ -299,13 +301,26 @@ def test_one_entry_is_listed_with_all_that_it_runs():
 
 
 def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
-    plan = sweep(axes={"local.lr": [0.1]})
+    plan = sweep(axes={"local.lr": [0.1]}, seeds=[0, 9])
     run_here(plan, tmp_path / "s")
+    died = Choice(plan.planned()[1])
+    shutil.rmtree(tmp_path / "s" / "trials" / died.key(""))
     watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
-    died = Choice(replace(plan.planned()[0], seed=9)).as_trial()
-    watcher.on_trial_error(1, [], SimpleNamespace(trial_id="one", config=died))
+    watcher.on_trial_error(1, [], SimpleNamespace(trial_id="one", config=died.as_trial()))
     assert by_trial(tmp_path / "s")["local.lr=0.1", 9].status == "failed"
     assert table(tmp_path / "s")["failed"].tolist() == [1]
+
+
+def test_a_trial_of_another_sweep_is_in_no_table(tmp_path, capsys):
+    """Of more seeds, say, whose folder somebody has put there."""
+    run_here(sweep(axes={"local.lr": [0.1]}, seeds=[0, 1]), tmp_path / "more")
+    run_here(sweep(axes={"local.lr": [0.1]}), tmp_path / "s")
+    before = table(tmp_path / "s")
+    for path in (tmp_path / "more" / "trials").iterdir():
+        if not (tmp_path / "s" / "trials" / path.name).exists():
+            shutil.copytree(path, tmp_path / "s" / "trials" / path.name)
+    pd.testing.assert_frame_equal(table(tmp_path / "s"), before)
+    assert "is no trial of this sweep" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_was_drawn_twice_counts_once(tmp_path):

@@ -11,8 +11,9 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.files import write_sealed
 from orchestrator.results.run_folder import LOCK, RunFolder
+from orchestrator.results.trials import STATUS
 from sweeps.commands import show_status
-from sweeps.status import FILE, Status, is_driven, stage_of
+from sweeps.status import Status, is_driven, stage_of
 
 UNDER_WAY = Status(
     total=12, finished=2, stopped=0, failed=1, running={"a": 4, "b": 0}, metric="test_accuracy",
@@ -91,14 +92,14 @@ def test_a_sweep_that_has_ended_is_not_interrupted():
 
 def test_a_damaged_status_is_a_sentence(tmp_path):
     left_by_a_driver(tmp_path)
-    whole = (tmp_path / FILE).read_text()
+    whole = (tmp_path / STATUS).read_text()
     edited = whole.replace('"stopped": 0', '"stopped": -3')
     assert edited != whole
     for text in ("", "[]", "null", whole[:-9], edited, "{}", json.dumps(asdict(UNDER_WAY))):
-        (tmp_path / FILE).write_text(text)
+        (tmp_path / STATUS).write_text(text)
         with pytest.raises(UserError, match=r"cannot read .*status\.json"):
             Status.read(tmp_path)
-    (tmp_path / FILE).write_bytes(b"\xff\xfe")
+    (tmp_path / STATUS).write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"cannot read .*status\.json"):
         Status.read(tmp_path)
 
@@ -106,6 +107,6 @@ def test_a_damaged_status_is_a_sentence(tmp_path):
 def test_one_of_before_is_read(tmp_path):
     """Without the time at which it was written."""
     said = {k: v for k, v in asdict(UNDER_WAY).items() if k != "written"}
-    write_sealed(tmp_path / FILE, said)
+    write_sealed(tmp_path / STATUS, said)
     assert Status.read(tmp_path).seen(None, 5.0) == str(UNDER_WAY)
     assert stage_of(tmp_path) == tmp_path

@@ -101,8 +101,6 @@ class _Opener:
 
         with reading(self.path), Image.open(self.path) as image:
             image.load()
-            if image.mode.startswith(("I", "F")):
-                raise ValueError(f"its pixels are of mode {image.mode}; only 8 bits are read")
             return image
 
     def __str__(self) -> str:
@@ -119,7 +117,10 @@ def pixels(images: Sequence[Callable[[], Any]], side: int | None, grey: bool) ->
 
     rows: np.ndarray | None = None
     for i, opened in enumerate(images):
-        image = opened().convert("L" if grey else "RGB")
+        image = opened()
+        if image.mode.startswith(("I", "F")):
+            raise UserError(f"{opened}: its pixels are of mode {image.mode}; only 8 bits are read")
+        image = image.convert("L" if grey else "RGB")
         if side is not None and image.size != (side, side):
             image = image.resize((side, side), Image.Resampling.BILINEAR)
         one = np.asarray(image)

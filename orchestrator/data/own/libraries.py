@@ -117,7 +117,7 @@ class HuggingFace(Tokens):
                 f"{where}, column {self.label!r}: row {row + 1} is {labels[row]}, which stands for "
                 "no label; name a test split that has labels (data.dataset.test)"
             )
-        return _classes(splits, self.label, labels)
+        return _classes(splits, self.label, labels, where)
 
     def _splits(self, where: str) -> list[Any]:
         """The splits that are named, as the library has them."""
@@ -156,6 +156,11 @@ class HuggingFace(Tokens):
             return self.ids(list(zip(*texts, strict=True)))
         _require_numbers(kinds, where)
         blocks = [_numbers(splits, name, where) for name in columns]
+        if len({block.shape[2:] for block in blocks}) > 1:
+            raise UserError(
+                f"{where}: {', '.join(columns)} are numbers of other shapes than one another, and "
+                "no row of inputs; name some of them in data.dataset.inputs"
+            )
         return np.concatenate(blocks, axis=1) if len(blocks) > 1 else blocks[0]
 
 
@@ -213,30 +218,59 @@ def _tags_of(
     splits: Sequence[Any], label: str, where: str
 ) -> tuple[Sequence[str], list[list[int]]]:
     """Names of the classes, and those of each row's words; raises UserError for what is none."""
-    inner = getattr(splits[0].features[label], "feature", None)
-    rows = _lists(splits, label, where) if inner is not None else []
+    inner = [getattr(one.features[label], "feature", None) for one in splits]
+    rows = _lists(splits, label, where) if None not in inner else []
     each = [tag for row in rows for tag in row if tag != IGNORED]
     if {type(tag) for tag in each} not in ({int}, {str}):
         raise UserError(
             f"{where}, column {label!r}: the inputs are lists of words, and each needs a list of "
             "as many classes, whole numbers or texts"
         )
-    known = list(getattr(inner, "names", None) or ())
-    distinct = sorted(set(each))
-    if known and 0 <= distinct[0] <= distinct[-1] < len(known):
-        return known, rows
-    place = {tag: i for i, tag in enumerate(distinct)} | {IGNORED: IGNORED}
-    return [str(tag) for tag in distinct], [[place[tag] for tag in row] for row in rows]
+    called, places = _numbering(_names_of(inner, where, label), sorted(set(each)))
+    # each split's, or the one of all
+    theirs = [places[s % len(places)] for s, one in enumerate(splits) for _ in range(len(one))]
+    return called, [[place[tag] for tag in row] for place, row in zip(theirs, rows, strict=True)]
 
 
-def _classes(splits: Sequence[Any], label: str, labels: np.ndarray) -> Wanted:
-    """Classes from ``labels`` [n] of all splits: by the names that the dataset has for its numbers,
-    in its order, where each split has such.
+def _numbering(
+    names: Sequence[Sequence[str]], tags: Sequence[Any]
+) -> tuple[list[str], list[dict[Any, int]]]:
+    """What the classes are called, and for each split tag -> class: by its ``names``, or where they
+    do not name the ``tags`` that there are, one for all splits by these.
     """
-    known = [list(getattr(one.features[label], "names", None) or ()) for one in splits]
-    if not all(known):
+    if names and 0 <= tags[0] <= tags[-1] < min(map(len, names)):
+        order = _order(names)
+        places = [{i: order[name] for i, name in enumerate(some)} for some in names]
+        return list(order), [place | {IGNORED: IGNORED} for place in places]
+    return [str(tag) for tag in tags], [{tag: i for i, tag in enumerate(tags)} | {IGNORED: IGNORED}]
+
+
+def _names_of(kinds: Sequence[Any], where: str, label: str) -> list[list[str]]:
+    """The names that each split, by the ``kinds`` of its labels, has for its numbers; none where
+    none has any. Raises UserError where only some have.
+    """
+    known = [list(getattr(kind, "names", None) or ()) for kind in kinds]
+    if any(known) and not all(known):
+        raise UserError(
+            f"{where}, column {label!r}: one split has names for its classes and another has "
+            "none, so nobody knows whether their numbers mean the same; give both the same type"
+        )
+    return known if all(known) else []
+
+
+def _order(names: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Name -> its number among those of all splits."""
+    return {name: i for i, name in enumerate(dict.fromkeys(n for some in names for n in some))}
+
+
+def _classes(splits: Sequence[Any], label: str, labels: np.ndarray, where: str) -> Wanted:
+    """Classes from ``labels`` [n] of all splits: by the names that the dataset has for its numbers,
+    in its order, where it has such.
+    """
+    known = _names_of([one.features[label] for one in splits], where, label)
+    if not known:
         return Wanted.named(labels)
-    order = {name: i for i, name in enumerate(dict.fromkeys(n for names in known for n in names))}
+    order = _order(known)
     ends = np.cumsum([len(one) for one in splits])[:-1]
     places = [
         np.array([order[name] for name in names])[theirs]
