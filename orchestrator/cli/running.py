@@ -15,6 +15,7 @@ from algorithms.section import WHOLE
 from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.results.own_code import code_sha256
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder
@@ -154,7 +155,20 @@ class Series:
             raise UserError(
                 f"{folder.place}: the run there is of another config; choose another --out"
             )
+        self._require_code(name, RunFolder.existing(folder.place))
         return folder
+
+    def _require_code(self, name: str, there: RunFolder) -> None:
+        """Raise UserError for a finished run whose parts were other ones of the same names; of one
+        that goes on its checkpoint says it.
+        """
+        if there.finished:
+            known = there.result().get("code_sha256")
+            if known is not None and known != code_sha256(self.configs[name]):
+                raise UserError(
+                    f"{there.place}: the run there is by other code of parts of the same names; "
+                    "choose another --out"
+                )
 
     def run(
         self, one: Callable[[Config, RunFolder, bool, list[int]], Result | None]

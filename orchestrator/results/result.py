@@ -46,6 +46,8 @@ class Result(Ending):
     """Digest of the samples, and of who holds which rows."""
     initial_sha256: NotRequired[str]
     """Digest of the model's initial tensors, trained or not."""
+    code_sha256: NotRequired[str]
+    """Digest of the code of parts that are in no package and no plugin."""
     weights_sha256: str
     """Digest of the server's model and batch-norm statistics."""
     state_sha256: str

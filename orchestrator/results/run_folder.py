@@ -448,17 +448,22 @@ def members(place: str) -> list[str]:
         # trials that somebody has put together have no status of a sweep
         whole = (folder / STATUS).is_file()
         return [str(one) for one in ended_trials(folder)] if whole else trials
+    if seeds := _seeds(folder):
+        return seeds
+    # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
+    inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
+    inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
+    return [run for one in sorted(inside) for run in members(str(one))] or [place]
+
+
+def _seeds(folder: Path) -> list[str]:
+    """The runs in its folders of seeds; raises UserError for one that holds something else."""
     seeds = [one for one in folder.glob("seed-*") if SEED.fullmatch(one.name)]
     for one in seeds:
         if not (one / CONFIG).is_file() and any(one.iterdir()):
             raise UserError(f"{one} is no run (it has no {CONFIG}); put it back, or take it away")
     runs = [one for one in seeds if (one / CONFIG).is_file()]
-    if runs:
-        return [str(one) for one in sorted(runs, key=lambda one: (int(one.name[5:]), one))]
-    # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
-    inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
-    inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
-    return [run for one in sorted(inside) for run in members(str(one))] or [place]
+    return [str(one) for one in sorted(runs, key=lambda one: (int(one.name[5:]), one))]
 
 
 def run_that_writes(file: Path) -> Path | None:

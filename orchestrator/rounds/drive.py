@@ -274,6 +274,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "diverged": experiment.diverged,
         "notes": list(dict.fromkeys(experiment.notes)),
     }
+    if code := experiment.origin.get("code_sha256"):
+        result["code_sha256"] = code
     if not experiment.config.data.dataset.generated:
         result["samples_sha256"] = experiment.data.samples_sha256
     return result

@@ -35,6 +35,7 @@ from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
+from orchestrator.results.own_code import code_sha256
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import require_batches, require_fit
@@ -90,9 +91,11 @@ class Experiment:
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
         # of all tensors, before any is trained: also those that stay as a file gave them
+        code = code_sha256(config)
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
+            **({"code_sha256": code} if code else {}),
         }
         """What the run has begun with, apart from its config."""
         self.world = self._world()
@@ -465,13 +468,16 @@ class Experiment:
 
     def require_origin(self, known: Mapping[str, Any], place: str) -> None:
         """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun
-        with, began with the data and the initial weights that the config gives now.
+        with, began with the data, the initial weights and the code of one's own that the config
+        gives now.
         """
         for key, what in (
             ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
             ("initial_sha256", "the initial weights of the model are not those"),
+            ("code_sha256", "the code of parts that are in no plugin is not that"),
         ):
-            if known.get(key, self.origin[key]) != self.origin[key]:
+            now = self.origin.get(key)
+            if known.get(key, now) != now:
                 raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:

@@ -1,0 +1,91 @@
+"""Code that a session or a script brings itself: parts that are in no package and no plugin, whose
+names say nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from orchestrator.config import Config
+
+PACKAGES = ("fedorch", "orchestrator", "algorithms", "rl", "sweeps")
+MOST = 1000
+"""Items of a list that are looked at."""
+SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+def code_sha256(config: Config) -> str:
+    """Digest of what the config's parts of that kind do, as far as it is in their own functions and
+    in what these call by name; "" where there are none.
+    """
+    plugins = {plugin.module for plugin in config.plugins}
+    kinds = {type(one) for one in config.sections()}
+    kinds |= {kind.algorithm for kind in kinds if hasattr(kind, "algorithm")}
+    mine = [kind for kind in kinds if kind.__module__ not in plugins and _is_own(kind)]
+    told = sorted("\n".join(_of(kind, set())) for kind in mine)
+    return hashlib.sha256("\n\n".join(told).encode()).hexdigest() if told else ""
+
+
+def _is_own(value: Any) -> bool:
+    """Whether a class or function is of the session, or of a file that nobody has installed."""
+    name = getattr(value, "__module__", None) or ""
+    if name == "__main__":
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
+    installed = file is None or any(file.startswith(path) for path in paths)
+    return not installed and name.partition(".")[0] not in PACKAGES
+
+
+def _of(value: Any, seen: set[int]) -> Iterator[str]:
+    """What there is to tell of a class, a function, or a value."""
+    if isinstance(value, SIMPLE):
+        yield repr(value)
+    elif isinstance(value, tuple | list):
+        for one in value[:MOST]:
+            yield from _of(one, seen)
+    elif id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, FunctionType) and _is_own(value):
+            yield from _of_function(value, seen)
+        elif isinstance(value, type) and _is_own(value):
+            yield f"class {value.__qualname__}"
+            for base in value.__bases__:
+                yield from _of(base, seen)
+            for name, one in sorted(vars(value).items()):
+                yield name
+                yield from _of_member(one, seen)
+
+
+def _of_member(one: Any, seen: set[int]) -> Iterator[str]:
+    wrapped = [getattr(one, name, None) for name in ("__func__", "fget", "fset", "func")]
+    for inner in [one, *wrapped]:
+        yield from _of(inner, seen)
+
+
+def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
+    yield from _of_code(function.__code__)
+    yield from _of(function.__defaults__ or (), seen)
+    for cell in function.__closure__ or ():
+        try:
+            yield from _of(cell.cell_contents, seen)
+        except ValueError:  # not filled yet
+            yield "empty"
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            yield name
+            yield from _of(function.__globals__[name], seen)
+
+
+def _of_code(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _of_code(one)
+        else:
+            yield repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one)

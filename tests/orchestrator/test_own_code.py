@@ -1,0 +1,79 @@
+"""Parts that a session brings itself: a run is begun and ended with the same code."""
+
+import os
+import signal
+
+import pytest
+
+import fedorch
+from orchestrator.config import build
+from orchestrator.errors import UserError
+from orchestrator.results.own_code import code_sha256
+
+BASE = {
+    "data": {"dataset": "fashion_mnist_10k", "limit": 200, "clients": 4}, "model": "linear",
+    "rounds": 4, "checkpoint": {"every": 1}, "algorithm": "told",
+}  # fmt: skip
+
+
+def helper():
+    return 1.0
+
+
+def cell(number, stop=None, more=0):
+    """What a notebook's cell makes anew each time that it is run."""
+
+    def counted():
+        return number + more
+
+    class Told(fedorch.FedAvg):
+        class Options(fedorch.FedAvg.Options):
+            name: str = "told"
+
+        def round(self, t, clients):
+            if t == stop:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().round(t, clients) | {"n": counted() + helper()}
+
+    return Told
+
+
+def test_the_digest_is_of_what_the_code_does(monkeypatch):
+    held = cell(1.0)
+    first = code_sha256(build(BASE))
+    assert first
+    held = cell(1.0)
+    assert code_sha256(build(BASE)) == first
+    held = cell(2.0)
+    assert code_sha256(build(BASE)) != first
+    held = cell(1.0, more=3)
+    assert code_sha256(build(BASE)) != first
+    held = cell(1.0)
+    monkeypatch.setitem(globals(), "helper", lambda: 2.0)
+    assert code_sha256(build(BASE)) != first
+    assert held
+    assert code_sha256(build(BASE | {"algorithm": "fedavg"})) == ""
+
+
+def test_a_run_does_not_go_on_with_a_class_that_was_defined_anew(tmp_path):
+    held = cell(1.0, stop=2)
+    with pytest.raises(KeyboardInterrupt):
+        fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0])
+    held = cell(2.0, stop=2)
+    with pytest.raises(UserError, match="the code of parts that are in no plugin is not that"):
+        fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0])
+    held = cell(1.0, stop=9)
+    with pytest.raises(UserError, match="in no plugin"):  # what it holds is a part of it
+        fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0])
+    assert held
+
+
+def test_a_finished_run_is_no_seed_of_a_class_that_was_defined_anew(tmp_path):
+    held = cell(1.0)
+    fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0])
+    held = cell(1.0)
+    assert len(fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0, 1])) == 2
+    held = cell(2.0)
+    with pytest.raises(UserError, match="by other code of parts of the same names"):
+        fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0, 1, 2])
+    assert held
