@@ -52,6 +52,8 @@ def run_here(
     with held(folder, resuming):
         experiment = Experiment(config, plane)
         show_plan(begin(experiment, folder, resuming))
+        if config.resources.client_timeout is not None:
+            told("note", "resources.client_timeout does nothing in one process, without actors")
         tell_where(folder)
         with (
             RoundProgress(config, experiment.t, lines) as progress,

@@ -362,6 +362,11 @@ class Config(Section):
             return f"cohort as a fraction must be at most 1.0, not {self.cohort}"
         if self.cohort_size > self.data.clients:
             return f"cohort {self.cohort_size} is larger than the {self.data.clients} clients"
+        if self.resources.minimum_cohort > self.cohort_size:
+            return (
+                f"resources.minimum_cohort {self.resources.minimum_cohort} is more than the "
+                f"{self.cohort_size} clients of a round"
+            )
         return None
 
     def _dropping_problem(self, key: str, chosen: str, others: str) -> str | None:

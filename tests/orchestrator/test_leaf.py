@@ -66,8 +66,8 @@ def test_numbers_of_users_are_theirs(tmp_path):
 
 def test_users_of_the_test_alone_come_last(tmp_path):
     """LEAF's split by user: those that train are the first clients."""
-    one = lambda who: {who: ([[1.0, 2.0], [3.0, 4.0]], [0, 1])}  # noqa: E731
-    root = written(tmp_path / "data", [one("b") | one("d")], [one("a") | one("c")])
+    one = lambda who, x=1.0: {who: ([[x, 2.0], [3.0, 4.0]], [0, 1])}  # noqa: E731
+    root = written(tmp_path / "data", [one("b") | one("d")], [one("a", 5.0) | one("c")])
     found = samples(tmp_path)
     assert found.owner.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     config = load(None, [f"data.dataset={{name: leaf, path: {root}}}", "data.partition=natural",
@@ -76,6 +76,14 @@ def test_users_of_the_test_alone_come_last(tmp_path):
     assert [data.train[k].tolist() for k in (0, 1)] == [[0, 1], [2, 3]]
     assert data.test_rows.tolist() == [4, 5, 6, 7]
     assert not data.test.rows.size
+
+
+def test_the_rows_that_are_trained_on_are_no_test(tmp_path):
+    """A copy of train in the place of test."""
+    users = [{"a": ([[1.0, 2.0], [3.0, 4.0]], [0, 1]), "b": ([[5.0, 6.0]], [0])}]
+    written(tmp_path / "data", users, users)
+    with pytest.raises(UserError, match="are the very rows that are trained on"):
+        samples(tmp_path)
 
 
 PLAY = {"HAMLET": (["To be ", "o be, "], [",", "o"]), "ROMEO": (["But so", "ut sof"], ["f", "t"])}

@@ -113,7 +113,7 @@ def test_actors_give_the_same_bits(arrays, company):
 def write(folder, rows):
     folder.mkdir()
     for split in ("train", "test"):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
+        text = "".join(json.dumps(row) + "\n" for row in (rows if split == "train" else rows[::-1]))
         (folder / f"{split}.jsonl").write_text(text)
     return folder
 
@@ -194,7 +194,8 @@ def of_rows(tmp_path, monkeypatch, rows, features=None):
 
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     made = datasets.Dataset.from_list(rows, features=features)
-    datasets.DatasetDict(train=made, test=made).save_to_disk(str(tmp_path / "saved"))
+    test = made.select(range(len(made) - 1, -1, -1))
+    datasets.DatasetDict(train=made, test=test).save_to_disk(str(tmp_path / "saved"))
     given = {"name": "huggingface", "path": str(tmp_path / "saved"), "label": "tags", "length": 4}
     return load(None, [f"data.dataset={json.dumps(given)}"]).data.dataset.load(Request(0, 2))
 
@@ -207,8 +208,8 @@ def test_words_without_a_class_and_names_of_classes(tmp_path, monkeypatch):
     rows = [{"words": ["Ann", "went"], "tags": [1, 0]}, {"words": ["ann"], "tags": [1]}]
     samples = of_rows(tmp_path / "named", monkeypatch, rows, kind)
     assert samples.names == ("o", "person", "place")
-    assert samples.x[0, 0] == samples.x[1, 0]
-    assert samples.y.tolist() == [0, 1] * 2  # person is commonest of all; the first has another
+    assert samples.x[0, 0] == samples.x[1, 0] == samples.x[2, 0]
+    assert samples.y.tolist() == [0, 1, 1, 0]  # person is commonest of all; the first has another
     rows = [{"words": ["a", "b"], "tags": [-100, 5]}, {"words": ["c"], "tags": [7]}]
     samples = of_rows(tmp_path / "bare", monkeypatch, rows)
     assert samples.names == ("5", "7")

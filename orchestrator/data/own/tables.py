@@ -267,6 +267,11 @@ def _require_no_numbers(texts: pd.Series, where: str) -> None:
     """Raise UserError for a column of which most are numbers, and some are not."""
     import pandas as pd
 
+    if texts.str.fullmatch(r"[+-]?\d+(,\d+)+(\.\d+)?").mean() > 0.5:
+        raise UserError(
+            f"{where}: most rows are numbers with a comma, such as {texts.iloc[0]!r}; write 12.5 "
+            "for 12,5, and thousands without a mark"
+        )
     numeric = pd.to_numeric(texts, errors="coerce").notna().to_numpy()
     if numeric.mean() > 0.5:
         row = int(np.argmin(numeric))
@@ -305,13 +310,19 @@ class CsvTable(Table):
     """
 
     name: str = "csv"
-    separator: str = option(",", "what stands between two fields", min_length=1, max_length=1)
+    separator: Annotated[str, Field(pattern="^(.|tab)$")] = option(
+        ",", 'what stands between two fields: a character, or "tab"'
+    )
+
+    @property
+    def _between(self) -> str:
+        return "\t" if self.separator == "tab" else self.separator
 
     def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         import pandas as pd
 
         header = pd.read_csv(
-            path, sep=self.separator, header=None, nrows=1, dtype=str, keep_default_na=False
+            path, sep=self._between, header=None, nrows=1, dtype=str, keep_default_na=False
         )
         nameless = header.iloc[0] == ""
         if nameless.any():
@@ -345,7 +356,7 @@ class CsvTable(Table):
             # fields that the header has no name for would be lost
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
-                path, sep=self.separator, keep_default_na=False, na_values=[""], low_memory=False,
+                path, sep=self._between, keep_default_na=False, na_values=[""], low_memory=False,
                 index_col=False, encoding="utf-8-sig", dtype=dict.fromkeys(texts, str),
             )  # fmt: skip
 
@@ -360,7 +371,10 @@ class ParquetTable(Table):
     def _frame(self, path: Path, texts: Set[str]) -> pd.DataFrame:
         import pandas as pd
 
-        return pd.read_parquet(path)
+        frame = pd.read_parquet(path)
+        # a named index is a column of the file like any other
+        named = [name for name in frame.index.names if name is not None]
+        return frame.reset_index(level=named) if named else frame
 
 
 def reader_of(file: Path, trained: Dataset) -> Table | None:
