@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ Policy = Callable[[np.ndarray], np.ndarray]
 class Scores:
     """Mean returns of an episode, over the same episodes."""
 
+    rounds: int
+    """That it was trained for."""
     before: float
     after: float
     uniform: float
@@ -42,7 +45,7 @@ def pretrain(
     out: Path,
     tell: Callable[[int, float], None],
 ) -> Scores:
-    """Train for ``rounds`` simulated rounds and write the policy to ``out``.
+    """Train for ``rounds`` simulated rounds, or until Ctrl-C, and write the policy to ``out``.
 
     ``tell(round, return)`` is called about ten times. Needs a running Ray.
     """
@@ -52,21 +55,23 @@ def pretrain(
     try:
         before = score(policy, simulation)
         # one step of the environment an iteration (see DDPGConfig): iterations are rounds
-        for t in range(1, rounds + 1):
-            algorithm.train()
-            if t % max(1, rounds // 10) == 0:
-                tell(t, score(policy, simulation))
+        done = 0
+        with suppress(KeyboardInterrupt):
+            for done in range(1, rounds + 1):
+                algorithm.train()
+                if done % max(1, rounds // 10) == 0:
+                    tell(done, score(policy, simulation))
         after = score(policy, simulation)
         facts = {
             "agent": weigher.model_dump(mode="json"),
             "environment": _written(simulation),
-            "rounds": rounds,
+            "rounds": done,
             "return": after,
         }
         save_policy(out, module_weights(learner), facts)
     finally:
         algorithm.stop()
-    return Scores(before, after, score(np.ones_like, simulation))
+    return Scores(done, before, after, score(np.ones_like, simulation))
 
 
 def score(policy: Policy, simulation: Simulation) -> float:

@@ -79,7 +79,7 @@ class Learned(Weigher):
                 f"{meant[0]:.1f} at the beginning (1/Σp²)."
             )
             if meant[-1] < COLLAPSED < meant[0]:
-                yield "That is a policy that has collapsed on one client."
+                yield "It has collapsed: one client a round has nearly all weight."
         alike = recorded(rounds, "policy_correlation")
         if len(alike):
             yield (

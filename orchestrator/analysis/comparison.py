@@ -116,6 +116,8 @@ class Runs:
         if failed:
             raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
         results = [f.result() for f in folders]
+        for folder in folders:
+            folder.tell_if_behind()
         require_same_data(folders, results)
         return cls(folders, results, [f.rounds() for f in folders], labels)
 

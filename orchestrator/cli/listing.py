@@ -19,7 +19,10 @@ class Facts(Table):
 
     def __init__(self, **headers: str) -> None:
         """``headers``: name of a column -> what stands above it."""
-        super().__init__(*headers.values())
+        super().__init__()
+        for i, head in enumerate(headers.values()):
+            # the first is what a row is called: copied into other commands, so never shortened
+            self.add_column(head, no_wrap=i == 0, overflow="fold")
         self.shown = tuple(headers)
         self.facts: list[dict[str, Any]] = []
 

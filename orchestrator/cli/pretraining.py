@@ -95,6 +95,9 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
         f"{shlex.quote(f'algorithm.agent={chosen}')}",
         soft_wrap=True,
     )
+    if scores.rounds < rounds:
+        console.print(f"stopped after round {scores.rounds} of {rounds}")
+        raise KeyboardInterrupt
     if gained <= 0:
         console.print(
             "that is no gain over the policy before, or over uniform weights: more --rounds, "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from algorithms.local_config import SETTLED
 from algorithms.section import WHOLE
-from orchestrator.cli.run_shown import RoundProgress, show_notes, show_plan, tell_where
+from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results.own_code import code_sha256
@@ -81,6 +81,7 @@ def run_on_ray(
     on without us. Raises UserError if it cannot begin or go on. ``interrupts`` and
     ``lines`` as above.
     """
+    from orchestrator.cluster.outliving import outlived
     from orchestrator.rounds.remote import answer_of, launch
 
     server = launch(config, folder.place, resuming, detach)
@@ -91,7 +92,8 @@ def run_on_ray(
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
     progress = RoundProgress(config, prepared.done, lines)
-    _follow(server, progress, prepared.done, [] if interrupts is None else interrupts)
+    with outlived(folder.place, INTERRUPTED) as stopping:
+        _follow(server, progress, prepared.done, [] if interrupts is None else interrupts, stopping)
     return answer_of(server.outcome.remote())
 
 
@@ -113,12 +115,22 @@ def require_files(config: Config, address: str) -> None:
             raise UserError(f"config: data.dataset.{key}: there is no {place}")
 
 
-def _follow(server: Any, progress: RoundProgress, done: int, interrupts: list[int]) -> None:
+def _follow(
+    server: Any,
+    progress: RoundProgress,
+    done: int,
+    interrupts: list[int],
+    stopping: threading.Event,
+) -> None:
     """Show what a server does until its run has ended; pass an interrupt on to it."""
     from orchestrator.rounds.remote import answer_of
 
+    def stop() -> None:
+        stopping.set()
+        server.stop.remote()
+
     seen, shown, life = done, 0, ""
-    with progress, _on_interrupt(interrupts, server.stop.remote):
+    with progress, _on_interrupt(interrupts, stop):
         while True:
             news = answer_of(server.watch.remote(seen))
             for record in news.records:
@@ -240,7 +252,7 @@ def _on_interrupt(interrupts: list[int], stop: Callable[[], Any] = lambda: None)
         for sign in before:
             signal.signal(sign, signal.default_int_handler)
         errors.print(
-            "stopping after this round; a checkpoint is kept (Ctrl-C again to stop at once)"
+            "stopping after this round, with a checkpoint of it (Ctrl-C again to stop at once)"
         )
         interrupts.append(number)
         stop()

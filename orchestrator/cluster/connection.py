@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from orchestrator.terminal import console, told
 
 BOOTSTRAP = "ray_bootstrap_config.yaml"
 """In the home folder of the head node."""
+STARTS = 2
+"""Tries to start a Ray of this machine's own."""
 MANY = 1e18
 """No cluster has so much of anything, be it bytes of memory."""
 
@@ -52,21 +54,53 @@ def connected(
     place, alone = (address, True) if address == "local" else reachable(address)
     try:
         with loopback_only() if alone else nullcontext():
-            context = ray.init(
-                address=place, log_to_driver=False, logging_level=logging.ERROR, **options
-            )
+            context = _started(place, options, STARTS if address == "local" else 1)
+        _keep_token()
     except KeyboardInterrupt:
         told("fedorch", "stopped while Ray was being reached; nothing has begun")
         raise
     except Exception as error:  # Ray's own are of any type: a node that starts too slowly, say
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        what = "Ray cannot be started" if address == "local" else "cannot connect to a Ray cluster"
-        raise UserError(f"--address {address}: {what}: {first}"[:600]) from error
+        what = f"--address {address}: cannot connect to a Ray cluster: {first}"
+        if address == "local":
+            what = (
+                f"Ray cannot be started on this machine: {first[:400]} (on a busy machine try "
+                "again; fedorch run --in-process needs no Ray and has the same bits)"
+            )
+        raise UserError(what[:700]) from error
     try:
         _tell_exposure()
         yield str(context.dashboard_url or "")
     finally:
         ray.shutdown()
+
+
+def _started(place: str, options: Mapping[str, Any], tries: int) -> Any:
+    """The connection; a node of this machine's own that came up too slowly is started again."""
+    import ray
+
+    for left in reversed(range(tries)):
+        try:
+            return ray.init(
+                address=place, log_to_driver=False, logging_level=logging.ERROR, **options
+            )
+        except Exception as error:  # Ray's own are of any type
+            if not left:
+                raise
+            ray.shutdown()
+            why = (str(error).strip() or type(error).__name__).splitlines()[0]
+            told("note", f"Ray did not start, and is started again: {why[:200]}")
+    raise AssertionError
+
+
+def _keep_token() -> None:
+    """Nobody but the user may read the token that Ray keeps for its clusters: Ray leaves it to the
+    umask.
+    """
+    token = home() / ".ray" / "auth_token"
+    with suppress(OSError):
+        if token.stat().st_mode & 0o077:
+            token.chmod(0o600)
 
 
 def _tell_exposure() -> None:

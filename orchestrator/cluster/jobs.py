@@ -40,7 +40,7 @@ NO_AGENT = (
     "--dashboard-agent-listen-port=52400, or another free port"
 )
 ENDS_WITHIN = 60.0
-"""Seconds that a job which was told to stop is waited for."""
+"""Seconds that a job which was told to stop has to end its round; then it is killed."""
 YAML = (".yaml", ".yml")
 STARTS = "python -m sweeps.cli "
 """What a job's command begins with."""
@@ -67,7 +67,11 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
             # the code that submits, whatever is installed there
             "py_modules": [str(_folder(package)) for package in PACKAGES],
             # else a log that is followed comes in blocks
-            "env_vars": {"PYTHONUNBUFFERED": "1"},
+            "env_vars": {
+                "PYTHONUNBUFFERED": "1",
+                # Ray kills a job that is stopped after three seconds: its last rounds were lost
+                "RAY_JOB_STOP_WAIT_TIME_S": f"{ENDS_WITHIN:.0f}",
+            },
         }
         entrypoint = f"{STARTS}{command} --address auto"
         return _submitted(
@@ -144,17 +148,18 @@ def stop(address: str | None, name: str) -> tuple[str, str]:
     """
     with _client(address) as client:
         _status(client, name)
-        how = _going_on(within(patience(), lambda: client.get_job_info(name)).entrypoint)
+        job = within(patience(), lambda: client.get_job_info(name))
+        how = _going_on(job.entrypoint, address)
         within(patience(), lambda: client.stop_job(name))
-        deadline = time.monotonic() + ENDS_WITHIN
+        deadline = time.monotonic() + ENDS_WITHIN + patience()
         while not _status(client, name).is_terminal() and time.monotonic() < deadline:
             time.sleep(0.5)
         return str(_status(client, name)), how
 
 
-def _going_on(entrypoint: str) -> str:
-    """The command that submits what continues a job, from the job's own; "" of a job that is not
-    ours.
+def _going_on(entrypoint: str, address: str | None) -> str:
+    """The command that submits what continues a job, from the job's own, to the cluster that was
+    named; "" of a job that is not ours.
     """
     if not entrypoint.startswith(STARTS):
         return ""
@@ -164,7 +169,8 @@ def _going_on(entrypoint: str) -> str:
         words = ["run", "--resume", next(places, "")]
     elif "--resume" not in words:
         words.append("--resume")
-    return shlex.join(["fedorch", "submit", *words])
+    where = [] if address is None else ["--address", address]
+    return shlex.join(["fedorch", "submit", *where, *words])
 
 
 def _status(client: Any, name: str) -> Any:
@@ -252,7 +258,7 @@ def _separate(words: Sequence[str]) -> list[str]:
     return [piece for pieces in split for piece in pieces]
 
 
-FLAGS = ("--resume", "--list", "--json")
+FLAGS = ("--resume", "--list", "--json", "--time")
 """Options of a sweep behind which no value comes; a run has none that makes sense in a job."""
 
 

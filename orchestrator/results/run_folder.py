@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import re
+import shlex
 import shutil
 import socket
 import time
@@ -25,6 +26,7 @@ from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.trials import STATUS, ended_trials
+from orchestrator.terminal import told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,6 +128,18 @@ class RunFolder:
                 "checkpoint), or is damaged"
             )
         return folder
+
+    def tell_if_behind(self) -> None:
+        """Say so where a checkpoint is of a later round than the results: of a run that went on
+        after it had been stopped, and was killed.
+        """
+        rounds, last = self.result()["rounds"], checkpoint.newest(self.checkpoints)
+        if last > rounds:
+            told(
+                "note",
+                f"{self.place}: its results are of round {rounds}, and it went on to round {last} "
+                f"or later; fedorch run --resume {shlex.quote(self.place)} brings them up to date",
+            )
 
     @property
     def place(self) -> str:

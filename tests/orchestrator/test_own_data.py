@@ -281,6 +281,43 @@ def test_a_folder_of_images(pictures, tmp_path, monkeypatch):
     assert sorted(x.tobytes() for x in small.x) == sorted(np.asarray(i).tobytes() for i in exact)
 
 
+def test_deep_images_of_a_library_s_dataset_are_refused(tmp_path, monkeypatch):
+    """They were read as white."""
+    from datasets import ClassLabel, Dataset, DatasetDict, Features
+    from datasets import Image as OfImages
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    deep = [Image.fromarray(np.full((4, 4), 300 + i, np.uint16)) for i in range(4)]
+    kinds = Features({"image": OfImages(), "label": ClassLabel(names=["a", "b"])})
+    made = Dataset.from_dict({"image": deep, "label": [0, 1, 0, 1]}, features=kinds)
+    DatasetDict(train=made).save_to_disk(str(tmp_path / "saved"))
+    with pytest.raises(UserError, match="its pixels are of mode I;16"):
+        samples(name="huggingface", path=tmp_path / "saved", test=0.5)
+
+
+def test_columns_of_other_shapes_are_no_input(tmp_path, monkeypatch):
+    from datasets import Dataset, DatasetDict
+
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    made = Dataset.from_dict({"a": [[[1.0, 2.0]]] * 4, "b": [1.0] * 4, "label": [0, 1, 0, 1]})
+    DatasetDict(train=made).save_to_disk(str(tmp_path / "saved"))
+    with pytest.raises(UserError, match="a, b are numbers of other shapes than one another"):
+        samples(name="huggingface", path=tmp_path / "saved", test=0.5)
+
+
+def test_tables_are_read_as_they_are_meant(tmp_path):
+    """A named index of Parquet, fields between tabs; decimal commas are no texts."""
+    frame = pd.DataFrame({"age": range(6), "bp": [1.5, 2, 3, 4, 5, 6], "y": [0, 1] * 3})
+    frame.set_index("age").to_parquet(tmp_path / "a.parquet")
+    assert samples(name="parquet", path=tmp_path / "a.parquet", label="y").x.shape == (6, 2)
+    frame.to_csv(tmp_path / "a.csv", sep="\t", index=False)
+    found = samples(name="csv", path=tmp_path / "a.csv", label="y", separator="tab")
+    assert found.x.shape == (6, 2)
+    frame.to_csv(tmp_path / "b.csv", sep=";", decimal=",", index=False)
+    with pytest.raises(UserError, match="numbers with a comma, such as '1,5'"):
+        samples(name="csv", path=tmp_path / "b.csv", label="y", separator="';'")
+
+
 def test_what_is_wrong_with_images_is_said(pictures, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = {"name": "folder", "path": pictures, "clients": "true"}

@@ -111,6 +111,18 @@ def test_a_damaged_newest_checkpoint_costs_rounds_and_no_bits(folder):
     assert experiment.state_sha256() == finish(small()).state_sha256()
 
 
+def test_results_that_are_behind_their_checkpoints_are_told(tmp_path, capsys):
+    """Of a run that was stopped, went on, and was killed."""
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("rounds=4", "checkpoint.every=1"), stop_at=2)
+    folder.tell_if_behind()
+    assert not capsys.readouterr().err
+    checkpoint.save(folder.checkpoints, 3, {}, 2)
+    folder.tell_if_behind()
+    said = " ".join(capsys.readouterr().err.split())
+    assert "its results are of round 2, and it went on to round 3 or later" in said
+
+
 def test_stray_files_are_left_alone(tmp_path):
     folder = RunFolder.new(tmp_path / "run")
     strays = ["round-foo", "round-1", "round-0000001.txt", "notes"]
