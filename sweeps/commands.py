@@ -17,7 +17,7 @@ from orchestrator.terminal import console, headed
 from sweeps import costs
 from sweeps.choice import Choice
 from sweeps.entry import Entry
-from sweeps.papers import entry, of_paper
+from sweeps.papers import SOURCES, entry, of_paper
 from sweeps.reproduction import Reproduction
 from sweeps.status import Status, is_driven, stage_of
 from sweeps.targets import Running, Target, resolve
@@ -40,6 +40,8 @@ def show_list(name: str = "", as_json: bool = False) -> None:
     if single:
         _show_entry(chosen[name], known)
         return
+    if name in SOURCES:
+        console.print(SOURCES[name], soft_wrap=True)
     console.print(f"trials at {', '.join(BUDGETS)} (with minutes where they are known here)")
     for name, one in chosen.items():
         costs_of = [_cost(one, budget, known) or "-" for budget in BUDGETS]

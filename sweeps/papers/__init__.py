@@ -10,6 +10,18 @@ from sweeps.entry import Entry
 from sweeps.papers import drdm, fda, fedaa, feddual
 
 PAPERS = {"drdm": drdm, "feddual": feddual, "fedaa": fedaa, "fda": fda}
+SOURCES = {
+    "drdm": "M. Krouka, C. Ben Issaid, M. Bennis: Distributionally Robust Federated Learning with "
+    "Client Drift Minimization",
+    "feddual": "P. Sahoo, A. Tripathi, S. Saha, S. Mondal: FedDUAL: A Dual-Strategy with Adaptive "
+    "Loss and Dynamic Aggregation for Mitigating Data Heterogeneity in Federated Learning, "
+    "arXiv:2412.04416",
+    "fedaa": "J. He, W. Chen, X. Zhang: FedAA: A Reinforcement Learning Perspective on Adaptive "
+    "Aggregation for Fair and Robust Federated Learning",
+    "fda": "M. Theologitis: Communication-Efficient Federated Deep Learning via Dynamic Averaging, "
+    "thesis, Technical University of Crete, 2025, doi:10.26233/heallink.tuc.103444",
+}
+"""What is reproduced."""
 
 
 def entries() -> dict[str, Entry]:

@@ -16,7 +16,7 @@ from orchestrator.terminal import console
 from sweeps import tables
 from sweeps.choice import Choice
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
-from sweeps.papers import entries, entry, of_paper
+from sweeps.papers import PAPERS, SOURCES, entries, entry, of_paper
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial
 from sweeps.targets import Running, resolve
@@ -55,6 +55,9 @@ def test_every_table_and_figure_is_there(monkeypatch):
         found[paper].add(rest.split("-")[0])
     assert found == INDEX
     monkeypatch.setattr(console, "_width", 400)  # pytest's workers have a narrow terminal
+    assert {*PAPERS} == {*SOURCES}
+    cited = CliRunner().invoke(cli.app, ["sweep", "feddual", "--list"]).output
+    assert "P. Sahoo" in cited
     listed = CliRunner().invoke(cli.app, ["sweep", "--list"])
     assert listed.exit_code == 0, listed.output
     assert [name for name in ENTRIES if name not in listed.output] == []
