@@ -153,8 +153,13 @@ class PairedTests:
             t = scipy.stats.t.ppf(1 - TOLD_APART / tests / 2, fewest - 1)
             return f"{t / math.sqrt(fewest):.1f}"
 
-        first = f"the largest d_z has to be {least(self.counted)}, and " if self.counted > 1 else ""
-        return f"; with {fewest} pairs {first}no d_z below {least(1)} is told apart"
+        first = (
+            f" (the largest of {self.counted}: {least(self.counted)})" if self.counted > 1 else ""
+        )
+        return (
+            f"; d_z is a difference over its deviation from pair to pair: with {fewest} pairs it has "
+            f"to be {least(1)} to be told apart{first}"
+        )
 
     def table(self) -> pd.DataFrame:
         """A line of texts for each, as it is printed."""
