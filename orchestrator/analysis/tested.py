@@ -153,12 +153,11 @@ class PairedTests:
             t = scipy.stats.t.ppf(1 - TOLD_APART / tests / 2, fewest - 1)
             return f"{t / math.sqrt(fewest):.1f}"
 
-        first = (
-            f" (the largest of {self.counted}: {least(self.counted)})" if self.counted > 1 else ""
-        )
+        many = self.counted
+        first = f" (the largest of {many}: {least(many)})" if many > 1 else ""
         return (
-            f"; d_z is a difference over its deviation from pair to pair: with {fewest} pairs it has "
-            f"to be {least(1)} to be told apart{first}"
+            f"; d_z is a difference over its deviation from pair to pair: with {fewest} pairs it "
+            f"has to be {least(1)} to be told apart{first}"
         )
 
     def table(self) -> pd.DataFrame:
