@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import ray
@@ -58,9 +59,15 @@ class Exporter:
     """Lives as long as a run does in this process; ``tell`` it every round."""
 
     def __init__(
-        self, config: Config, folder: str, plane: Plane, done: int = 0, trial: str = ""
+        self,
+        config: Config,
+        folder: str,
+        plane: Plane,
+        before: Sequence[Mapping[str, float]] = (),
+        trial: str = "",
     ) -> None:
-        """``done`` rounds were there before this process began."""
+        """``before``: records of the rounds that were there when this process began."""
+        done = len(before)
         self.tags = {"experiment": config.name, "trial": trial}
         actor = ray.get_runtime_context().get_actor_id() or ""
         self.note = Note(
@@ -74,6 +81,8 @@ class Exporter:
             PHASE_SECONDS, "Duration of the last round's phases", (*LABELS, "phase")
         )
         self.bytes = Counter(BYTES, "Bytes of the algorithm's messages", (*LABELS, "direction"))
+        for record in before:
+            self._note(record)
         self.values: dict[str, float] = {"round": float(done)}
         self.times: dict[str, float] = {}
         self.ended, self.fresh = threading.Event(), False
@@ -81,25 +90,29 @@ class Exporter:
         self.thread = threading.Thread(target=self._beat, daemon=True)
         self.thread.start()
 
-    def tell(self, record: dict[str, float]) -> None:
-        """Publish one round's record."""
-        plane, note = self.plane, self.note
-        self.values.update({k: v for k, v in record.items() if k in self.gauges})
-        self.times = {phase: record[f"seconds_{phase}"] for phase in PHASES}
-        for direction in ("up", "down"):
-            sent = record[f"bytes_{direction}"]
-            note.bytes += sent
-            if sent:
-                self.bytes.inc(sent, {**self.tags, "direction": direction})
-        self.spent += record["seconds"]
-        note.round = int(record["round"])
-        # of a resumed run only the rounds of this process were timed
-        note.seconds = self.spent / max(1, note.round - self.began_at)
+    def _note(self, record: Mapping[str, float]) -> None:
+        """What a round adds to the run's line."""
+        note = self.note
+        note.bytes += record["bytes_up"] + record["bytes_down"]
         note.metric = next(
             (m for m in ("test_accuracy", "personal_accuracy_mean") if m in record), note.metric
         )
         if note.metric in record:
             note.accuracy = [*note.accuracy, record[note.metric]][-REMEMBERED:]
+
+    def tell(self, record: dict[str, float]) -> None:
+        """Publish one round's record."""
+        plane, note = self.plane, self.note
+        self._note(record)
+        self.values.update({k: v for k, v in record.items() if k in self.gauges})
+        self.times = {phase: record[f"seconds_{phase}"] for phase in PHASES}
+        for direction in ("up", "down"):
+            if sent := record[f"bytes_{direction}"]:
+                self.bytes.inc(sent, {**self.tags, "direction": direction})
+        self.spent += record["seconds"]
+        note.round = int(record["round"])
+        # of a resumed run only the rounds of this process were timed
+        note.seconds = self.spent / max(1, note.round - self.began_at)
         note.replaced = plane.replaced
         self.fresh = True
 

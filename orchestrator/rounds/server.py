@@ -111,7 +111,7 @@ class Server:
 
     def _drive(self, experiment: Experiment) -> Result:
         plane = experiment.federation.plane
-        exporter = Exporter(self.config, self.folder.place, plane, experiment.t)
+        exporter = Exporter(self.config, self.folder.place, plane, experiment.records)
 
         def tell(record: Record) -> None:
             exporter.tell(record)
