@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import save_file
 
+from orchestrator.cli.predicting import ODDS
 from orchestrator.config import UNNAMED
 from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
@@ -52,6 +53,21 @@ class Prepared(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Outputs [n, o] of inputs [n, ...]."""
         return self.module((x.float() - self.shift) * self.scale if self.pixels else x)
+
+
+class OfPixels(torch.nn.Module):
+    """A trace with a look at its inputs in front, which the trace itself would not hold: pixels
+    from 0 to 1 are another picture.
+    """
+
+    def __init__(self, trace: torch.nn.Module) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs [n, o] of pixels [n, ...], uint8."""
+        assert x.dtype == torch.uint8, "inputs are pixels from 0 to 255, uint8"
+        return self.trace(x)
 
 
 def write_model(folder: RunFolder, out: Path, license_: str) -> None:
@@ -119,7 +135,7 @@ def _traced(model: TrainedModel) -> bytes:
     with _as_sentence(model):
         written, network = io.BytesIO(), Prepared(model).eval()
         trace = torch.jit.trace(network, _examples(model))
-        torch.jit.save(trace, written)
+        torch.jit.save(torch.jit.script(OfPixels(trace)) if network.pixels else trace, written)
     others = _taken(network, _others(model), _examples(model))
     if not _follows(trace, others, network(others)):
         raise UserError(
@@ -248,6 +264,8 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
     classes = inputs.get("classes", [])
     title = f"{config.model.name} on {config.data.dataset.name}, by {config.algorithm.name}"
     title = title if config.name == UNNAMED else config.name
+    odds = config.loss.name in ODDS and inputs["task"] == "classes"
+    scores = ", whose softmax is how likely each class is" if odds else ""
     named = f" Classes, in the order of the outputs: {', '.join(classes)}." if classes else ""
     return (
         "---\n"
@@ -255,11 +273,26 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         f"tags: [federated-learning, {config.algorithm.name}]\n"
         f"datasets: [{config.data.dataset.name}]\n---\n\n"
         f"# {title}\n\n{what} {ending}\n\n"
-        f"Inputs: {given}, {_preparation(inputs, out)}; {inputs['outputs']} outputs.{named}\n\n"
+        f"Inputs: {given}, {_preparation(inputs, out)}; "
+        f"{inputs['outputs']} outputs{scores}.{named}\n\n"
+        f"{_usage(out)}"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
         f"fedorch {result['versions'].get('fedorch', '')}.\n"
     )
+
+
+def _usage(out: Path) -> str:
+    """How it is loaded, in Python."""
+    name = json.dumps(out.name)
+    lines = {
+        ".onnx": ["import onnxruntime", f"model = onnxruntime.InferenceSession({name})",
+                  'outputs = model.run(None, {"x": x})[0]'],
+        ".pt2": ["import torch", f"model = torch.export.load({name}).module()",
+                 "outputs = model(x)"],
+        ".torchscript": ["import torch", f"model = torch.jit.load({name})", "outputs = model(x)"],
+    }.get(out.suffix)  # fmt: skip
+    return "" if lines is None else "```python\n" + "\n".join(lines) + "\n```\n\n"
 
 
 def _preparation(inputs: Inputs, out: Path) -> str:

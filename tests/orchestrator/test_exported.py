@@ -65,6 +65,8 @@ def test_every_form_says_what_the_run_s_model_says(images, tmp_path):
     torch.testing.assert_close(torch.from_numpy(made), expected, rtol=1e-4, atol=1e-5)
     traced = torch.jit.load(str(tmp_path / "m.torchscript"))(pixels())
     torch.testing.assert_close(traced, expected)
+    with pytest.raises(torch.jit.Error, match="pixels from 0 to 255, uint8"):
+        torch.jit.load(str(tmp_path / "m.torchscript"))(pixels() / 255)
     exported = torch.export.load(tmp_path / "m.pt2").module()(pixels())
     torch.testing.assert_close(exported, expected)
     weights = load_file(images / "model.safetensors")
@@ -90,9 +92,10 @@ def test_the_card_says_what_the_model_is(images, tmp_path):
 def test_the_card_of_a_table_s_model_says_how_inputs_are_made(table, tmp_path):
     """By its words alone, a row is what ``predict`` makes of it."""
     assert here("export", table / "run", tmp_path / "m.onnx")[0] == 0
-    (said,) = (
-        line for line in (tmp_path / "m.onnx.md").read_text().splitlines() if "Inputs:" in line
-    )
+    card = (tmp_path / "m.onnx.md").read_text()
+    (said,) = (line for line in card.splitlines() if "Inputs:" in line)
+    assert "2 outputs, whose softmax is how likely each class is" in said
+    assert 'onnxruntime.InferenceSession("m.onnx")' in card
     made = re.findall(r"\(x − ([\d.e-]+)\) / ([\d.e-]+)|1 where town is '(\w+)'", said)
     (mean, std, _), (_, _, first), (_, _, second) = made
     x, town = 11.5, "oslo"
