@@ -78,6 +78,7 @@ def show_kinds() -> None:
         ]
         table.add(kind=kind, key=key, names=names)
     console.print(table)
+    console.print("what each of a kind is: fedorch list KIND; its options: fedorch describe NAME")
 
 
 def show_kind(kind: str, key: str = "") -> None:

@@ -188,8 +188,11 @@ class Series:
         self, one: Callable[[Config, RunFolder, bool, list[int]], Result | None]
     ) -> list[RunFolder]:
         """Run them one after the other by ``one``, as far as they are not finished, until one is
-        stopped, or the series is; returns the folders of those that are.
+        stopped, or the series is; returns the folders of those that are. Raises UserError for a
+        place that is a run's own folder, or holds other runs.
         """
+        if RunFolder.at(self.place).holds(CONFIG):
+            raise UserError(f"{self.place} is the folder of one run; choose another --out")
         folders = {name: self.folder(name) for name in self.configs}
         finished: list[RunFolder] = []
         interrupts: list[int] = []

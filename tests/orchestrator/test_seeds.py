@@ -35,6 +35,8 @@ def test_seeds_are_run_one_by_one_and_gone_on_with(tmp_path):
     assert "seeds 3, 5" in said
     fedorch("run", *SMALL, "--set", "seed=5", "--out", tmp_path / "five")
     assert sha(tmp_path / "all" / "seed-5") == sha(tmp_path / "five")
+    with pytest.raises(UserError, match="five is the folder of one run"):
+        fedorch("run", *SMALL, "--seeds", "3,5", "--out", tmp_path / "five")
     before = (tmp_path / "all" / "seed-3" / "result.json").stat().st_mtime_ns
     # killed before its first checkpoint: what is there is the config
     for file in (tmp_path / "all" / "seed-5").iterdir():
