@@ -4,6 +4,8 @@ names say nothing of what they do.
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import hashlib
 import sys
 import sysconfig
@@ -14,8 +16,8 @@ from typing import Any
 from orchestrator.config import Config
 
 PACKAGES = ("fedorch", "orchestrator", "algorithms", "rl", "sweeps")
-MOST = 1000
-"""Items of a list that are looked at."""
+STORES = ("STORE_GLOBAL", "STORE_DEREF")
+"""What a function does to names that are not its own."""
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -43,11 +45,11 @@ def _is_own(value: Any) -> bool:
 
 
 def _of(value: Any, seen: set[int]) -> Iterator[str]:
-    """What there is to tell of a class, a function, or a value."""
+    """What there is to tell of a class, a function, or a value that does not change."""
     if isinstance(value, SIMPLE):
         yield repr(value)
-    elif isinstance(value, tuple | list):
-        for one in value[:MOST]:
+    elif isinstance(value, tuple):
+        for one in value:
             yield from _of(one, seen)
     elif id(value) not in seen:
         seen.add(id(value))
@@ -69,17 +71,18 @@ def _of_member(one: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    yield from _of_code(function.__code__)
+    code = function.__code__
+    yield from _of_code(code)
     yield from _of(function.__defaults__ or (), seen)
-    for cell in function.__closure__ or ():
-        try:
-            yield from _of(cell.cell_contents, seen)
-        except ValueError:  # not filled yet
-            yield "empty"
-    for name in function.__code__.co_names:
-        if name in function.__globals__:
-            yield name
-            yield from _of(function.__globals__[name], seen)
+    found = {name: function.__globals__.get(name) for name in code.co_names}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not filled yet
+            found[name] = cell.cell_contents
+    # what it counts is no part of what it does
+    counted = {one.argval for one in dis.get_instructions(code) if one.opname in STORES}
+    for name in sorted(found.keys() - counted):
+        yield name
+        yield from _of(found[name], seen)
 
 
 def _of_code(code: CodeType) -> Iterator[str]:

@@ -55,6 +55,28 @@ def test_the_digest_is_of_what_the_code_does(monkeypatch):
     assert code_sha256(build(BASE | {"algorithm": "fedavg"})) == ""
 
 
+def test_what_the_code_notes_is_no_part_of_it(tmp_path):
+    """A notebook's list that a round is added to, and a counter."""
+    seen, many = [], 0
+
+    class Told(fedorch.FedAvg):
+        class Options(fedorch.FedAvg.Options):
+            name: str = "told"
+
+        def round(self, t, clients):
+            nonlocal many
+            many += 1
+            seen.append(t)
+            return super().round(t, clients)
+
+    before = code_sha256(build(BASE))
+    fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0])
+    assert (len(seen), many) == (4, 4)
+    assert code_sha256(build(BASE)) == before
+    assert len(fedorch.run(BASE, out=str(tmp_path / "s"), seeds=[0, 1])) == 2
+    assert Told
+
+
 def test_a_run_does_not_go_on_with_a_class_that_was_defined_anew(tmp_path):
     held = cell(1.0, stop=2)
     with pytest.raises(KeyboardInterrupt):
