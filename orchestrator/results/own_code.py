@@ -10,6 +10,7 @@ import hashlib
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -60,14 +61,20 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
             for base in value.__bases__:
                 yield from _of(base, seen)
             for name, one in sorted(vars(value).items()):
-                yield name
-                yield from _of_member(one, seen)
+                told = [text for inner in _inside(name, one) for text in _of(inner, seen)]
+                yield from [name, *told] if told else ()
 
 
-def _of_member(one: Any, seen: set[int]) -> Iterator[str]:
-    wrapped = [getattr(one, name, None) for name in ("__func__", "fget", "fset", "func")]
-    for inner in [one, *wrapped]:
-        yield from _of(inner, seen)
+def _inside(name: str, member: Any) -> Iterator[Any]:
+    """What a member of a class is made of; nothing of what Python and pydantic put there."""
+    if isinstance(member, classmethod | staticmethod):
+        yield member.__func__
+    elif isinstance(member, property):
+        yield from (member.fget, member.fset)
+    elif isinstance(member, cached_property):
+        yield member.func
+    elif isinstance(member, FunctionType) or not name.startswith("_"):
+        yield member
 
 
 def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:

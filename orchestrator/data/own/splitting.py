@@ -117,17 +117,6 @@ class Wanted:
         return cls(y, len(names), names=tuple(names))
 
 
-def _require_other_rows(x: Inputs, targets: np.ndarray, train: int, where: object) -> None:
-    """Raise UserError if the rows of the test, the last ones, are those that are trained on."""
-    if len(x) != 2 * train or not isinstance(x, np.ndarray):
-        return
-    if np.array_equal(x[:train], x[train:]) and np.array_equal(targets[:train], targets[train:]):
-        raise UserError(
-            f"{where}: the rows of the test are the very rows that are trained on, in their order; "
-            "give it others"
-        )
-
-
 def assembled(
     x: Inputs,
     wanted: Wanted,
@@ -155,7 +144,6 @@ def assembled(
         x, y = reordered(x, order), y[order]
         owner = None if owner is None else owner[order]
         targets = None if targets is None else targets[order]
-    _require_other_rows(x, y if targets is None else targets, train, where)
     mean, std = moments(x, train) if x.dtype == np.uint8 else ((), ())
     return Samples(
         x, y.astype(np.int64), train, wanted.classes, mean, std, owner, targets, tuple(columns),
