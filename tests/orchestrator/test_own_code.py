@@ -1,5 +1,6 @@
 """Parts that a session brings itself: a run is begun and ended with the same code."""
 
+import gc
 import os
 import signal
 
@@ -14,6 +15,12 @@ BASE = {
     "data": {"dataset": "fashion_mnist_10k", "limit": 200, "clients": 4}, "model": "linear",
     "rounds": 4, "checkpoint": {"every": 1}, "algorithm": "told",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _alone():
+    """Parts of other tests that wait for the collector would go in the middle of one of these."""
+    gc.collect()
 
 
 def helper():
