@@ -11,7 +11,15 @@ import numpy as np
 
 from algorithms.part import option
 from orchestrator.data.mapped import Inputs, Mapped, MappedFile, mapped
-from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered, place_of
+from orchestrator.data.own.splitting import (
+    Part,
+    Wanted,
+    assembled,
+    drawn,
+    numbered,
+    place_of,
+    require_other_rows,
+)
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
@@ -68,7 +76,8 @@ class NpzArrays(Dataset):
         test = np.arange(sum(map(len, y))) >= len(y[0]) if split else self.test
         whose = _joined(owner) if owner else None
         found = _on_disk(path, x, ends) if path.is_dir() else _joined(x)
-        return samples_of(found, _joined(y), whose, test, path, self.task == "tokens")
+        made = samples_of(found, _joined(y), whose, test, path, self.task == "tokens")
+        return require_other_rows(made, request, path)
 
 
 def _members(path: Path) -> set[str]:

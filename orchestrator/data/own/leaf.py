@@ -13,7 +13,7 @@ from pydantic import Field
 from algorithms.part import option
 from orchestrator.data.own.characters import Alphabet, of_texts
 from orchestrator.data.own.images import ENDINGS, decoded
-from orchestrator.data.own.splitting import Wanted, assembled, place_of
+from orchestrator.data.own.splitting import Wanted, assembled, place_of, require_other_rows
 from orchestrator.data.own.users import User, owners, root_of, users_of
 from orchestrator.data.room import need
 from orchestrator.data.samples import Request, Samples
@@ -65,7 +65,7 @@ class Leaf(Tokens):
         owner = owners(train, test)
         tested = np.arange(len(owner)) >= sum(len(user.y) for user in train)
         x, wanted = self._kind(users[0])(users, train, root)
-        return assembled(x, wanted, tested, owner, root)
+        return require_other_rows(assembled(x, wanted, tested, owner, root), request, root)
 
     def _kind(
         self, user: User

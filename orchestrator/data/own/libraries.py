@@ -14,7 +14,14 @@ from pydantic import Field, JsonValue
 from algorithms.part import nearest, option
 from algorithms.parts.losses import IGNORED
 from orchestrator.data.own.images import pixels
-from orchestrator.data.own.splitting import Part, Wanted, assembled, drawn, numbered
+from orchestrator.data.own.splitting import (
+    Part,
+    Wanted,
+    assembled,
+    drawn,
+    numbered,
+    require_other_rows,
+)
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.data.text_datasets import Tokens
@@ -75,7 +82,8 @@ class HuggingFace(Tokens):
             test = drawn(wanted.y if owner is None else owner, self.test, not request.trains)
         else:
             test = np.arange(len(wanted.y)) >= len(splits[0])
-        return assembled(inputs, wanted, test, owner, where)
+        found = assembled(inputs, wanted, test, owner, where)
+        return require_other_rows(found, request, where)
 
     def _columns(self, split: Any, where: str) -> Sequence[str]:
         """Names of the columns that are inputs; raises UserError for the label."""

@@ -13,7 +13,7 @@ from pydantic import Field
 from algorithms.draws import generator
 from orchestrator.data.columns import Column
 from orchestrator.data.mapped import Inputs, pieces, reordered
-from orchestrator.data.samples import Samples
+from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import folders, located
 from orchestrator.errors import UserError
 from orchestrator.files import digest, said
@@ -115,6 +115,22 @@ class Wanted:
         """Of a class for each row, in the order of the classes' names."""
         y, names = numbered(values)
         return cls(y, len(names), names=tuple(names))
+
+
+def require_other_rows(samples: Samples, request: Request, where: object) -> Samples:
+    """The same samples; raises UserError if one is to train and the rows of the test, the last
+    ones, are those that are trained on.
+    """
+    x, train = samples.x, samples.train
+    y = samples.y if samples.targets is None else samples.targets
+    if not request.trains or len(y) != 2 * train or not isinstance(x, np.ndarray):
+        return samples
+    if np.array_equal(x[:train], x[train:]) and np.array_equal(y[:train], y[train:]):
+        raise UserError(
+            f"{where}: the rows of the test are the very rows that are trained on, in their order; "
+            "give it others"
+        )
+    return samples
 
 
 def assembled(
