@@ -33,6 +33,8 @@ from orchestrator.errors import UserError
 from orchestrator.files import cache, digest_of_all, read_bytes, said
 from orchestrator.terminal import told
 
+OURS = ("algorithms", "fedorch", "orchestrator", "rl", "sweeps")
+"""The packages that are no plugin's."""
 PACKAGE = "fedorch_plugins"
 GROUP = "fedorch.parts"
 """Entry points of installed distributions whose modules hold parts."""
@@ -494,7 +496,7 @@ def origin(cls: type[Part]) -> str:
     module = cls.__module__
     if module.startswith(f"{PACKAGE}."):
         return module.removeprefix(f"{PACKAGE}.").rpartition("_")[0] + ".py"
-    return "" if module.partition(".")[0] in ("algorithms", "rl", "orchestrator") else module
+    return "" if module.partition(".")[0] in OURS else module
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.results import manifest
 from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
@@ -58,7 +59,8 @@ class Finished:
 
     def twin(self, experiment: Experiment) -> RunFolder | None:
         """The trial that has done what ``experiment`` would do, to the last bit: of the same
-        config, data, initial weights and versions.
+        config, data, initial weights and versions. One that is damaged is none: it is told, and
+        the work done again.
         """
         path = self.folders.get(work(experiment.config))
         if path is None:
@@ -66,7 +68,14 @@ class Finished:
         folder, origin = RunFolder(path), experiment.origin
         result = folder.result()
         same = all(result.get(key) == value for key, value in origin.items())
-        return folder if same and result["versions"] == versions() else None
+        if not same or result["versions"] != versions():
+            return None
+        try:
+            manifest.require_whole(path)
+        except UserError as error:
+            console.print(f"note: it is run again, for {error}")
+            return None
+        return folder
 
 
 NOTHING = Finished()

@@ -23,7 +23,7 @@ from orchestrator.config import Config
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import Diverged, UserError
 from orchestrator.monitoring.exporter import Exporter
-from orchestrator.results import checkpoint, manifest
+from orchestrator.results import checkpoint
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment
@@ -117,7 +117,7 @@ class Trial(tune.Trainable):
         if self.experiment is None:
             return self._failed()
         try:
-            if self.twin is not None and self._is_whole(self.twin):
+            if self.twin is not None:
                 return self._take_over(self.twin)
             self._advance(self.experiment)
             self.diverged = self.experiment.diverged
@@ -138,16 +138,6 @@ class Trial(tune.Trainable):
         if done:
             self._write("finished")
         return self._report(self.experiment.t, done=done)
-
-    def _is_whole(self, twin: RunFolder) -> bool:
-        """Whether it can be taken over; one that is damaged is run again."""
-        try:
-            manifest.require_whole(twin.path)
-        except UserError as error:
-            console.print(f"note: it is run again, for {error}")
-            self.twin = None
-            return False
-        return True
 
     def _take_over(self, twin: RunFolder) -> dict[str, object]:
         result = take_over(twin, self.folder)

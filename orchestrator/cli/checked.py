@@ -7,10 +7,8 @@ from rich.table import Column, Table
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.conformance.battery import Outcome, outcomes, trials
 from orchestrator.errors import UserError
+from orchestrator.plugins import OURS
 from orchestrator.terminal import bar, console
-
-OURS = ("algorithms", "fedorch", "orchestrator", "rl", "sweeps")
-"""The packages of this distribution."""
 
 
 def show_checks(plugin: str) -> None:

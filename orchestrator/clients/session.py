@@ -277,7 +277,7 @@ class Session:
         self.present = [b for b in self.present if b not in lost]
         trained, log = self.opening.rule.transmitted, self.books.log
         late = log.dropped if trained else log.unjudged
-        late += [int(k) for b in lost for k in self.specs[b].ids]
+        late.extend(int(k) for b in lost for k in self.specs[b].ids)
         there, least = self._there(), self.terms.minimum_cohort
         remote = self.cohort.ids != self.terms.server
         if not there[~remote].all():

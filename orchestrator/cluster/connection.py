@@ -60,7 +60,7 @@ def connected(
         told("fedorch", "stopped while Ray was being reached; nothing has begun")
         raise
     except Exception as error:  # Ray's own are of any type: a node that starts too slowly, say
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first = _first_line(error)
         what = f"--address {address}: cannot connect to a Ray cluster: {first}"
         if address == "local":
             what = (
@@ -88,9 +88,13 @@ def _started(place: str, options: Mapping[str, Any], tries: int) -> Any:
             if not left:
                 raise
             ray.shutdown()
-            why = (str(error).strip() or type(error).__name__).splitlines()[0]
-            told("note", f"Ray did not start, and is started again: {why[:200]}")
+            why = _first_line(error)[:200]
+            told("note", f"Ray did not start, and is started again: {why}")
     raise AssertionError
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _keep_token() -> None:

@@ -25,10 +25,9 @@ from orchestrator.config import load
 from orchestrator.config.reading import read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
-from orchestrator.plugins import Plugin, source
+from orchestrator.plugins import OURS, Plugin, source
 from orchestrator.terminal import told
 
-PACKAGES = ("orchestrator", "algorithms", "rl", "sweeps", "fedorch")
 RESULTS = "~/fedorch"
 """Where results go on the cluster unless told otherwise: a folder of the head node's user."""
 DASHBOARD = "http://127.0.0.1:8265"
@@ -65,7 +64,7 @@ def submit(address: str | None, words: Sequence[str], name: str) -> str:
         environment = {
             "working_dir": place,
             # the code that submits, whatever is installed there
-            "py_modules": [str(_folder(package)) for package in PACKAGES],
+            "py_modules": [str(_folder(package)) for package in OURS],
             # else a log that is followed comes in blocks
             "env_vars": {
                 "PYTHONUNBUFFERED": "1",

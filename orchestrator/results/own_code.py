@@ -15,8 +15,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from orchestrator.config import Config
+from orchestrator.plugins import OURS
 
-PACKAGES = ("fedorch", "orchestrator", "algorithms", "rl", "sweeps")
+INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+"""Where what somebody has installed lies."""
 STORES = ("STORE_GLOBAL", "STORE_DEREF")
 """What a function does to names that are not its own."""
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
@@ -40,9 +42,8 @@ def _is_own(value: Any) -> bool:
     if name == "__main__":
         return True
     file = getattr(sys.modules.get(name), "__file__", None)
-    paths = {sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")}
-    installed = file is None or any(file.startswith(path) for path in paths)
-    return not installed and name.partition(".")[0] not in PACKAGES
+    installed = file is None or file.startswith(INSTALLED)
+    return not installed and name.partition(".")[0] not in OURS
 
 
 def _of(value: Any, seen: set[int]) -> Iterator[str]:
