@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import hashlib
+import importlib.util
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -20,13 +21,15 @@ from orchestrator.plugins import OURS
 INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
 """Where what somebody has installed lies."""
 STORES = ("STORE_GLOBAL", "STORE_DEREF")
-"""What a function does to names that are not its own."""
+LOADS = ("LOAD_GLOBAL", "LOAD_NAME")
+"""What a function does with names that are not its own."""
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 
 
 def code_sha256(config: Config) -> str:
     """Digest of what the config's parts of that kind do, as far as it is in their own functions and
-    in what these call by name; "" where there are none.
+    in what these call by name; "" where there are none. It is the same in a process that was sent
+    the parts (a Ray actor), in which nobody has imported their module.
     """
     plugins = {plugin.module for plugin in config.plugins}
     kinds = {type(one) for one in config.sections()}
@@ -38,12 +41,23 @@ def code_sha256(config: Config) -> str:
 
 def _is_own(value: Any) -> bool:
     """Whether a class or function is of the session, or of a file that nobody has installed."""
-    name = getattr(value, "__module__", None) or ""
-    if name == "__main__":
-        return True
-    file = getattr(sys.modules.get(name), "__file__", None)
-    installed = file is None or file.startswith(INSTALLED)
-    return not installed and name.partition(".")[0] not in OURS
+    name = getattr(value, "__module__", None) or "builtins"
+    package = name.partition(".")[0]
+    if name == "__main__" or package in OURS:
+        return name == "__main__"
+    if file := _file(name):
+        return not file.startswith(INSTALLED)
+    return package not in sys.stdlib_module_names
+
+
+def _file(module: str) -> str | None:
+    """Where a module lies; None for one that is nowhere, in this process at least."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(module)
+        return spec and spec.origin
+    return None
 
 
 def _of(value: Any, seen: set[int]) -> Iterator[str]:
@@ -58,7 +72,7 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
         if isinstance(value, FunctionType) and _is_own(value):
             yield from _of_function(value, seen)
         elif isinstance(value, type) and _is_own(value):
-            yield f"class {value.__qualname__}"
+            yield f"class {value.__name__}"
             for base in value.__bases__:
                 yield from _of(base, seen)
             for name, one in sorted(vars(value).items()):
@@ -82,15 +96,22 @@ def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
     code = function.__code__
     yield from _of_code(code)
     yield from _of(function.__defaults__ or (), seen)
-    found = {name: function.__globals__.get(name) for name in code.co_names}
+    around = function.__globals__
+    found = {name: around[name] for name in _names(code, LOADS) if name in around}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not filled yet
             found[name] = cell.cell_contents
     # what it counts is no part of what it does
-    counted = {one.argval for one in dis.get_instructions(code) if one.opname in STORES}
-    for name in sorted(found.keys() - counted):
+    for name in sorted(found.keys() - _names(code, STORES)):
         yield name
         yield from _of(found[name], seen)
+
+
+def _names(code: CodeType, operations: tuple[str, ...]) -> set[str]:
+    """Those with which code, or code within it, does one of the ``operations``."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname in operations}
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return found.union(*(_names(one, operations) for one in inner))
 
 
 def _of_code(code: CodeType) -> Iterator[str]:

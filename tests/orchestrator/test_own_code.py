@@ -3,8 +3,11 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
+import ray
 
 import fedorch
 from orchestrator.config import build
@@ -18,8 +21,11 @@ BASE = {
 
 
 @pytest.fixture(autouse=True)
-def _alone():
-    """Parts of other tests that wait for the collector would go in the middle of one of these."""
+def _alone(monkeypatch):
+    """In this process, also where other tests have begun Ray. Parts of other tests that wait for
+    the collector would go in the middle of one of these.
+    """
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     gc.collect()
 
 
@@ -60,6 +66,20 @@ def test_the_digest_is_of_what_the_code_does(monkeypatch):
     assert code_sha256(build(BASE)) != first
     assert held
     assert code_sha256(build(BASE | {"algorithm": "fedavg"})) == ""
+
+
+def test_it_is_the_same_in_a_process_that_was_sent_the_parts(tmp_path):
+    """An actor that makes the experiment of what has been pickled, by value."""
+    held = cell(1.0)
+    (tmp_path / "config").write_bytes(ray.cloudpickle.dumps(build(BASE)))
+    code = (
+        "import pickle, sys; from orchestrator.results.own_code import code_sha256; "
+        "print(code_sha256(pickle.load(open(sys.argv[1], 'rb'))))"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "config")]
+    there = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == code_sha256(build(BASE))
+    assert held
 
 
 def test_what_the_code_notes_is_no_part_of_it(tmp_path):
