@@ -55,8 +55,8 @@ def _file(module: str) -> str | None:
     if module in sys.modules:
         return getattr(sys.modules[module], "__file__", None)
     with contextlib.suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec(module)
-        return spec and spec.origin
+        if spec := importlib.util.find_spec(module):
+            return spec.origin
     return None
 
 
