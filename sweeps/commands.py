@@ -143,7 +143,7 @@ def _spoken(hours: float) -> str:
 def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
     """Trials, and hours where it is known what one takes on this machine."""
     one = Reproduction(entry, budget)
-    each = known.get(costs.key(one))
+    each = costs.of(one, known)
     return one.trials, None if each is None else one.trials * each / 3600
 
 

@@ -4,6 +4,7 @@ or foretold by ``fedorch sweep ENTRY --time``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import UserError
@@ -27,6 +28,14 @@ def known() -> dict[str, float]:
 def key(one: Reproduction) -> str:
     """What an entry at a budget is called in the file."""
     return f"{one.entry.id} {one.size}"
+
+
+def of(one: Reproduction, seconds: Mapping[str, float]) -> float | None:
+    """What a trial takes by such a file, also where another budget runs the same; or None."""
+    budgets = one.entry.budgets
+    alike = [name for name in budgets if budgets[name] == budgets[one.size]]
+    found = (seconds.get(key(Reproduction(one.entry, name))) for name in (one.size, *alike))
+    return next((each for each in found if each is not None), None)
 
 
 def note(one: Reproduction, seconds: float) -> None:

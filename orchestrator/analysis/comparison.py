@@ -211,6 +211,13 @@ class Runs:
         common = in_common(self.configs)
         return f"in all: {common}" if common else ""
 
+    @property
+    def planes_said(self) -> str:
+        """Why seconds do not compare, where the runs had different numbers of actors; or ""."""
+        actors = sorted({result["actors"] for result in self.results})
+        some = " and ".join(map(str, actors))
+        return f"seconds: of {some} client actors, which share the cores" if actors[1:] else ""
+
     def more_is_better(self, metric: str) -> bool | None:
         """Which way a metric is better, as the runs say that have declared it."""
         declared = [one for config in self.configs for one in config.evaluation.metrics]
@@ -263,7 +270,7 @@ def show_comparison(
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
         *_metrics(runs.results, runs.more_is_better),
-        *_efforts(runs.results),
+        *_efforts(runs.results, apart=any("round_steps" in one for one in runs.rounds)),
         *_times(runs.rounds),
         *_attacked(runs.rounds),
     ]
@@ -275,7 +282,7 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, against)
-    notes = [runs.seeds_said, runs.data_said, runs.apart_said, runs.common_said]
+    notes = [runs.seeds_said, runs.data_said, runs.planes_said, runs.apart_said, runs.common_said]
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -415,11 +422,17 @@ def _ends(rounds: Sequence[pd.DataFrame], metric: str) -> list[float]:
     return [float(one[metric].iloc[-1]) if metric in one else math.nan for one in rounds]
 
 
-def _efforts(results: list[Result]) -> list[Line]:
-    """What the runs did and sent."""
+def _efforts(results: list[Result], apart: bool = False) -> list[Line]:
+    """What the runs did and sent; how far ``apart`` their synchronisations were where asked for."""
+    rounds = [r["rounds"] for r in results]
+    steps = [_number(r["metrics"], "steps_total") for r in results]
+    between = [
+        math.nan if s is None or not t else s / t for s, t in zip(steps, rounds, strict=True)
+    ]
     return [
-        Line("rounds", [r["rounds"] for r in results], 0),
-        Line("local steps", [_number(r["metrics"], "steps_total") for r in results], 0),
+        Line("rounds", rounds, 0),
+        Line("local steps", steps, 0),
+        *([Line("local steps a synchronisation", between, 1)] if apart else []),
         _megabytes("MB up", [r["bytes_up"] for r in results]),
         _megabytes("MB down", [r["bytes_down"] for r in results]),
         Line("seconds", [r["seconds"] for r in results], 1),

@@ -14,6 +14,8 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 LINKS = ("shared", "hypercube")
+ALIKE = 1.5
+"""Up to this ratio, milliseconds a step are those of one machine at one time."""
 
 
 def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -> float:
@@ -52,6 +54,7 @@ def show_wallclock(
     for column in ("run", "syncs", "steps", "ms a step", "GB", "compute s", "link s", "total s"):
         table.add_column(column, overflow="fold")  # a name that is cut off is another's
     missed: list[str] = []
+    took: list[float] = []
     rounds = [folder.rounds() for folder in folders]
     if target is not None:
         require_reported(metric, folders, rounds, every=True)
@@ -64,6 +67,7 @@ def show_wallclock(
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = steps_of(counted)
         each = measured_step_ms(name, all_of_them) if step_ms is None else step_ms
+        took.append(each)
         compute = steps * each / 1e3
         # K are the clients of a round, who are all that talk
         moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
@@ -79,6 +83,12 @@ def show_wallclock(
         console.print(f"never: it never reached {metric} {target}")
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")
+        if took and max(took) > ALIKE * min(took):
+            console.print(
+                "their steps took different times: where their work is the same (or the machine "
+                "was busy), give all of them one --step-ms",
+                soft_wrap=True,
+            )
 
 
 def measured_step_ms(name: str, rounds: pd.DataFrame) -> float:

@@ -89,6 +89,8 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
         f"{scores.uniform:.2f} with uniform weights; wrote {out}",
         soft_wrap=True,
     )
+    if gained > 0:
+        console.print(f"a gain of {gained:.2f} over the better of what it began with and uniform")
     chosen = f"{{name: {weigher.name}, preset: {weigher.preset}, policy: {out}}}"
     console.print(
         "to begin with it, where as many clients are selected: --set "

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from algorithms.part import Part
 from orchestrator.config import Config
+from orchestrator.config.goal import Goal
 from orchestrator.pages.sentence import conditions, goals_met, named
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
@@ -42,6 +43,7 @@ class RoundProgress:
             if isinstance(part, Part)
             for column, label in part.headline.items()
         }
+        self.goals = {metric: Goal.read(goal) for metric, goal in config.stop.items()}
         self.bar = bar(TimeRemainingColumn())
         self.task = self.bar.add_task("round", total=total, completed=done, note="")
 
@@ -54,7 +56,9 @@ class RoundProgress:
 
     def show(self, record: Record) -> None:
         """Show one more round."""
-        note, number = headline(record, self.also), int(record["round"])
+        number = int(record["round"])
+        shown = [headline(record, self.also), *_nearer(record, self.goals)]
+        note = "  ".join(filter(None, shown))
         # a log would keep every redrawing of a bar
         if console.is_terminal:
             self.bar.update(self.task, completed=number, note=note)
@@ -86,6 +90,13 @@ def headline(record: Record, also: Mapping[str, str]) -> str:
     loss = [f"training loss {record['train_loss']:.3f}"] if "train_loss" in record else []
     parts = [f"{label} {record[key]:.3g}" for key, label in also.items() if key in record]
     return "  ".join(shown + loss + parts)
+
+
+def _nearer(record: Record, goals: Mapping[str, Goal]) -> Iterator[str]:
+    """How far what ends the run has come."""
+    for metric, goal in goals.items():
+        if metric in record:
+            yield f"{_words(metric)} {record[metric]:.4g} of {goal}"
 
 
 def _words(metric: str) -> str:

@@ -43,6 +43,8 @@ ENDS_WITHIN = 60.0
 YAML = (".yaml", ".yml")
 STARTS = "python -m sweeps.cli "
 """What a job's command begins with."""
+HEARD = logging.getLogger("ray.dashboard.modules.job.sdk")
+"""Who tells of a connection's end as of news."""
 
 
 def submit(address: str | None, words: Sequence[str], name: str) -> str:
@@ -131,6 +133,7 @@ def logs(address: str | None, name: str, follow: bool) -> Iterator[str]:
         if not follow:
             yield within(patience(), lambda: client.get_job_logs(name))
             return
+        HEARD.setLevel(logging.WARNING)
         tail = client.tail_job_logs(name)
         # an asynchronous generator, whose pieces are wanted one by one as they come
         with asyncio.Runner() as runner:

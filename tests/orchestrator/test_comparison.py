@@ -442,6 +442,24 @@ def test_what_attackers_had_is_a_row(tmp_path):
     assert re.search(rf"attackers' weight, mean over rounds +│ {mean:.3f}", text)
 
 
+def test_how_far_apart_synchronisations_were(runs, tmp_path):
+    """Of runs that are beside FDA; and whose seconds are of how many actors."""
+    folder = RunFolder(tmp_path / "fda")
+    run_into(folder, small("rounds=2", "round_end={name: fda, theta: 0}", "local.steps=6"))
+    other = RunFolder(tmp_path / "plain")
+    shutil.copytree(next(iter(runs)), other.path)
+    code, text = here("compare", folder.path, other.path, "--format", "csv")
+    assert code == 0, text
+    row = pd.read_csv(io.StringIO(text)).set_index("metric").loc["local steps a synchronisation"]
+    steps = other.rounds()["steps_total"].iloc[-1] / 2
+    assert row["mean"].tolist() == [folder.rounds()["round_steps"].mean(), steps]
+    plain = here("compare", *runs)[1]
+    assert "a synchronisation" not in plain
+    assert "client actors" not in plain
+    edit(other.path, actors=7)
+    assert "seconds: of 1 and 7 client actors" in here("compare", folder.path, other.path)[1]
+
+
 def test_seeds_of_most_are_said_once():
     groups = {"a (seeds 0, 1)": 1, "b (seed 0)": 2, "c (seeds 0, 1)": 3}
     assert without_seeds(groups) == ({"a": 1, "b (seed 0)": 2, "c": 3}, "0, 1")

@@ -382,3 +382,12 @@ def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
     shown = page.file.getvalue()
     assert "never reached" in shown
     assert f"{2 * 4 * D * K * 2 / 1e9:.3f}" in shown
+    slow = RunFolder.new(tmp_path / "slow")
+    begin(e, slow, False)
+    known = folder.rounds()
+    slower = known.assign(seconds_client=3 * known["seconds_client"])
+    monkeypatch.setattr(RunFolder, "rounds", lambda one: slower if one is slow else known)
+    for step_ms, said in ((None, True), (10.0, False)):
+        page.file.truncate(0)
+        show_wallclock([folder, slow], step_ms, "shared", 0.5, "test_accuracy", None)
+        assert ("give all of them one --step-ms" in page.file.getvalue()) == said

@@ -69,6 +69,17 @@ def test_parts_say_what_a_rounds_line_shows(printed):
     assert "training loss 0.500  steps 10 (" in lines[1]
 
 
+def test_how_far_what_ends_a_run_has_come(printed):
+    goals = ("stop={test_accuracy: 0.9, test_loss: '<= 0.1', steps_total: 400}",)
+    with RoundProgress(small(*goals), 0) as progress:
+        record = {"round": 1, "seconds": 0.1, "steps_total": 40.0}
+        progress.show(record | {"test_accuracy": 0.5, "test_loss": 1.0})
+        progress.show(record)
+    first, second = printed.getvalue().splitlines()
+    assert "test accuracy 0.5 of 0.9  test loss 1 of <= 0.1  steps total 40 of 400 (" in first
+    assert second == "round 1/3: steps total 40 of 400 (0.10 s)"
+
+
 def test_a_run_in_a_folder_with_marks(printed):
     result = {
         "name": HOSTILE, "status": "finished", "rounds": 1, "metrics": {}, "bytes_up": 1,

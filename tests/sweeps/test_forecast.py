@@ -7,6 +7,7 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from sweeps import cli, costs
 from sweeps.forecast import Timed, forecast, kinds
+from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from tests.orchestrator.test_cli import here
 from tests.running import finish
@@ -64,6 +65,15 @@ def test_it_is_told_before_it_is_run_and_listed_from_then_on(tmp_path, monkeypat
     assert key == "drdm/figure4 smoke"
     code, text = here("sweep", "drdm", "--list")
     assert "drdm/figure4  6 (seconds), 18, 60" in text
+
+
+def test_a_budget_that_is_another_has_its_time():
+    """``reduced`` of Table 3 is ``full``."""
+    one, other = (Reproduction(entry("drdm/table3"), budget) for budget in ("reduced", "full"))
+    smoke = Reproduction(entry("drdm/table3"), "smoke")
+    known = {costs.key(one): 2.0}
+    assert [costs.of(each, known) for each in (one, other, smoke)] == [2.0, 2.0, None]
+    assert costs.of(other, known | {costs.key(other): 3.0}) == 3.0
 
 
 def test_what_cannot_be_run_is_refused(monkeypatch, tmp_path):
