@@ -152,7 +152,8 @@ class Session:
             one = answers[0] if weights is not None and not lying else answers[0][0]
             self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
         if lying:
-            answers = self._forged_answers(answers, blocks, weights)
+            left = [b for b in blocks if b in self.present]
+            answers = self._forged_answers(answers, left, weights)
         if weights is not None:
             return inbox.in_order(answers) * self._scale(weights)
         # blocks answer for all their clients; of these the wanted ones are picked

@@ -13,6 +13,7 @@ import torch
 
 from algorithms.finite import all_finite, finite_rows
 from algorithms.local import LocalRule
+from algorithms.parts.attacks import SignFlip
 from orchestrator.analysis.comparison import _metrics, _of_a_client
 from orchestrator.clients import inbox
 from orchestrator.clients.plane import InProcess
@@ -22,6 +23,7 @@ from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.judge import _means
+from orchestrator.training.messages import Ask
 from tests.configs import small
 from tests.orchestrator.test_cli import here
 from tests.running import finish
@@ -245,6 +247,28 @@ def test_who_was_late_twice_is_dropped_and_not_judged():
     assert "unjudged" not in first
     assert (second["dropped"], second["unjudged"]) == (1.0, 1.0)
     assert np.isnan(run.client_rows[-1]["personal_accuracy"][2])
+
+
+def test_who_is_late_with_a_forged_answer_is_left_out(monkeypatch):
+    """Attackers that send what is true: the variance is that of the same run without them."""
+
+    class Late(InProcess):
+        def run(self, assignments):
+            answers = super().run(assignments)
+            asked = [isinstance(one.commands[-1], Ask) for one in assignments]
+            return [
+                None if question and 2 in one.spec.ids else answer
+                for question, one, answer in zip(asked, assignments, answers, strict=True)
+            ]
+
+    monkeypatch.setattr(SignFlip, "forge", lambda self, honest, benign, draws: honest)
+    settings = ["round_end={name: fda, theta: 0, at: [2]}", "local.block=1", "cohort=6",
+                "rounds=1", "resources.on_timeout=drop", "resources.client_timeout=9"]  # fmt: skip
+    lying = "attack={name: sign_flip, ids: [0, 5], probes: true}"
+    found = [finish(small(*settings, *more), Late).records[0] for more in ([], [lying])]
+    assert found[0]["dropped"] == found[1]["dropped"] == 1
+    first, second = (record["variance_estimate"] for record in found)
+    assert 0 < first == pytest.approx(second, rel=1e-5)
 
 
 def test_a_client_without_test_rows_has_no_accuracy():
