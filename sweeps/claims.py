@@ -53,8 +53,13 @@ class Verdict:
 
 
 def verdicts(entry: Entry, values: Values) -> dict[str, list[Verdict]]:
-    """Each claim of the paper, cell by cell; cells that this budget leaves out have no verdict."""
-    return {claim.text: _cells(entry, claim, values) for claim in entry.claims}
+    """Each claim of the paper, cell by cell; cells that this budget leaves out have no verdict.
+
+    What is said of several rows in the same words is called by its row, too.
+    """
+    texts = Counter(claim.text for claim in entry.claims)
+    rows = {claim: f" ({claim.better})" if texts[claim.text] > 1 else "" for claim in entry.claims}
+    return {claim.text + row: _cells(entry, claim, values) for claim, row in rows.items()}
 
 
 def summaries(entry: Entry, values: Values) -> list[str]:
@@ -118,8 +123,10 @@ def _number(value: float, digits: int) -> str:
 
 
 def _summary(found: list[Verdict]) -> str:
+    if not found:
+        return "not run at this budget"
     words = Counter(verdict.word for verdict in found)
-    if not found or words["open"] == len(found):
+    if words["open"] == len(found):
         return "not measured yet"
     counted = ", ".join(f"{said} in {words[word]}" for word, said in WORDS.items() if words[word])
     if len({verdict.worse for verdict in found}) == 1:

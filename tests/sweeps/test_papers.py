@@ -15,6 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.terminal import console
 from sweeps import tables
 from sweeps.choice import Choice
+from sweeps.claims import verdicts
 from sweeps.cli import cli, main  # noqa: F401  registers the commands
 from sweeps.papers import PAPERS, SOURCES, entries, entry, of_paper
 from sweeps.reproduction import Reproduction
@@ -84,6 +85,7 @@ def test_an_entry_agrees_with_itself(name):
         assert one.figure != "axis" or all_or_none_are_numbers(one, panel)
     if one.figure == "clouds":
         assert all(len(Reproduction(one, budget).columns) % 2 == 0 for budget in one.budgets)
+    assert len(verdicts(one, {})) == len(one.claims)
     for claim in one.claims:
         assert {claim.better, *claim.worse} <= set(one.rows)
         assert set(claim.columns) <= set(one.columns)

@@ -140,7 +140,23 @@ def test_claims_are_paired_tests():
         "holds (p < 0.05) in 1, behind but not told apart in 1 of 2 cells"
         in summaries(ENTRY, values)[0]
     )
-    assert "not measured yet" in summaries(ENTRY, {})[0]
+    assert "not measured yet" in summaries(ENTRY, {key: {} for key in values})[0]
+    assert "not run at this budget" in summaries(ENTRY, {})[0]
+
+
+def test_what_is_said_of_two_rows_in_the_same_words_is_judged_for_each():
+    """The thesis' "a larger Θ saves bytes" is of both monitors; the last was the only one."""
+    said = Claim("more is better", "FedAvg", ("FedProx",), ("mean",))
+    both = replace(ENTRY, claims=(said, replace(said, better="FedProx", worse=("FedAvg",))))
+    seeds = range(4)
+    values = {
+        ("FedAvg", "mean"): {s: 10.0 + s for s in seeds},
+        ("FedProx", "mean"): {s: 9.0 + 1.01 * s for s in seeds},
+    }
+    first, second = summaries(both, values)
+    assert first == "more is better (FedAvg): holds (p < 0.05) in 1 of 1 cells"
+    assert second == "more is better (FedProx): contradicted (p < 0.05) in 1 of 1 cells"
+    assert len(differences(both, values)) == 2
 
 
 def test_ahead_of_all_is_counted_by_columns():

@@ -90,7 +90,7 @@ def _overfit(rows: Iterable[Row], columns: Mapping[str, Column]) -> tuple[Claim,
     losses = tuple(name for name, column in columns.items() if column.metric == "train_loss")
     fitted = labels(row for row in rows if row.strategy in FDA)
     text = "Synchronous fits the training data more closely than FDA"
-    return tuple(Claim(text, "Synchronous", (row,), losses) for row in fitted)
+    return (Claim(text, "Synchronous", fitted, losses),)
 
 
 def _representative() -> Entry:
