@@ -59,8 +59,8 @@ class Finished:
 
     def twin(self, experiment: Experiment) -> RunFolder | None:
         """The trial that has done what ``experiment`` would do, to the last bit: of the same
-        config, data, initial weights and versions. One that is damaged is none: it is told, and
-        the work done again.
+        config, data, initial weights and versions, and without clients whom a clock has left out,
+        which nobody does again. One that is damaged is none: it is told, and the work done again.
         """
         path = self.folders.get(work(experiment.config))
         if path is None:
@@ -70,12 +70,19 @@ class Finished:
         same = all(result.get(key) == value for key, value in origin.items())
         if not same or result["versions"] != versions():
             return None
+        if folder.config().resources.on_timeout == "drop" and _has_dropped(folder):
+            return None
         try:
             manifest.require_whole(path)
         except UserError as error:
             console.print(f"note: it is run again, for {error}")
             return None
         return folder
+
+
+def _has_dropped(folder: RunFolder) -> bool:
+    """Whether clients were left out in a round, or when models were judged."""
+    return bool(folder.rounds().reindex(columns=["dropped", "unjudged"]).gt(0).any(axis=None))
 
 
 NOTHING = Finished()

@@ -7,11 +7,14 @@ counted among them.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
 
+from algorithms.account import Rounds, recorded
 from algorithms.finite import all_finite, finite_rows
 from algorithms.part import option
 from algorithms.parts.aggregators import Aggregator, Combined, Rows
@@ -36,8 +39,10 @@ class Robust(Aggregator):
             return self.judge(rows, 0)
         kept = Rows(rows.updates[finite], rows.samples[finite.numpy()], rows.reference, rows.memory)
         combined = self.judge(kept, int((~finite).sum()))
-        return Combined(
-            combined.vector, _spread(combined.weights, finite), _spread(combined.shares, finite)
+        return replace(
+            combined,
+            weights=_spread(combined.weights, finite),
+            shares=_spread(combined.shares, finite),
         )
 
     @abstractmethod
@@ -46,8 +51,18 @@ class Robust(Aggregator):
 
 
 class Counting(Robust):
-    """Knows how many malicious clients to reckon with."""
+    """Knows how many malicious clients to reckon with.
 
+    In a round in which too few clients are left for it against so many (some were dropped, or drawn
+    twice) the coordinate-wise median takes its place, which any cohort with more than twice as many
+    stands.
+    """
+
+    records = {
+        "by_median": "1 in a round in which too few clients were left for the aggregator, and the "
+        "coordinate-wise median took its place",
+    }
+    headline: ClassVar[Mapping[str, str]] = {"by_median": "by median"}
     byzantine: float = option(
         0.2,
         "part of the cohort that may be malicious (rounded to whole clients f)",
@@ -73,13 +88,19 @@ class Counting(Robust):
             f"clients of {cohort}, for which it needs a cohort of at least {self.least(f)}"
         )
 
+    def account(self, rounds: Rounds) -> Iterator[str]:
+        if few := len(recorded(rounds, "by_median")):
+            yield (
+                f"In {few:,} of {len(rounds['round']):,} rounds too few clients were left for "
+                f"{self.name} (byzantine {self.byzantine:g}): the coordinate-wise median took its "
+                "place."
+            )
+
     def judge(self, rows: Rows, set_aside: int) -> Combined:
         # a row that is not finite was one of the f
         f = max(0, self.tolerated(len(rows.updates) + set_aside) - set_aside)
-        while f > 0 and len(rows.updates) < self.least(f):  # clients were dropped, or drawn twice
-            f -= 1
-        if len(rows.updates) < self.least(f):  # even without any malicious one (Krum's 3)
-            return Combined(coordinate_median(rows.updates), None)
+        if len(rows.updates) < self.least(f):
+            return Combined(coordinate_median(rows.updates), None, report={"by_median": 1.0})
         return self.against(rows, f)
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -101,11 +101,24 @@ class Request:
     """Whether the training rows are trained on, so that the test rows must be others."""
 
 
+class _Plain(Request):
+    """For a dataset that has not said that it depends on the run."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("seed", "clients"):
+            raise UserError(
+                f"a dataset that reads request.{name} has other samples in other runs: its class "
+                "must say generated = True"
+            )
+        return super().__getattribute__(name)
+
+
 class Dataset(Part):
     """A dataset that a config can name."""
 
     generated: ClassVar[bool] = False
-    """Whether the samples depend on the request."""
+    """Whether the samples depend on the request's seed or number of clients: runs of a sweep do not
+    share them then. Who reads either must say it."""
 
     def load(self, request: Request) -> Samples:
         """All samples, which are what :class:`Samples` says.
@@ -113,6 +126,8 @@ class Dataset(Part):
         Raises UserError, naming the places searched if they cannot be had, else what is wrong.
         """
         where = f"dataset {self.name!r}"
+        if not self.generated:
+            request = _Plain(request.seed, request.clients, request.columns, request.trains)
         try:
             return checked(self.read(request), where)
         except MemoryError as error:

@@ -8,10 +8,11 @@ import contextlib
 import dis
 import hashlib
 import importlib.util
+import inspect
 import sys
 import sysconfig
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -67,6 +68,8 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
     elif isinstance(value, tuple):
         for one in value:
             yield from _of(one, seen)
+    elif isinstance(value, partial | partialmethod):
+        yield from _of((value.func, value.args, *sorted(value.keywords.items())), seen)
     elif id(value) not in seen:
         seen.add(id(value))
         if isinstance(value, FunctionType) and _is_own(value):
@@ -78,6 +81,8 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
             for name, one in sorted(vars(value).items()):
                 told = [text for inner in _inside(name, one) for text in _of(inner, seen)]
                 yield from [name, *told] if told else ()
+        else:  # what lru_cache and its like have made of a function
+            yield from _of(inspect.getattr_static(value, "__wrapped__", ()), seen)
 
 
 def _inside(name: str, member: Any) -> Iterator[Any]:
@@ -96,6 +101,7 @@ def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
     code = function.__code__
     yield from _of_code(code)
     yield from _of(function.__defaults__ or (), seen)
+    yield from _of(tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
     around = function.__globals__
     found = {name: around[name] for name in _names(code, LOADS) if name in around}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):

@@ -186,6 +186,30 @@ def test_the_boundary(name):
     assert "reckons with" in variants(Aggregator)[name](byzantine=0.49).refuses(4)
 
 
+@pytest.mark.parametrize("name", COUNTING)
+def test_who_is_missing_takes_the_defence_away_from_nobody(name):
+    """One benign client fewer than the rule needs: the attacker counted as much as anybody."""
+    kind = variants(Aggregator)[name]
+    m = kind(byzantine=0.2).least(1)
+    part = kind(byzantine=1 / m)
+    benign = rows(m - 2) * 0.1 + 1
+    x = torch.cat([torch.full((1, 6), 1e6, dtype=torch.float64), benign])
+    if part.tolerated(m - 1) == 0:  # of so few none is reckoned with
+        part = kind(byzantine=1 / (m - 1))
+    found = part.combine(Rows(x, np.ones(m - 1)))
+    assert found.report == {"by_median": 1.0}
+    assert found.weights is None
+    torch.testing.assert_close(found.vector, torch.from_numpy(np.median(x.numpy(), 0)))
+    told = {"round": np.arange(1.0, 4.0), "by_median": np.array([np.nan, 1.0, np.nan])}
+    assert [*part.account(told)] == [
+        f"In 1 of 3 rounds too few clients were left for {name} (byzantine "
+        f"{part.byzantine:g}): the coordinate-wise median took its place."
+    ]
+    assert not [*part.account({"round": np.arange(3.0)})]
+    with_nan = torch.cat([x, torch.full((1, 6), torch.nan, dtype=torch.float64)])
+    assert "by_median" in kind(byzantine=2 / m).combine(Rows(with_nan, np.ones(m))).report
+
+
 @pytest.mark.parametrize("name", ["median", "geometric_median"])
 def test_just_below_half(name):
     benign = rows(6) * 0.1 + 1

@@ -23,8 +23,6 @@ def robust(aggregator, rows, doubts):
     # rows that are not finite are among the f that were reckoned with
     f = max(0, round(aggregator["byzantine"] * m) - bad)
     extra = 1 if aggregator["name"] == "trimmed_mean" else 3
-    while f and len(x) < 2 * f + extra:
-        f -= 1
     if len(x) < 2 * f + extra:
         return median(x), None
     if aggregator["name"] == "trimmed_mean":

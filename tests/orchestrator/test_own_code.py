@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import lru_cache, partial
 
 import pytest
 import ray
@@ -66,6 +67,54 @@ def test_the_digest_is_of_what_the_code_does(monkeypatch):
     assert code_sha256(build(BASE)) != first
     assert held
     assert code_sha256(build(BASE | {"algorithm": "fedavg"})) == ""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda damp: lambda x: sum(damp(s) for s in [x]),
+        lambda damp: lambda x: max([damp(s) for s in [x]]),
+        lambda damp: lambda x: (lambda y: damp(y))(x),
+        lambda damp: partial(damp, 1),
+        lambda damp: lambda x, *, by=damp(1.0): x * by,  # noqa: B008
+        lambda damp: lru_cache(lambda x: damp(x)),
+        lambda damp: partial(pow, damp(1.0)),
+    ],
+)
+def test_what_is_called_from_within_is_part_of_it(made):
+    """By comprehensions, inner functions, keywords and what others have made of a function."""
+
+    def told(factor):
+        def damp(x):
+            return x * factor
+
+        inner = made(damp)
+
+        class Told(fedorch.FedAvg):
+            class Options(fedorch.FedAvg.Options):
+                name: str = "told"
+
+            def round(self, t, clients):
+                return super().round(t, clients) | {"n": inner(1.0)}
+
+        return code_sha256(build(BASE)), Told
+
+    first, same, other = told(1.0), told(1.0), told(0.5)
+    assert first[0] == same[0] != other[0]
+
+
+def test_names_of_the_module_are_looked_up_from_within(monkeypatch):
+    class Told(fedorch.FedAvg):
+        class Options(fedorch.FedAvg.Options):
+            name: str = "told"
+
+        def round(self, t, clients):
+            return super().round(t, clients) | {"n": sum(helper() for _ in range(2))}
+
+    first = code_sha256(build(BASE))
+    monkeypatch.setitem(globals(), "helper", lambda: 2.0)
+    assert code_sha256(build(BASE)) != first
+    assert Told
 
 
 def test_it_is_the_same_in_a_process_that_was_sent_the_parts(tmp_path):

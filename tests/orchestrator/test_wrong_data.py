@@ -309,3 +309,16 @@ def test_every_dataset_is_checked(monkeypatch):
     monkeypatch.setattr(variants(Dataset)["synthetic"], "read", lambda *_: wrong)
     with pytest.raises(UserError, match="dataset 'synthetic'"):
         variants(Dataset)["synthetic"]().load(Request(0, 2))
+
+
+def test_a_dataset_that_depends_on_the_run_says_so(monkeypatch):
+    """All seeds of a sweep had the samples of the first."""
+    for name in ("seed", "clients"):
+        kind = variants(Dataset)["fashion_mnist_10k"]
+        monkeypatch.setattr(kind, "read", lambda _, request, name=name: getattr(request, name))
+        with pytest.raises(UserError, match=rf"dataset .*request.{name}.*generated = True"):
+            kind().load(Request(0, 2))
+    seen = []
+    monkeypatch.setattr(kind, "read", lambda _, r: seen.append(r.trains) or samples())
+    kind().load(Request(0, 2, trains=False))
+    assert seen == [False]

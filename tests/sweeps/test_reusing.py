@@ -5,10 +5,11 @@ import shutil
 
 import pandas as pd
 import pytest
+import yaml
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import ROUNDS, RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps.results import by_trial
 from sweeps.reuse import Finished, work
@@ -64,6 +65,21 @@ def test_what_makes_another_trial():
         assert work(load(None, [*SMALL, free])) == one, free
     for other in ("evaluation.every=2", "rounds=2", "energy.step_joules=2", "resources.threads=2"):
         assert work(load(None, [*SMALL, other])) != one, other
+
+
+def test_who_was_left_out_by_a_clock_is_no_twin(there, tmp_path, stepped):
+    """Nor is a trial one that says in its config that nobody is."""
+    old = tmp_path / "old"
+    shutil.copytree(there, old)
+    dropping = {"on_timeout": "drop", "client_timeout": 9}
+    for path, late in zip(sorted((old / "trials").iterdir()), (0, 1), strict=True):
+        folder = RunFolder(path)
+        raw = yaml.safe_load((path / "config.yaml").read_text())
+        (path / "config.yaml").write_text(yaml.safe_dump(raw | {"resources": dropping}))
+        folder.write_table(ROUNDS, folder.rounds().assign(dropped=float(late)))
+        folder.seal()
+    run_again(old, tmp_path / "s")
+    assert len({c.local.lr for c in stepped}) == 1
 
 
 @pytest.mark.parametrize("what", ["data_sha256", "initial_sha256", "versions"])
