@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -41,11 +42,21 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     measures = next(iter(spent.values())).index if spent else ()
     return [
         _said(what, {row: float(mean[what]) for row, mean in spent.items()}) for what in measures
-    ] + _mixtures(rows)
+    ] + [*_mixtures(rows), *_commits(trials.values())]
 
 
 Cells = Mapping[str, Sequence[Result]]
 """Column -> a row's trials that it is of; several may be of the same ones."""
+
+
+def _commits(trials: Iterable[Result]) -> list[str]:
+    """Of which code the trials are, where that is not one."""
+    results = [one.folder.result() for one in trials if one.status == "finished"]
+    many = Counter(result.get("git_commit") or "unknown" for result in results)
+    if len(many) < 2:
+        return []
+    told = ", ".join(f"{commit[:7]} ({n})" for commit, n in many.most_common())
+    return [f"the trials are of {len(many)} commits of fedorch: {told}"]
 
 
 def _common(ended: Mapping[str, Cells]) -> set[str]:

@@ -135,7 +135,8 @@ def table(folder: Path) -> pd.DataFrame:
 
 def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
-    rows = [_row(result, sweep) for result in results]
+    several = len(sweep.seeds) > 1
+    rows = [_row(result, sweep, several) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
@@ -171,9 +172,16 @@ def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> n
     return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
 
 
-def _row(result: Result, sweep: Sweep) -> dict[str, object]:
-    """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns."""
+def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
+    """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns. Of
+    ``several`` seeds one that a scheduler has stopped has no number: a mean would be of no round.
+    """
     column, metric = sweep.column, on_test(sweep.metric)
-    own = {"seed": result.seed, "status": result.status, "value": result.value(column)}
-    test = {} if metric is None else {"test": result.beside(column, metric)}
+    ended = result.status == "finished" or not several
+    own = {
+        "seed": result.seed,
+        "status": result.status,
+        "value": result.value(column) if ended else math.nan,
+    }
+    test = {} if metric is None else {"test": result.beside(column, metric) if ended else math.nan}
     return {**result.setting, **own, **test, "diverged": result.diverged}

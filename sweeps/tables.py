@@ -5,7 +5,7 @@ HTML or LaTeX.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -99,20 +99,32 @@ def _shown(one: Reproduction) -> Iterator[str]:
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:
     """The table as a paper prints it: a line a method, each cell ``measured ± s.e.
     (published)``."""
-    most = data["seeds"].max()
+    most, marks = data["seeds"].max(), _marks(data)
     cells = data.assign(
-        text=[_cell(line, entry.columns[str(line["column"])], most) for _, line in data.iterrows()]
+        text=[
+            _cell(line, entry.columns[str(line["column"])], most, marks)
+            for _, line in data.iterrows()
+        ]
     )
     table = cells.pivot(index="row", columns="column", values="text")
     return table.loc[list(dict.fromkeys(data["row"])), list(dict.fromkeys(data["column"]))]
 
 
-def _cell(line: pd.Series, column: Column, most: int) -> str:
-    """As printed; with the number of its seeds where others have ``most``."""
+def _marks(data: pd.DataFrame) -> dict[str, str]:
+    """What is to be known of published numbers -> the mark that they have."""
+    known = data[data["published"].notna() & (data["note"] != "")]
+    return {note: f"note {i}" for i, note in enumerate(dict.fromkeys(known["note"]), start=1)}
+
+
+def _cell(line: pd.Series, column: Column, most: int, marks: Mapping[str, str]) -> str:
+    """As printed; with the number of its seeds where others have ``most``, and with the mark of
+    what is to be known of the published number.
+    """
     measured, said = _measured(line, column.digits), line["note"]
     measured += f", n = {line['seeds']}" if 0 < line["seeds"] < most else ""
     if not math.isnan(line["published"]):
-        said = f"{line['published']:.{column.digits}f}"
+        published = f"{line['published']:.{column.digits}f}"
+        said = ", ".join(filter(None, [published, marks.get(line["note"], "")]))
     return f"{measured} ({said})" if said else measured
 
 
@@ -161,7 +173,8 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     if one.size == UNTUNED_BUDGET:
         asked = [f"asked at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)
-    said = (*summaries(entry, values), *map(str, lines(entry, values)), *about.how)
+    noted = [f"{mark}: {note}" for note, mark in _marks(data).items()]
+    said = (*noted, *summaries(entry, values), *map(str, lines(entry, values)), *about.how)
     return Written(
         head, table, notes, said, further=differences(entry, values), about_further=PAIRS
     ).as_(form)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -249,6 +249,11 @@ def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
     _run(plan, home, how, how.resume and home.holds("sweep.json"))
 
 
+def _under(key: str, keys: Collection[str]) -> str:
+    """The first of ``keys`` that a setting of ``key`` would win over; or ""."""
+    return next((one for one in sorted(keys) if f"{one}.".startswith(f"{key}.")), "")
+
+
 @dataclass(frozen=True)
 class PaperTarget(Target):
     """A paper's table or figure."""
@@ -263,7 +268,7 @@ class PaperTarget(Target):
         """An entry's settings are known to be configs; what can be wrong is said by ``resolve``."""
 
     def plans(self, how: Running) -> list[Sweep]:
-        self._require_untuned(how.settings)
+        self._require_free(how.settings)
         tried = self.one.candidates()
         stages = [self.one.tuning_sweep(tried)] if tried else []
         return [how.changed(plan) for plan in (*stages, self.one.final_sweep())]
@@ -272,7 +277,7 @@ class PaperTarget(Target):
         costs.note(self.one, seconds)
 
     def run(self, place: str, how: Running) -> None:
-        self._require_untuned(how.settings)
+        self._require_free(how.settings)
         self.require_place(place, how.resume)  # what the second of two stages would refuse
         home = Home(place)
         tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
@@ -294,16 +299,22 @@ class PaperTarget(Target):
                 soft_wrap=True,
             )
 
-    def _require_untuned(self, settings: Sequence[str]) -> None:
-        """Raise UserError for a --set of what is tuned, which it would win over in every trial."""
-        tuning = self.one.tuning
+    def _require_free(self, settings: Sequence[str]) -> None:
+        """Raise UserError for a --set of what is tuned, or of what rows or columns are told apart
+        by: it would win over that in every trial.
+        """
+        tuning, entry = self.one.tuning, self.one.entry
         tuned = {key for grid in tuning.grids.values() for key in grid} if tuning else set()
         for key in (setting.partition("=")[0].strip() for setting in settings):
-            under = [one for one in sorted(tuned) if f"{one}.".startswith(f"{key}.")]
-            if under:
+            if under := _under(key, tuned):
                 raise UserError(
-                    f"--set {key}: {self.one.entry.id} tunes {under[0]} for each method, and would "
+                    f"--set {key}: {entry.id} tunes {under} for each method, and would "
                     "try one value under many names; use --budget smoke, or a sweep of your own"
+                )
+            if under := _under(key.removesuffix(".name"), entry.apart):
+                raise UserError(
+                    f"--set {key}: the rows or columns of {entry.id} differ in {under}, and would "
+                    "go by names that they are not; use a sweep of your own"
                 )
 
     def _tune(self, home: Home, how: Running) -> Tuned:

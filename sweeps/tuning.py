@@ -178,15 +178,20 @@ class Chosen:
     """The ends of each axis of numbers, in words."""
     edges: tuple[str, ...]
     """Sentences: where nothing was tried beside the best."""
+    failed: int = 0
+    """Settings among them that have no score: a run of theirs failed, or has no number."""
+    tied: int = 1
+    """Settings that are as good as the best, which is the first of them."""
 
     @classmethod
     def of(cls, search: Search) -> Chosen:
         """The best of a search."""
-        best = search.best
+        best, scores = search.best, [one.score for one in search.scored]
         return cls(
             best.candidate.row, best.candidate.column, best.candidate.settings,
             None if math.isnan(best.score) else best.score, len(search.scored),
             tuple(_between(search)), tuple(map(str, search.edges)),
+            sum(map(math.isnan, scores)), scores.count(best.score),
         )  # fmt: skip
 
     @property
@@ -246,7 +251,12 @@ def _said(one: Chosen) -> str:
     """What a row was left with, of how many settings."""
     if not one.settings:
         return f"{one.place}: nothing to tune"
-    among = "; ".join([f"{one.trials} settings", *one.between])
+    many = f"{one.trials} settings"
+    if one.score is None:
+        return f"{one.place}: {', '.join(one.settings)}, not tuned: none of {many} has a number"
+    many += f", {one.failed} without a number" if one.failed else ""
+    many += f", the first of {one.tied} that are tied" if one.tied > 1 else ""
+    among = "; ".join([many, *one.between])
     return f"{one.place}: {', '.join(one.settings)} ({among})"
 
 

@@ -22,7 +22,7 @@ from orchestrator.analysis.names import (
     relabelled,
     require_reported,
     require_same_data,
-    says_what_differs,
+    unsaid,
     ways_to_say,
     without_seeds,
 )
@@ -197,11 +197,12 @@ class Runs:
 
     @property
     def apart_said(self) -> str:
-        """What few groups differ in, where their names do not say it; or ""."""
+        """What groups differ in, where their names do not say it; or ""."""
         firsts = {name: self.configs[some[0]] for name, some in self.columns.items()}
-        if not 1 < len(firsts) <= ACROSS or says_what_differs(firsts):
+        if not (keys := unsaid(firsts)):
             return ""
-        return in_particular(firsts)
+        each = in_particular(firsts) if len(firsts) <= ACROSS else ""
+        return "; ".join(filter(None, [each, f"they differ in {', '.join(keys)}"]))
 
     @property
     def common_said(self) -> str:

@@ -102,16 +102,7 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each config by the settings in which not all are alike ("scaffold, alpha 0.1"); empty where
     these are more than a name should hold.
     """
-    keys = {key: None for other in configs for key in _differing(configs[0], other)}
-    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
-    # the algorithm first, and a part's name before its options
-    told = sorted(
-        (key for key in keys if _matters(key, parts, configs)),
-        key=lambda k: (
-            k != "algorithm.name", k.rpartition(".")[0], not k.endswith(".name"), k,
-        ),
-    )  # fmt: skip
-    told = _without_implied(told, configs)
+    told = _told(configs)
     if len(told) > MOST:
         return []
     values = [{key: _at(config, key) for key in told} for config in configs]
@@ -121,6 +112,20 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     shorter = _joined([{k: v for k, v in one.items() if v is not None} for one in values], called)
     whole = _joined(values, called)
     return shorter if all(shorter) and len({*shorter}) == len({*whole}) else whole
+
+
+def _told(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which not all configs are alike, but for those that go with others."""
+    keys = {key: None for other in configs for key in _differing(configs[0], other)}
+    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    # the algorithm first, and a part's name before its options
+    told = sorted(
+        (key for key in keys if _matters(key, parts, configs)),
+        key=lambda k: (
+            k != "algorithm.name", k.rpartition(".")[0], not k.endswith(".name"), k,
+        ),
+    )  # fmt: skip
+    return _without_implied(told, configs)
 
 
 def _without_implied(told: list[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -318,10 +323,12 @@ def require_reported(
         raise UserError(f"--metric: no run reports {metric!r}; {nearest(metric, known)}")
 
 
-def says_what_differs(configs: Mapping[str, Config]) -> bool:
-    """Whether the names of these configs are what they differ in."""
+def unsaid(configs: Mapping[str, Config]) -> list[str]:
+    """The keys in which these configs differ, where their names do not say it."""
     whole = [config.model_dump(mode="json", exclude=set(NO_MATTER)) for config in configs.values()]
-    return by_difference(whole) == [*configs]
+    if by_difference(whole) == [*configs]:
+        return []
+    return [key.removesuffix(".name") for key in _told(whole)]
 
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:

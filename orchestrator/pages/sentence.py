@@ -12,6 +12,8 @@ from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.results.result import Result
 
+WAYS = ("uplink", "downlink")
+
 
 def conditions(config: Config) -> Iterator[tuple[str, str]]:
     """What sets the run apart from plain training, (what, which): attack, aggregator, compression,
@@ -23,7 +25,7 @@ def conditions(config: Config) -> Iterator[tuple[str, str]]:
         yield "attack", f"{named(config.attack)} by {many} of {config.data.clients} clients"
     if config.aggregator.name != fields["aggregator"].default.name:
         yield "aggregator", named(config.aggregator)
-    for way in ("uplink", "downlink"):
+    for way in WAYS:
         compressor = getattr(config.compression, way)
         if not isinstance(compressor, NoCompression):
             yield f"{way} compressed by", named(compressor)
@@ -70,9 +72,9 @@ def in_particular(configs: Mapping[str, Config]) -> str:
     """What some runs, by their names, have each for itself, as far as a name does not say it; or
     "".
     """
-    facts = {name: [*_facts(config)] for name, config in configs.items()}
+    facts = {name: [fact[0] for fact in _facts(config)] for name, config in configs.items()}
     apart = {
-        name: ", ".join(f[0] for f in own if not all(f in other for other in facts.values()))
+        name: ", ".join(f for f in own if not all(f in other for other in facts.values()))
         for name, own in facts.items()
     }
     more = {name: said for name, said in apart.items() if said.casefold() != name.casefold()}
@@ -86,15 +88,18 @@ def _facts(config: Config) -> Iterator[tuple[str, object]]:
     data, local, many = config.data, config.local, config.data.clients
     yield named(config.algorithm), config.algorithm
     yield f"model {config.model.name}", config.model
-    yield data.dataset.name, data.dataset
+    yield data.dataset.name, data.model_dump(exclude={"clients", "partition", "heldout"})
     yield f"{many} clients ({_split(config)})", data.partition
     yield f"{config.cohort_size} of {many} clients in a round", config.sampler
     yield f"{config.rounds} round{'s' if config.rounds != 1 else ''}", ()
     amount, of = (local.epochs, "epoch") if local.steps is None else (local.steps, "step")
     yield f"{amount} local {of}{'s' if amount != 1 else ''}", ()
     yield f"batches of {local.batch_size}", ()
-    yield f"learning rate {local.lr:g}", (local.lr, local.lr_decay, local.schedule)
-    yield from ((" ".join(pair), ()) for pair in conditions(config))
+    yield f"learning rate {local.lr:g}", (local.lr, local.lr_decay, local.schedule, local.optimizer)
+    ways = {f"{way} compressed by": getattr(config.compression, way) for way in WAYS}
+    parts = {"round end": config.round_end, "judged model": config.output} | ways
+    for what, which in conditions(config):
+        yield f"{what} {which}", parts.get(what) or getattr(config, what)
 
 
 def _split(config: Config) -> str:

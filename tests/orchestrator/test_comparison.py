@@ -309,6 +309,27 @@ def test_what_names_do_not_say_stands_below(runs):
     assert {line.split(",")[0] for line in text.splitlines()[1:]} == {'"client accuracy'}
 
 
+def test_runs_with_names_of_their_own_hide_nothing(runs, tmp_path):
+    """SGD beside Adam had one learning rate "in all", and no word of either."""
+    whole = {"local.optimizer": "adam", "server_optimizer.lr": 0.3, "data.limit": 300,
+             "local.precision": "bf16"}  # fmt: skip
+    places = [tmp_path / "ours"]
+    run_into(RunFolder(places[0]), small("rounds=1", "name=ours"))
+    for i, (key, value) in enumerate(whole.items()):
+        places.append(tmp_path / f"theirs{i}")
+        run_into(RunFolder(places[-1]), small("rounds=1", f"name=theirs{i}", f"{key}={value}"))
+        text = " ".join(here("compare", places[0], places[-1])[1].split())
+        assert f"they differ in {key}" in text.lower(), text
+        assert ("learning rate" in text) == (key != "local.optimizer")
+        assert ("fashion_mnist_10k" in text) == (key != "data.limit")
+    for i in range(3):
+        places.append(tmp_path / f"more{i}")
+        run_into(RunFolder(places[-1]), small("rounds=1", f"name=more{i}", f"local.steps={4 + i}"))
+    text = here("compare", *places)[1]
+    for key in (*whole, "local.steps"):
+        assert key in text
+
+
 def test_what_an_algorithm_brings_along_is_in_no_name():
     """FedAdam was "fedadam, adam", and FedAvg "fedavg, sgd"."""
     chosen = [[f"algorithm={name}"] for name in ("fedavg", "fedadam", "scaffold")]
