@@ -127,6 +127,23 @@ def test_a_number_that_a_method_does_not_have_is_not_shown(reproduced):
     assert "| · (has no mean) |" in text
 
 
+def test_what_is_to_be_known_of_a_published_number_stands_below(reproduced):
+    """It stood nowhere, unless there was no number."""
+    first = Published(0.5, note="of other data")
+    cells = {
+        ("FedAvg", "mean"): first,
+        ("FedProx", "mean"): first,
+        ("FedAvg", "few rounds"): Published(0.6),
+    }
+    one = Reproduction(replace(ENTRY, published=cells), "reduced")
+    text = tables.render(one, REDUCED.measured(reproduced), "markdown")
+    assert text.count("(0.50, note 1)") == sum(
+        row in one.rows for row, column in cells if column == "mean"
+    )
+    assert "(0.60)" in text
+    assert "note 1: of other data" in text.casefold()
+
+
 def test_claims_are_paired_tests():
     values = {
         ("FedAvg", "mean"): {0: 10.0, 1: 11.0, 2: 12.0}, ("FedProx", "mean"): {0: 9.1, 1: 10.0, 2: 11.0},

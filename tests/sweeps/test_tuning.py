@@ -14,13 +14,13 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import build
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from sweeps import cells, efforts, statistics, targets
+from sweeps import cells, efforts, statistics, targets, tuning
 from sweeps.cells import show_cells, show_tests
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
-from sweeps.results import by_trial, plan_of, table
+from sweeps.results import by_trial, plan_of, stored, table, table_of
 from sweeps.targets import PaperTarget, Running
 from sweeps.tuning import EXTENSIONS, Candidate, Chosen, Scored, Search, Tuned
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL
@@ -241,6 +241,51 @@ def test_efforts_are_of_the_columns_that_all_rows_have():
     assert efforts._common({"not run": {"much": []}}) == set()
 
 
+def test_trials_of_several_commits_are_told():
+    def trial(commit):
+        result = {"git_commit": commit}
+        return SimpleNamespace(status="finished", folder=SimpleNamespace(result=lambda: result))
+
+    one, other = trial("a" * 40), trial("b" * 40)
+    assert efforts._commits([one, one]) == []
+    (said,) = efforts._commits([one, other, one, trial(None)])
+    assert said == "the trials are of 3 commits of fedorch: aaaaaaa (2), bbbbbbb (1), unknown (1)"
+
+
+def test_ties_and_failures_of_a_grid_are_told():
+    """ "4 settings" hid that none, or not all, had a number."""
+
+    def said(*scores):
+        found = [
+            Scored(Candidate("A", "", (("local.lr", rate),)), score)
+            for rate, score in zip((0.1, 0.2, 0.4, 0.8), scores, strict=True)
+        ]
+        return tuning._said(Chosen.of(Search(tuple(found), True)))
+
+    nan = math.nan
+    assert said(1, 2, 3, 4).startswith("A: local.lr=0.8 (4 settings; ")
+    assert "(4 settings, 1 without a number, the first of 2 that are tied; " in said(1, 4, nan, 4)
+    assert said(nan, nan, nan, nan) == (
+        "A: local.lr=0.1, not tuned: none of 4 settings has a number"
+    )
+
+
+def test_what_rows_and_columns_are_is_not_set():
+    """Seven rows under seven names were one method."""
+    apart = {
+        "drdm/table3": ("algorithm=fedavg", "algorithm.name=fedavg", "data.partition=iid"),
+        "fedaa/table8-mnist": ("attack=none",),
+        "fda/table3.2": ("data.clients=5",),
+        "drdm/figure3": ("local.steps=5",),
+        "drdm/dual-step": ("local.lr=0.1",),
+    }
+    for name, settings in apart.items():
+        for setting in settings:
+            with pytest.raises(UserError, match=r"the rows or columns of .* differ in"):
+                targets.resolve(name, "smoke", ()).plans(Running(settings=(setting,)))
+        targets.resolve(name, "smoke", ()).plans(Running(settings=("data.limit=500",)))
+
+
 def test_how_far_a_mixture_went_is_a_sentence():
     """Beside "20 distinct clients" it says that λ was mostly not executed."""
 
@@ -280,6 +325,22 @@ def test_what_stands_beside_the_best_is_of_the_same_round():
     assert statistics.beside(rounds, best, "t") == 0.6
     assert statistics.beside(rounds, replace(best, better="low"), "t") == 0.95
     assert statistics.beside(rounds, Column("v"), "t") == 0.2
+
+
+def test_of_several_seeds_one_that_was_stopped_has_no_number(finished, tmp_path):
+    """A mean of what was reached in other rounds is of no round."""
+    plan, found = stored(finished)
+    whole = table_of(plan, found)
+    best = whole["trial"][0]
+    ended = [replace(r, status="stopped") if (r.label, r.seed) == (best, 0) else r for r in found]
+    data = table_of(plan, ended)
+    line = data[data["trial"] == best].iloc[0]
+    assert (data["trial"].iloc[-1], line["count"], line["stopped"]) == (best, 1, 1)
+    (alone,) = [r for r in ended if (r.label, r.seed) == (best, 1)]
+    assert line["mean"] == alone.value(plan.column)
+    single = plan.model_copy(update={"seeds": (0,)})
+    kept = table_of(single, [r for r in ended if r.seed == 0])
+    assert kept["count"].tolist() == [1] * len(kept)
 
 
 def test_a_setting_that_not_all_seeds_survive_is_not_the_best(finished, tmp_path):
