@@ -32,6 +32,10 @@ from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
 
+HOW_MUCH = ("rounds", "stop", "evaluation", "resources", "checkpoint", "energy", "track")
+"""Sections that say how much is done, and where, and not what: less of it is said in a table's
+head."""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -311,7 +315,8 @@ class PaperTarget(Target):
                     f"--set {key}: {entry.id} tunes {under} for each method, and would "
                     "try one value under many names; use --budget smoke, or a sweep of your own"
                 )
-            if under := _under(key.removesuffix(".name"), entry.apart):
+            free = key.partition(".")[0] in HOW_MUCH or key == "data.limit"
+            if not free and (under := _under(key.removesuffix(".name"), entry.apart)):
                 raise UserError(
                     f"--set {key}: the rows or columns of {entry.id} differ in {under}, and would "
                     "go by names that they are not; use a sweep of your own"

@@ -284,6 +284,7 @@ def test_what_rows_and_columns_are_is_not_set():
             with pytest.raises(UserError, match=r"the rows or columns of .* differ in"):
                 targets.resolve(name, "smoke", ()).plans(Running(settings=(setting,)))
         targets.resolve(name, "smoke", ()).plans(Running(settings=("data.limit=500",)))
+    targets.resolve("feddual/table1", "smoke", ()).plans(Running(settings=("rounds=3",)))
 
 
 def test_how_far_a_mixture_went_is_a_sentence():
