@@ -53,6 +53,8 @@ class Work:
     """What each client has of its own where the server only stands in for a network [C, ...]."""
     loss: Tensor = field(default_factory=lambda: torch.zeros(0))
     """Mini-batch losses [C] of the step under way."""
+    private: tuple[slice, ...] = ()
+    """Which entries of the models stay with each client (``LocalRule.private``)."""
     extras: Tensors = field(default_factory=dict)
     """Round-local tensors [C, ...] that hooks may keep for themselves; once training has begun they
     are written in place."""

@@ -17,6 +17,8 @@ from ray import tune
 from ray.tune.search import SearchAlgorithm, Searcher
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
+from orchestrator.cli.run_shown import INTERRUPTED
+from orchestrator.cluster.outliving import outlived
 from orchestrator.config import Config
 from orchestrator.credentials import has_credentials
 from orchestrator.errors import Interrupted, UserError
@@ -139,8 +141,14 @@ def _count(home: Home) -> None:
     """Say in the status whose results are there, those of trials that a scheduler has stopped among
     them; raises UserError where some are lost.
     """
-    found = tuple(path.name for path in ended_trials(home.path))
-    replace(Status.read(home.path), trials=found).write(home.folder)
+    found, status = tuple(path.name for path in ended_trials(home.path)), Status.read(home.path)
+    replace(status, trials=found).write(home.folder)
+    if len(found) < status.ended:
+        told(
+            "note",
+            f"{status.ended - len(found)} trial(s) that were stopped have left no results, as the "
+            "sweep was ended at that moment; no table has them",
+        )
     home.send()
 
 
@@ -182,19 +190,29 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
             sweep.choose_on != "nothing",
         )  # fmt: skip
         tuner = _tuner(prepared, trainable, storage, watcher)
-    with _terminated_as_interrupted(), _standing_in(home.path):
+    how = f"the same command with --resume ({home.place})"
+    with (
+        outlived(how, INTERRUPTED) as stopping,
+        _terminated_as_interrupted(stopping),
+        _standing_in(home.path),
+    ):
         tuner.fit()
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _terminated_as_interrupted(stopping: threading.Event) -> Iterator[None]:
     """SIGTERM, which clusters send, is what Ctrl-C is to Tune: it saves what there is. Ray's own
-    handler would print the stacks of its threads.
+    handler would print the stacks of its threads. It is told by ``stopping``.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+    def interrupt(*_: object) -> None:
+        stopping.set()
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

@@ -46,6 +46,9 @@ COMPARED = "compared"
 
 PART = "part_done"
 """In a report: the part of the trial's rounds that it has done."""
+WRITTEN = "written"
+"""In a report: whether the trial has ended by itself, and left its results. Tune's own ``done`` is
+also that of one that a scheduler stops."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,8 @@ class Trial(tune.Trainable):
 
     def _report(self, t: int, done: bool) -> dict[str, object]:
         """What Tune and the watcher hear after round ``t``."""
-        told = {**self.latest, "round": t, "diverged": self.diverged, "done": done}
+        ends = {"done": done, WRITTEN: done}
+        told = {**self.latest, "round": t, "diverged": self.diverged, **ends}
         of = self.experiment.config.rounds if self.experiment else max(1, t)
         return told | {COMPARED: self.compared, PART: t / of}
 

@@ -15,7 +15,7 @@ from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
 from sweeps.status import Status
-from sweeps.trainable import COMPARED, PART
+from sweeps.trainable import COMPARED, PART, WRITTEN
 
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
@@ -151,7 +151,7 @@ class Watcher(tune.Callback):
         self.running.pop(trial.trial_id, None)
         self.parts.pop(trial.trial_id, None)
         last = trial.last_result or {}
-        done = bool(last.get("done"))
+        done = bool(last.get(WRITTEN))
         if not last.get("problem"):
             choice = Choice.of(trial.config)
             key = choice.key(trial.trial_id)

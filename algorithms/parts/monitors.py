@@ -48,6 +48,14 @@ class Monitor(Part):
         return {}
 
 
+def drift_of(work: Work) -> Tensor:
+    """Δ_k [C, d]; 0 where entries stay with each client, and so are synchronised by nobody."""
+    drift = work.w - work.start
+    for part in work.private:
+        drift[:, part] = 0.0
+    return drift
+
+
 CHUNK = 2**16
 """Entries that a CPU adds in single precision; over 10⁸ entries, a norm would lose 2.6 %."""
 
@@ -83,7 +91,7 @@ class Drift(Probe):
     transmitted: bool = True
 
     def answer(self, work: Work) -> Tensor:
-        drift = work.w - work.start
+        drift = drift_of(work)
         return torch.cat([square(drift), drift], 1)
 
 
@@ -104,7 +112,7 @@ class Length(Probe):
     """‖Δ_k‖²."""
 
     def answer(self, work: Work) -> Tensor:
-        return square(work.w - work.start)
+        return square(drift_of(work))
 
 
 class Naive(Monitor):
@@ -129,7 +137,7 @@ class Sketched(Probe):
     seed: int
 
     def answer(self, work: Work) -> Tensor:
-        drift = work.w - work.start
+        drift = drift_of(work)
         sketches = shared(self.size, self.rows, self.columns, self.seed).apply(drift)
         return torch.cat([square(drift), sketches.flatten(1)], 1)
 
@@ -160,7 +168,7 @@ class Projected(Probe):
     """(‖Δ_k‖², ⟨ξ, Δ_k⟩)."""
 
     def answer(self, work: Work) -> Tensor:
-        drift = work.w - work.start
+        drift = drift_of(work)
         return torch.cat([square(drift), along(drift, work.received[XI])], 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -92,7 +93,8 @@ def run_on_ray(
         console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
     progress = RoundProgress(config, prepared.done, lines)
-    with outlived(folder.place, INTERRUPTED) as stopping:
+    how = f"fedorch run --resume {shlex.quote(folder.place)}"
+    with outlived(how, INTERRUPTED) as stopping:
         _follow(server, progress, prepared.done, [] if interrupts is None else interrupts, stopping)
     return answer_of(server.outcome.remote())
 

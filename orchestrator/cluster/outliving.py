@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ GONE = 3
 
 
 @contextmanager
-def outlived(place: str, code: int) -> Iterator[threading.Event]:
-    """Once the event that is yielded is set, a Ray that dies ends this process with a sentence and
-    the exit ``code``: who ends all processes of a group (timeout, scancel) ends Ray, too, whose own
-    client would wait for it for a minute and abort. The run is that in the folder ``place``.
+def outlived(how: str, code: int) -> Iterator[threading.Event]:
+    """Once the event that is yielded is set, a Ray that dies ends this process with a sentence,
+    which says ``how`` to go on, and the exit ``code``: who ends all processes of a group (timeout,
+    scancel) ends Ray, too, whose own client would wait for it for a minute and abort.
     """
     import ray
 
@@ -36,7 +35,6 @@ def outlived(place: str, code: int) -> Iterator[threading.Event]:
             except OSError:
                 missed += 1
         if not over.is_set():
-            how = f"fedorch run --resume {shlex.quote(place)}"
             told("fedorch", f"stopped: Ray has ended with it; from the last checkpoint: {how}")
             os._exit(code)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import pandas as pd
 
 from orchestrator.errors import UserError
+
+BAD = "(_loss|_mae|_rmse|_calibration_error)"
+"""How names of metrics end of which less is better."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,12 @@ class Goal:
 
 def goal_of(metric: str, text: float | str) -> Goal:
     """What ``text`` means of a metric. Raises ValueError for what is no goal, and for a bare number
-    of a loss: it is above any of them after the first round, which nobody means.
+    of a loss or an error: it is above any of them after the first round, which nobody means.
     """
     goal = Goal.read(text)
-    if "loss" in metric and not str(text).strip().startswith(("<=", ">=")):
+    if ("loss" in metric or re.search(BAD, metric)) and not str(text).strip().startswith(
+        ("<=", ">=")
+    ):
         low, high = f'"<= {goal.limit:g}"', f'">= {goal.limit:g}"'
         raise ValueError(f"{metric} is to fall: say {low}, or {high} if that is meant")
     return goal

@@ -102,7 +102,10 @@ class Request:
 
 
 class _Plain(Request):
-    """For a dataset that has not said that it depends on the run."""
+    """For a dataset that has not said that it depends on the run, and whatever it is made of."""
+
+    def __repr__(self) -> str:
+        return f"Request(columns={self.columns}, trains={self.trains})"
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("seed", "clients"):
@@ -126,7 +129,7 @@ class Dataset(Part):
         Raises UserError, naming the places searched if they cannot be had, else what is wrong.
         """
         where = f"dataset {self.name!r}"
-        if not self.generated:
+        if not self.generated and not isinstance(request, _Plain):
             request = _Plain(request.seed, request.clients, request.columns, request.trains)
         try:
             return checked(self.read(request), where)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from algorithms.contract import Influence
+from orchestrator.config.goal import BAD
 
 if TYPE_CHECKING:
     from algorithms.parts.metrics import Metric
@@ -23,7 +24,7 @@ VALIDATED = {
 """How names of metrics on test rows begin -> how those of the same on validation rows do."""
 
 
-GOOD, BAD = "(accuracy|f1_macro|auroc|r2)", "(_loss|_mae|_rmse|_calibration_error)"
+GOOD = "(accuracy|f1_macro|auroc|r2)"
 LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
 UNEVEN = "(_std|_var|_angle|_kl)"
 MORE = re.compile(rf"\w*{GOOD}({LEVELS}|_jain)|\w*{BAD}_jain")

@@ -121,6 +121,7 @@ class Lane:
             steps=torch.zeros(len(self.ids), device=self.device),
             lr=self.world.local.rate(self.t),
             own={k: v.to(self.device) for k, v in own.items()},
+            private=self.rule.private,
         )
         work.start = self.rule.begin(work)
         # row after row in memory, whatever begin returned: engines train on views of it

@@ -36,7 +36,7 @@ def variance(drift):
     return float((drift - drift.mean(0)).square().sum(1).mean())
 
 
-def estimate(monitor, drift, xi=None):
+def estimate(monitor, drift, xi=None, private=()):
     work = Work(
         ParamSpec(()),
         torch.arange(len(drift)),
@@ -47,6 +47,7 @@ def estimate(monitor, drift, xi=None):
         torch.zeros_like(drift),
         torch.zeros(len(drift)),
         0.1,
+        private=private,
     )
     return monitor.estimate(monitor.probe(drift.shape[1], 0).answer(work).mean(0))
 
@@ -60,6 +61,16 @@ def test_exact_is_the_definition_and_linear_and_naive_never_fall_below(seed, k, 
     assert estimate(Naive(), drift) >= true - 1e-9
     xi = torch.randn(50, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
     assert estimate(Linear(), drift, xi / xi.norm()) >= true - 1e-9 * (1 + true)
+
+
+@pytest.mark.parametrize("monitor", [Exact(), Naive(), AmsSketch(), Linear()])
+def test_what_stays_with_the_clients_is_no_part_of_it(monitor):
+    drift, xi = drifts(5, 50), torch.ones(50, dtype=torch.float64) / 50**0.5
+    bare = drift.clone()
+    bare[:, 10:20] = 0.0
+    given = xi if isinstance(monitor, Linear) else None
+    found = estimate(monitor, drift, given, private=(slice(10, 20),))
+    assert found == estimate(monitor, bare, given) != estimate(monitor, drift, given)
 
 
 def test_linear_with_xi_along_the_mean_drift_is_exact():

@@ -104,6 +104,8 @@ def test_bounds_of_their_own():
         ({"name": "a" * 51}, "name: String should have at most 50"),
         ({"stop": {"test_accuracy": "nan"}}, "is not a number that is reached"),
         # any loss is at least that after the first round
+        ({"stop": {"test_mae": 0.2}}, 'stop: test_mae is to fall: say "<= 0.2"'),
+        ({"stop": {"client_rmse_worst": 0.2}}, "client_rmse_worst is to fall"),
         ({"stop": {"test_loss": 0.1}}, 'stop: test_loss is to fall: say "<= 0.1", or ">= 0.1" if'),
         (
             {"round_end": {"name": "fda", "theta": float("inf")}},

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from algorithms.parts.compressors import TopK
+from algorithms.parts.monitors import Drift
 from orchestrator.clients.adversary import Adversary
 from orchestrator.errors import UserError
 from orchestrator.models.base import Model
@@ -66,6 +67,27 @@ def test_fedbn_keeps_batch_norm_out_of_compression():
     # the server's own is the mean of what the clients have, to the last digit but the sum's
     torch.testing.assert_close(e.algorithm.w[mask], kept.mean(0))
     assert len(states[0]["error/delta"]) == int((~mask).sum())
+
+
+def test_the_variance_is_of_what_is_synchronised(monkeypatch):
+    """FDA's H counted batch-norm weights, which stay with the clients and never come together."""
+    seen = []
+    answer = Drift.answer
+    monkeypatch.setattr(Drift, "answer", lambda self, work: seen.append(work) or answer(self, work))
+    fda = "round_end={name: fda, theta: 1e9, at: [3], monitor: exact}"
+    e = normed("algorithm=fedbn", fda, "local.steps=3", "local.lr=0.5", "local.block=3")
+    seen.clear()  # of what is tried before the run
+    record = e.step()
+    drift = torch.cat([work.w - work.start for work in seen]).double()
+    assert len(drift) == 3
+    assert drift[:, inner(e)].any()
+    sent = drift[:, ~inner(e)]
+    weights = torch.from_numpy(e.data.train.sizes / e.data.train.sizes.sum())
+    meant = [weights @ (sent - center).square().sum(1) for center in (weights @ sent, 0)]
+    assert record["variance_estimate"] in (
+        pytest.approx(float((sent - sent.mean(0)).square().sum(1).mean()), rel=1e-4),
+        pytest.approx(float(meant[0]), rel=1e-4),
+    )
 
 
 def test_fedbn_is_judged_by_the_models_that_the_clients_have_now():

@@ -25,7 +25,7 @@ from sweeps.home import Home
 from sweeps.results import by_trial, stored, table
 from sweeps.status import Status
 from sweeps.targets import Running, resolve
-from sweeps.trainable import Trial
+from sweeps.trainable import WRITTEN, Trial
 from sweeps.watch import Watcher
 from tests.orchestrator.test_cli import here
 from tests.running import finish
@@ -394,7 +394,7 @@ def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
     for rate, values in numbers.items():
         for seed, value in enumerate(values):
             config = Choice(replace(cells[f"local.lr={rate}"], seed=seed)).as_trial()
-            last = {"done": True, "compared": value}
+            last = {"done": True, WRITTEN: True, "compared": value}
             trial = SimpleNamespace(trial_id=f"{rate}{seed}", config=config, last_result=last)
             watcher.on_trial_complete(1, [], trial)
     status = watcher.status()
@@ -406,6 +406,21 @@ def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
     shown = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max", chooses=False)
     shown.set_state(watcher.get_state())
     assert "best" not in str(shown.status())
+
+
+def test_a_trial_that_a_scheduler_stops_has_left_nothing_yet(tmp_path):
+    """Tune says that it is done, too; it writes its results when its process is told to end."""
+    watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
+    watcher.home.folder.make()
+    for label, ended in zip(
+        sweep(axes={"local.lr": [0.1, 0.2]}).planned(), (True, False), strict=True
+    ):
+        last = {"done": True, WRITTEN: ended, "compared": 0.5}
+        about = {"config": Choice(label).as_trial(), "last_result": last}
+        watcher.on_trial_complete(1, [], SimpleNamespace(trial_id=label.label, **about))
+    status = watcher.status()
+    assert (status.finished, status.stopped) == (1, 1)
+    assert [*watcher.left] == ["local.lr=0.1"]
 
 
 def test_what_can_be_refused_is_refused_before_the_first_trial(reproduced, tmp_path):
