@@ -40,7 +40,9 @@ class DRDM(DRFA):
     """Distributionally robust federated learning with client-drift minimisation."""
 
     class Options(DRFA.Options):
-        """DRFA with dynamic regularisation against client drift."""
+        """Clients whom the model serves badly count more (DRFA's λ), and dynamic regularisation
+        holds against client drift.
+        """
 
         name: str = "drdm"
         mu: float = option(0.1, "weight of the dynamic regulariser", "μ", gt=0)

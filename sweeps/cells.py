@@ -86,6 +86,9 @@ class Cells:
 def show_cells(folder: Path) -> None:
     """Print the cells of a sweep file, best first."""
     cells = Cells.read(folder)
+    if not len(cells.data):
+        console.print(f"{cells.title}: no trial has ended yet", soft_wrap=True)
+        return
     shown = _shown(cells)
     drawn = Table(title=cells.title, title_justify="left")
     for column in shown.columns:

@@ -143,7 +143,7 @@ def _spoken(hours: float) -> str:
 def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int, float | None]:
     """Trials, and hours where it is known what one takes on this machine."""
     one = Reproduction(entry, budget)
-    each = costs.of(one, known)
+    each = known.get(costs.key(one))
     return one.trials, None if each is None else one.trials * each / 3600
 
 
@@ -152,9 +152,11 @@ def show_time(target: Target, how: Running) -> None:
     raises UserError for what cannot be run here.
     """
     # imported here: it trains, and who lists entries need not wait for torch
-    from sweeps.forecast import TIMED, forecast, kinds
+    from sweeps.forecast import TIMED, forecast, kinds, require_data
 
-    found = kinds(target.plans(how))
+    plans = target.plans(how)
+    require_data(plans)
+    found = kinds(plans)
     console.print(f"timing a trial of each kind, for {TIMED} rounds; kinds: {len(found)}")
     trials, seconds = 0, 0.0
     for timed in forecast(found):

@@ -4,7 +4,6 @@ or foretold by ``fedorch sweep ENTRY --time``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import UserError
@@ -26,16 +25,12 @@ def known() -> dict[str, float]:
 
 
 def key(one: Reproduction) -> str:
-    """What an entry at a budget is called in the file."""
-    return f"{one.entry.id} {one.size}"
-
-
-def of(one: Reproduction, seconds: Mapping[str, float]) -> float | None:
-    """What a trial takes by such a file, also where another budget runs the same; or None."""
+    """What an entry at a budget is called in the file: by the first of the budgets that are the
+    same.
+    """
     budgets = one.entry.budgets
-    alike = [name for name in budgets if budgets[name] == budgets[one.size]]
-    found = (seconds.get(key(Reproduction(one.entry, name))) for name in (one.size, *alike))
-    return next((each for each in found if each is not None), None)
+    first = next(name for name in budgets if budgets[name] == budgets[one.size])
+    return f"{one.entry.id} {first}"
 
 
 def note(one: Reproduction, seconds: float) -> None:

@@ -56,6 +56,13 @@ class Timed:
         return self.kind.trials * self.rounds * self.round_seconds
 
 
+def require_data(plans: Sequence[Sweep]) -> None:
+    """Raise UserError at once where the data of the first trial are not here."""
+    for plan in plans[:1]:
+        first = Choice(plan.planned()[0], _draws(plan)[0][0]).config(plan.raw())
+        Shelf({}).data(first)
+
+
 def kinds(plans: Sequence[Sweep]) -> list[Kind]:
     """The trials of ``plans`` by kind; raises UserError for settings that are no config."""
     found: dict[str, Kind] = {}

@@ -13,7 +13,10 @@ from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
-LINKS = ("shared", "hypercube")
+LINKS = {
+    "shared": "(K − 1)/K of the bytes one after another over one channel",
+    "hypercube": "⌈ln K⌉/K of the bytes, over K links at once",
+}
 ALIKE = 1.5
 """Up to this ratio, milliseconds a step are those of one machine at one time."""
 
@@ -79,6 +82,7 @@ def show_wallclock(
         )
         table.add_row(name, str(len(counted)), *row)
     console.print(table)
+    console.print(f"link s: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s")
     if missed:
         console.print(f"never: it never reached {metric} {target}")
     if step_ms is None:

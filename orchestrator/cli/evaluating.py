@@ -233,12 +233,16 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
 
 
 def _known(name: str, known: Sequence[str]) -> int:
-    """The number of the model's class of that name, in whatever case if that is clear; raises
-    UserError.
+    """The number of the model's class of that name, in whatever case if that is clear, and with
+    "_" for "/", which no folder is called; raises UserError.
     """
     if name in known:
         return known.index(name)
-    alike = [number for number, one in enumerate(known) if one.lower() == name.lower()]
+    plain = [one.lower().replace("/", "_") for one in known]
+    alike = [number for number, one in enumerate(plain) if one == name.lower()]
     if len(alike) != 1:
-        raise UserError(f"the model knows no class {name!r}; it knows {', '.join(known)}")
+        raise UserError(
+            f"the model knows no class {name!r}; it knows {', '.join(known)}"
+            + ("; give labels as these texts, also in an npz" if name.isdigit() else "")
+        )
     return alike[0]

@@ -275,24 +275,34 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         f"# {title}\n\n{what} {ending}\n\n"
         f"Inputs: {given}, {_preparation(inputs, out)}; "
         f"{inputs['outputs']} outputs{scores}.{named}\n\n"
-        f"{_usage(out)}"
+        f"{_usage(out, model)}"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
         f"fedorch {result['versions'].get('fedorch', '')}.\n"
     )
 
 
-def _usage(out: Path) -> str:
-    """How it is loaded, in Python."""
+def _usage(out: Path, model: TrainedModel) -> str:
+    """How it is loaded, in Python; for weights alone, into which network."""
     name = json.dumps(out.name)
     lines = {
         ".onnx": ["import onnxruntime", f"model = onnxruntime.InferenceSession({name})",
                   'outputs = model.run(None, {"x": x})[0]'],
         ".pt2": ["import torch", f"model = torch.export.load({name}).module()",
                  "outputs = model(x)"],
+        ".pt": ["import torch", f"state = torch.load({name}, weights_only=True)",
+                "network.load_state_dict(state)"],
+        ".safetensors": ["from safetensors.torch import load_file",
+                         f"network.load_state_dict(load_file({name}))"],
         ".torchscript": ["import torch", f"model = torch.jit.load({name})", "outputs = model(x)"],
     }.get(out.suffix)  # fmt: skip
-    return "" if lines is None else "```python\n" + "\n".join(lines) + "\n```\n\n"
+    if lines is None:
+        return ""
+    weights = out.suffix in (".pt", ".safetensors")
+    into = (
+        f"The weights are those of this network:\n\n```\n{model.module}\n```\n\n" if weights else ""
+    )
+    return into + "```python\n" + "\n".join(lines) + "\n```\n\n"
 
 
 def _preparation(inputs: Inputs, out: Path) -> str:

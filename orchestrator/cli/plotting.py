@@ -71,5 +71,9 @@ def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> 
     """Of each group of runs that differ in the seed alone the mean, in a band."""
     runs = Runs.read(folders, labels)
     column = runs.usual() if column == "accuracy" else column_of(column)
+    if not any(column in table for table in runs.rounds):
+        own = [drawing.name for drawing in figures_of(folders[0])]
+        if column in own:
+            raise UserError(f"--figure {column}: it is of one run; name one: {folders[0].place}")
     require_reported(column, folders, runs.rounds, every=True)
     return runs.band(column)

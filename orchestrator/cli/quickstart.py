@@ -35,7 +35,7 @@ PAGE = "comparison.html"
 LINES = 5
 """Rounds a line of a log."""
 ABOUT = (
-    "Two methods from one start, with the same clients in each of their rounds: "
+    "Two methods from one start, on the same data (drdm draws its own clients for a round): "
     + "; ".join(f"{name}, {meaning}" for name, meaning in METHODS.items())
     + f". One seed and untuned rates ({', '.join(ALIKE)}), so a first look and no result; they do "
     "not send the same: switch the axis to MB to see them at equal traffic."

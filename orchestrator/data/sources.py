@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -120,7 +121,7 @@ def _require_no_part(what: str, forms: Sequence[Form[T]], folder: Path) -> None:
 def missing(what: str, forms: Sequence[Form[T]], reason: object = "") -> UserError:
     """The error for data that is nowhere."""
     names, places = (" or ".join(map(str, forms)), ", ".join(str(f) for f in folders()))
-    why = f" (download: {' '.join(str(reason).split())[:160]})" if reason else ""
+    why = f" (download: {shorten(str(reason), 160, placeholder=' ...')})" if reason else ""
     return UserError(
         f"dataset {what!r}: no {names} under {places}{why}; set FEDORCH_DATA to its folder"
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import re
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -137,6 +135,15 @@ RESERVED = 66 << 30
 
 def _columns(spec: Spec, width: float) -> int:
     """How many names of a legend fit side by side into the plane."""
-    names = re.findall(r'"domain": (\["[^\]]*\])', json.dumps(spec, ensure_ascii=False))
-    longest = max((len(name) for one in names for name in json.loads(one)), default=1)
+    longest = max(map(len, _named(spec)), default=1)
     return max(1, int(width // (26 + 4.6 * longest)))
+
+
+def _named(spec: Any) -> Iterator[str]:
+    """The names in the domains of its scales."""
+    inner = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    for one in inner:
+        yield from _named(one)
+    domain = spec.get("domain") if isinstance(spec, dict) else None
+    if isinstance(domain, list):
+        yield from (name for name in domain if isinstance(name, str))

@@ -164,9 +164,9 @@ def test_columns_are_called_as_one_likes(runs, tmp_path):
     code, text = here("compare", *runs, "--label", "lr 0.1=lr 0.01")
     assert (code, "two groups of runs would be called 'lr 0.01'" in text) == (2, True)
     first = next(iter(runs))
-    code, text = here("plot", *runs, "--label", f"{first.name}=ours", "--out", picture)
+    code, text = here("plot", *runs, "--label", f"{first.name}=ours [1]", "--out", picture)
     assert code == 0, text
-    assert ">ours<" in picture.read_text()
+    assert ">ours [1]<" in picture.read_text()
     # as it was typed, and with the slash that a shell completes
     for name in (os.path.relpath(first), f"{os.path.relpath(first)}/"):
         code, text = here("compare", *runs, "--label", f"{name}=typed", "--format", "csv")

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import fedorch
+from orchestrator.cli.evaluating import _known
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.orchestrator.test_cli import here
@@ -93,6 +94,12 @@ def test_the_card_of_a_table_s_model_says_how_inputs_are_made(table, tmp_path):
     """By its words alone, a row is what ``predict`` makes of it."""
     assert here("export", table / "run", tmp_path / "m.onnx")[0] == 0
     card = (tmp_path / "m.onnx.md").read_text()
+    assert "weights are those" not in card
+    for ending in ("pt", "safetensors"):
+        assert here("export", table / "run", tmp_path / f"m.{ending}")[0] == 0
+        of_weights = (tmp_path / f"m.{ending}.md").read_text()
+        assert "network.load_state_dict(" in of_weights
+        assert "Linear(in_features=3, out_features=2, bias=True)" in of_weights
     (said,) = (line for line in card.splitlines() if "Inputs:" in line)
     assert "2 outputs, whose softmax is how likely each class is" in said
     assert 'onnxruntime.InferenceSession("m.onnx")' in card
@@ -178,6 +185,17 @@ def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
     )
     assert code == 2
     assert "knows no class 'higher'; it knows high, low" in text
+    x, y = pixels().numpy(), np.arange(3)
+    np.savez(tmp_path / "n.npz", x=np.tile(x, (4, 1, 1, 1))[:, 0], y=np.tile(y, 4))
+    words = ("--all-rows", "--set", f"data.dataset={{name: npz, path: {tmp_path}/n.npz}}")
+    code, text = here("evaluate", images, *words)
+    assert code == 2
+    assert "give labels as these texts, also in an npz" in text
+
+
+def test_a_class_that_no_folder_can_be_called():
+    known = ["T-shirt/top", "Bag", "bag/T"]
+    assert [_known(name, known) for name in ("T-shirt_top", "bag", "BAG_t")] == [0, 1, 2]
 
 
 BRANCHING = """

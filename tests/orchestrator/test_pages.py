@@ -264,6 +264,9 @@ def test_figures_become_pictures_in_the_size_of_a_paper(runs, tmp_path):
     code, text = here("plot", runs / "fda", runs / "drdm", "--out", tmp_path / "b.pdf")
     assert code == 0, text
     assert (tmp_path / "b.pdf").read_bytes().startswith(b"%PDF")
+    both = (runs / "fda", runs / "drdm", "--figure", "variance", "--out", tmp_path / "w.pdf")
+    code, text = here("plot", *both)
+    assert (code, "--figure variance: it is of one run; name one" in text) == (2, True)
     code, text = here("plot", runs / "drdm")
     assert code == 0
     assert "lambda" in text

@@ -62,6 +62,16 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     assert "the best has local.lr = 0.1, the largest of its grid" in said
 
 
+def test_a_sweep_in_which_none_has_ended_says_so(finished, tmp_path, capsys):
+    shutil.copytree(
+        finished, tmp_path / "s", ignore=shutil.ignore_patterns("trials", "status.json")
+    )
+    show_cells(tmp_path / "s")
+    said = capsys.readouterr().out
+    assert "no trial has ended yet" in said
+    assert "best first" not in said
+
+
 def _tested(many):
     values = {f"lr={i}": {s: i + 0.1 * s * (i + 1) for s in range(4)} for i in range(many + 1)}
     return PairedTests.of([Measured("test_accuracy", values, True)], "lr=0")
