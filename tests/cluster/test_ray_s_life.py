@@ -58,14 +58,14 @@ def test_a_run_whose_ray_is_gone_says_how_to_go_on(monkeypatch, capsys, alive, c
         monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
         monkeypatch.setattr(outliving, "GONE", 1)
         monkeypatch.setattr(os, "_exit", ended.append)
-        with outlived("a run", 130) as stopping:
+        with outlived("fedorch run --resume it", 130) as stopping:
             time.sleep(0.1)
             assert not ended
             stopping.set()
             time.sleep(3.0)
     assert ended == codes
     said = capsys.readouterr().err
-    assert ("fedorch run --resume 'a run'" in said) == bool(codes)
+    assert ("from the last checkpoint: fedorch run --resume it" in said) == bool(codes)
 
 
 def test_what_goes_on_with_a_job_is_sent_to_the_same_cluster():
