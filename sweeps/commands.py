@@ -152,14 +152,13 @@ def show_time(target: Target, how: Running) -> None:
     raises UserError for what cannot be run here.
     """
     # imported here: it trains, and who lists entries need not wait for torch
-    from sweeps.forecast import TIMED, forecast, kinds, require_data
+    from sweeps.forecast import TIMED, begun_with, forecast, kinds
 
     plans = target.plans(how)
-    require_data(plans)
-    found = kinds(plans)
+    shelf, found = begun_with(plans), kinds(plans)
     console.print(f"timing a trial of each kind, for {TIMED} rounds; kinds: {len(found)}")
     trials, seconds = 0, 0.0
-    for timed in forecast(found):
+    for timed in forecast(found, shelf):
         kind = timed.kind
         trials, seconds = trials + kind.trials, seconds + timed.seconds
         console.print(

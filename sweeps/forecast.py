@@ -56,11 +56,11 @@ class Timed:
         return self.kind.trials * self.rounds * self.round_seconds
 
 
-def require_data(plans: Sequence[Sweep]) -> None:
-    """Raise UserError at once where the data of the first trial are not here."""
-    for plan in plans[:1]:
-        first = Choice(plan.planned()[0], _draws(plan)[0][0]).config(plan.raw())
-        Shelf({}).data(first)
+def begun_with(plans: Sequence[Sweep]) -> Shelf:
+    """A shelf with the first trial's data; raises UserError at once where they are not here."""
+    plan, shelf = plans[0], Shelf({})
+    shelf.data(Choice(plan.planned()[0], _draws(plan)[0][0]).config(plan.raw()))
+    return shelf
 
 
 def kinds(plans: Sequence[Sweep]) -> list[Kind]:
@@ -108,9 +108,11 @@ def _without_rates(value: Yaml) -> Yaml:
     return None if isinstance(value, float) else value
 
 
-def forecast(found: Sequence[Kind]) -> Iterator[Timed]:
-    """Time one trial of each kind, in this process; raises UserError for data that are not here."""
-    shelf = Shelf({})
+def forecast(found: Sequence[Kind], shelf: Shelf | None = None) -> Iterator[Timed]:
+    """Time one trial of each kind, in this process, on data of the ``shelf`` where it has them;
+    raises UserError for data that are not here.
+    """
+    shelf = shelf or Shelf({})
     for kind in found:
         yield _timed(kind, shelf)
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.analysis.names import alike
+from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.pictures import write_picture
@@ -31,10 +32,6 @@ from sweeps.reuse import NOTHING, Finished
 from sweeps.status import Status
 from sweeps.tuning import EXTENSIONS, Candidate, Tuned
 from sweeps.tuning import FILE as TUNED
-
-HOW_MUCH = ("rounds", "stop", "evaluation", "resources", "checkpoint", "energy", "track")
-"""Sections that say how much is done, and where, and not what: less of it is said in a table's
-head."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +312,7 @@ class PaperTarget(Target):
                     f"--set {key}: {entry.id} tunes {under} for each method, and would "
                     "try one value under many names; use --budget smoke, or a sweep of your own"
                 )
+            # less of it is said in the table's head
             free = key.partition(".")[0] in HOW_MUCH or key == "data.limit"
             if not free and (under := _under(key.removesuffix(".name"), entry.apart)):
                 raise UserError(

@@ -271,7 +271,7 @@ def show_comparison(
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
         *_metrics(runs.results, runs.more_is_better),
-        *_efforts(runs.results, apart=any("round_steps" in one for one in runs.rounds)),
+        *_efforts(runs.results, runs.rounds),
         *_times(runs.rounds),
         *_attacked(runs.rounds),
     ]
@@ -423,17 +423,16 @@ def _ends(rounds: Sequence[pd.DataFrame], metric: str) -> list[float]:
     return [float(one[metric].iloc[-1]) if metric in one else math.nan for one in rounds]
 
 
-def _efforts(results: list[Result], apart: bool = False) -> list[Line]:
-    """What the runs did and sent; how far ``apart`` their synchronisations were where asked for."""
-    rounds = [r["rounds"] for r in results]
+def _efforts(results: list[Result], rounds: list[pd.DataFrame]) -> list[Line]:
+    """What the runs did and sent; how far apart they synchronised, where any of them decides it."""
+    many = [r["rounds"] for r in results]
     steps = [_number(r["metrics"], "steps_total") for r in results]
-    between = [
-        math.nan if s is None or not t else s / t for s, t in zip(steps, rounds, strict=True)
-    ]
+    each = [math.nan if s is None or not t else s / t for s, t in zip(steps, many, strict=True)]
+    decides = any("round_steps" in one for one in rounds)
     return [
-        Line("rounds", rounds, 0),
+        Line("rounds", many, 0),
         Line("local steps", steps, 0),
-        *([Line("local steps a synchronisation", between, 1)] if apart else []),
+        *([Line("local steps a synchronisation", each, 1)] if decides else []),
         _megabytes("MB up", [r["bytes_up"] for r in results]),
         _megabytes("MB down", [r["bytes_down"] for r in results]),
         Line("seconds", [r["seconds"] for r in results], 1),

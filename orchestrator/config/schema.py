@@ -215,6 +215,11 @@ def _goals(given: dict[str, float | str]) -> dict[str, float | str]:
     return given
 
 
+HOW_MUCH = ("rounds", "stop", "evaluation", "resources", "checkpoint", "energy", "track")
+"""Sections that say how much is done, where, and what is seen of it, and not what a round
+computes."""
+
+
 class Config(Section):
     """One experiment."""
 

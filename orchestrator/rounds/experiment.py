@@ -29,6 +29,7 @@ from orchestrator.clients.watch import Watch
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.config.resolve import resolve
+from orchestrator.config.schema import HOW_MUCH
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
@@ -450,17 +451,7 @@ class Experiment:
     def science(self) -> str:
         """Digest of the part of the config that decides what a round computes."""
         # what may be another after --resume without another result of any round
-        free = {
-            "name",
-            "rounds",
-            "stop",
-            "evaluation",
-            "checkpoint",
-            "resources",
-            "energy",
-            "track",
-        }
-        raw = self.config.model_dump(mode="json", exclude=free)
+        raw = self.config.model_dump(mode="json", exclude={"name", *HOW_MUCH})
         # what is in plugins is theirs to say, and who goes on with others has named them
         plugins = [plugin.name for plugin in self.config.plugins]
         threads = self.config.resources.threads
