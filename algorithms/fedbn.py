@@ -10,7 +10,7 @@ batch-norm layers this is FedAvg.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,7 +30,7 @@ class LocalNormalisation(LocalRule):
     kept: tuple[slice, ...]
     """Slices of the vector; none: plain local training."""
 
-    initial: Tensor
+    initial: Tensor = field(compare=False)
     """The entries there of the run's first model, which all clients know from the seed."""
 
     @property

@@ -24,6 +24,7 @@ KL of two softmaxes over d entries is tiny, about Var_p(w_k − w_t)/2, and its 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -52,12 +53,17 @@ class DualRule(LocalRule):
     """Where the upload holds −∇Σℓ at the trained model (the published code)."""
     asks_gradient: bool = False
 
+    def begin(self, work: Work) -> Tensor:
+        if self.watches_accuracy:
+            work.extras["global_accuracy"] = torch.full_like(work.steps, math.nan)
+            work.extras["beta"] = torch.full_like(work.steps, 0.5)
+        return super().begin(work)
+
     def epoch(self, work: Work, starting: Tensor, accuracy: Tensor) -> None:
         known = work.extras
         # the first pass of a round starts at w_t: this is acc_global
-        if "global_accuracy" not in known:
-            known["global_accuracy"] = accuracy.clone()
-            known["beta"] = torch.full_like(accuracy, 0.5)
+        first = starting & known["global_accuracy"].isnan()
+        known["global_accuracy"][first] = accuracy[first]
         gap = accuracy - known["global_accuracy"]
         # others are in the middle of a pass, where ``accuracy`` says nothing
         known["beta"][starting] = torch.sigmoid(gap[starting])

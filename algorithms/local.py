@@ -81,7 +81,9 @@ class Work:
 class LocalRule:
     """Plain local training, the client side of FedAvg; algorithms override what they change.
 
-    A rule is immutable and picklable, and must treat every row independently of the others.
+    A rule is immutable and picklable, and must treat every row independently of the others. Hooks
+    around a step must do the same whenever what they are given is the same, but for the numbers in
+    tensors: on GPUs, steps of rules that are dataclasses or hold nothing are recorded and replayed.
     """
 
     transmitted: bool = True

@@ -3,8 +3,8 @@ same cores.
 
 20 of 30 clients, 10 steps of SGD on batches of 32 (Fashion-MNIST shapes), then the mean; and the
 floor: a round of 10 clients with no local work. ``python -m benchmarks.rounds [--repeat N]
-[--gpu]``. The two sides are measured in turn, so that a machine whose speed drifts does not favour
-one.
+[--gpu] [--in-process]``. The sides are measured in turn, so that a machine whose speed drifts does
+not favour one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ from orchestrator.rounds.server import ray_plane
 
 MODELS = {"linear": 5, "mlp": 3, "lenet5": 1, "drdm_cnn": 1}
 """Networks, with their counted rounds in parts of ``--repeat``."""
+LARGER = {"leaf_cnn": 1, "resnet18_gn": 1}
+"""And on GPUs."""
 WORK = [
     "cohort=20",
     "local.steps=10",
@@ -106,9 +109,10 @@ class Contestant:
 
 
 def measure(contestants: list[Contestant], repeat: int) -> None:
-    """Time the contestants in turn, after one uncounted step of each."""
-    for c in contestants:
-        c.step()
+    """Time the contestants in turn, after some uncounted steps of each, in which GPUs record."""
+    for _ in range(3):
+        for c in contestants:
+            c.step()
     for _ in range(repeat):
         for c in contestants:
             begun = time.perf_counter()
@@ -123,33 +127,45 @@ def main() -> None:
     parser.add_argument(
         "--gpu", action="store_true", help="train there: in process, and two actors with half of it"
     )
+    parser.add_argument(
+        "--in-process", action="store_true", help="leave out what needs Ray: actors, the floor"
+    )
     options = parser.parse_args()
-    repeat = options.repeat
+    repeat, gpu, ray = options.repeat, options.gpu, not options.in_process
     torch.set_num_threads(1)
     table = Table("round", "how", "median ms", "min ms", "ratio to the bare loop")
-    with connected("local", num_cpus=2):
-        for model, rounds in MODELS.items():
-            _add(table, model, _contest(model, rounds * repeat, options.gpu))
-        _add(table, "empty, 10 clients", _floor(5 * repeat))
+    with connected("local", num_cpus=2) if ray else nullcontext():
+        for model, rounds in (MODELS | LARGER if gpu else MODELS).items():
+            _add(table, model, _contest(model, rounds * repeat, gpu, ray))
+        if ray:
+            _add(table, "empty, 10 clients", _floor(5 * repeat))
     Console().print(table)
 
 
-def _contest(model: str, repeat: int, gpu: bool) -> list[Contestant]:
-    config = load(None, [*WORK, f"model={model}", f"resources.gpus_per_actor={gpu / 2}"])
-    here = Experiment(config, lambda world: InProcess(world, float(gpu)))
-    there = Experiment(config, lambda world: ray_plane(world, config))
-    half = load(None, [*WORK, f"model={model}", "local.precision=bf16"])
-    rounded = Experiment(half, lambda world: InProcess(world, float(gpu)))
-    bare = BareLoop(Experiment(config), "cuda" if gpu else "cpu")
+def _contest(model: str, repeat: int, gpu: bool, ray: bool) -> list[Contestant]:
+    work = [*WORK, f"model={model}", f"resources.gpus_per_actor={gpu / 2}"]
+
+    def here(*settings: str) -> Callable[[], object]:
+        config = load(None, [*work, *settings])
+        return Experiment(config, lambda world: InProcess(world, float(gpu))).step
+
+    bare = BareLoop(Experiment(load(None, work)), "cuda" if gpu else "cpu")
     contest = [
         Contestant("bare PyTorch loop, one core", bare.step, []),
-        Contestant("fedorch in process, one core", here.step, []),
-        Contestant("fedorch in process, bf16", rounded.step, []),
-        Contestant("fedorch on Ray, two actors", there.step, []),
+        Contestant("fedorch in process, one core", here(), []),
+        Contestant("the same, bf16", here("local.precision=bf16"), []),
     ]
-    measure(contest, repeat)
+    if gpu:
+        each = here("local.execution=sequential")
+        contest.append(Contestant("the same, one client after the other", each, []))
+    if not ray:
+        measure(contest, repeat)
+        return contest
+    config = load(None, work)
+    there = Experiment(config, lambda world: ray_plane(world, config))
+    measure([*contest, actors := Contestant("fedorch on Ray, two actors", there.step, [])], repeat)
     there.close()
-    return contest
+    return [*contest, actors]
 
 
 def _floor(repeat: int) -> list[Contestant]:

@@ -13,9 +13,9 @@ from algorithms.parts.monitors import along, square
 from algorithms.parts.sketch import Sketch
 from orchestrator.clients.plane import InProcess
 from orchestrator.errors import UserError
-from orchestrator.models.net import Net
+from orchestrator.models.base import Model
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.training.recording import Recorded
+from orchestrator.training.recording import Stands
 from tests.configs import small
 from tests.running import finish, resumed
 
@@ -47,6 +47,11 @@ SETTINGS = {
     "attacked": ["attack={name: sign_flip, ids: [1]}", "aggregator=median", "cohort=1.0"],
     "lenet5": ["model=lenet5"],
     "cnn": ["model=drdm_cnn", "local.lr=0.02"],
+    "one by one": ["local.execution=sequential"],
+    "cnn, one by one": ["model=drdm_cnn", "local.lr=0.02", "local.execution=sequential"],
+    "ragged": ["local.steps=null", "local.epochs=2", "local.batch_size=24"],
+    "rates": ["local.within={name: cosine, over: 6}", "local.steps=6"],
+    "rotated": ["data.augment=[crop]"],
     "batch norm": [
         "model=fedaa_resnet",
         "data.limit=120",
@@ -63,6 +68,8 @@ def on_gpu(world):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_gpu_agrees_with_the_cpu(name):
+    if name == "fedaa":
+        pytest.importorskip("gymnasium")
     config = small(*SETTINGS[name])
     here, there = finish(config), finish(config, plane=on_gpu)
     assert there.federation.plane.host.world.device == "cuda"
@@ -83,17 +90,54 @@ DROPOUT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "settings", [SETTINGS["lenet5"], RESNET, DROPOUT], ids=["lenet5", "batch norm", "dropout"]
-)
-def test_recorded_steps_are_the_same_bits(settings, monkeypatch):
-    config = small(*settings)
+def recordings(experiment):
+    """Steps that a run has recorded, and does as they were."""
+    its = experiment.federation.plane.host.stands.values()
+    stands = [stand for one in its for stand in one.kept.values()]
+    return [kind for stand in stands for kind in stand.kinds.values() if callable(kind)]
+
+
+LONGER = ["local.steps=12", "local.batch_size=16"]
+RECORDED = {
+    "linear": LONGER,
+    "lenet5": ["model=lenet5", *LONGER],
+    "cnn": ["model=drdm_cnn", "local.lr=0.02", *LONGER],
+    "cnn, one by one": ["model=drdm_cnn", "local.execution=sequential", "local.lr=0.02", *LONGER],
+    "batch norm": [*RESNET, "local.steps=12"],
+    "dropout": DROPOUT,
+    "bf16": ["model=mlp", "local.precision=bf16", *LONGER],
+    "moon": ["algorithm=moon", "local.lr=0.02", *LONGER],
+    "scaffold": ["algorithm=scaffold", "local.lr=0.02", *LONGER],
+    "feddual": [
+        "algorithm=feddual",
+        "local.lr=0.02",
+        "local.steps=null",
+        "local.epochs=4",
+        "local.batch_size=16",
+    ],
+    "adam": ["local.optimizer=adam", "local.optimizer_state=keep", "local.lr=0.001", *LONGER],
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_steps_are_the_same_bits(name, monkeypatch):
+    config = small(*RECORDED[name])
     recorded = finish(config, plane=on_gpu)
-    assert recorded.federation.plane.host.engines[False].recording is not None
-    monkeypatch.setattr(Recorded, "_try_to_record", lambda engine, example: None)
+    assert recordings(recorded)
+    monkeypatch.setattr(Stands, "_of", lambda stands, lane: None)
     started_one_by_one = finish(config, plane=on_gpu)
-    assert started_one_by_one.federation.plane.host.engines[False].recording is None
+    assert not recordings(started_one_by_one)
     assert recorded.state_sha256() == started_one_by_one.state_sha256()
+
+
+@pytest.mark.parametrize(("precision", "on_cpus"), [("bf16", "bf16"), ("tf32", "float32")])
+def test_other_precisions_are_what_they_are_on_a_cpu_up_to_their_own(precision, on_cpus):
+    work = ["model=mlp", "resources.gpus_per_actor=0.5"]
+    here = finish(small("model=mlp", f"local.precision={on_cpus}"))
+    there = finish(small(*work, f"local.precision={precision}"), plane=on_gpu)
+    moved = here.algorithm.model() - here.net.initial
+    gap = there.algorithm.model() - here.algorithm.model()
+    assert gap.norm() < 0.05 * moved.norm()
 
 
 @pytest.mark.parametrize("name", ["fda sketch", "cnn", "adam kept", "scaffold"])
@@ -108,26 +152,28 @@ def test_the_same_bits_again(name, tmp_path):
 class Branching(torch.nn.Module):
     """A network that looks at its numbers."""
 
-    def __init__(self):
+    def __init__(self, classes):
         super().__init__()
-        self.layer = torch.nn.Linear(784, 10)
+        self.layer = torch.nn.Linear(784, classes)
 
     def forward(self, x):
         return self.layer(x.flatten(1) if float(x.sum()) > 0 else -x.flatten(1))
 
 
+class BranchingModel(Model):
+    name: str = "test_branching"
+
+    def build(self, shape, classes):
+        return Branching(classes)
+
+
 def test_a_network_that_cannot_be_recorded_is_computed_step_by_step():
-    config = small("local.execution=sequential")
-    net = Net(Branching())
-    engine = Recorded(net, 4)
-    w, buffers = net.initial.cuda()[None], net.initial_buffers.cuda()[None]
-    x, y = torch.randn(1, 4, 1, 28, 28).cuda(), torch.zeros(1, 4, dtype=torch.int64).cuda()
-    engine.attach(engine.views(w, buffers))
-    gradient = torch.empty_like(w)
-    engine.gradients(w, x, y, torch.tensor([4]), gradient)
-    assert not engine.recordable
-    assert gradient.abs().sum() > 0
-    assert finish(config, plane=on_gpu).finished
+    config = small("model=test_branching", "local.execution=sequential", "local.steps=6")
+    here, there = finish(config), finish(config, plane=on_gpu)
+    assert not recordings(there)
+    torch.testing.assert_close(
+        there.algorithm.model(), here.algorithm.model(), rtol=1e-2, atol=1e-4
+    )
 
 
 def test_sketches_and_sums():

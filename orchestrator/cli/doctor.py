@@ -8,6 +8,7 @@ import torch
 from rich.table import Table
 
 from orchestrator.cluster.connection import connected
+from orchestrator.cluster.sharing import shared
 from orchestrator.data.datasets import FashionMnist10k
 from orchestrator.data.samples import Request
 from orchestrator.data.sources import folders
@@ -56,7 +57,8 @@ def examine(address: str) -> bool:
 def _gpus() -> str:
     if not torch.cuda.is_available():
         return "none"
-    return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+    names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+    return f"{names}; processes that share one compute {shared()}"
 
 
 def _data(folder: Path) -> str:

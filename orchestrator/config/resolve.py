@@ -10,7 +10,9 @@ from orchestrator.models.net import Net
 from orchestrator.training.engines import vectorizable
 
 VECTORIZE_UP_TO = 200_000
-"""Largest network (parameters) that ``auto`` trains vectorised; see docs/performance.md."""
+"""Largest network (parameters) that ``auto`` trains vectorised on CPUs; see docs/performance.md."""
+VECTORIZE_ON_GPUS_UP_TO = 8_000_000
+"""The same where clients train on GPUs: of more, the kernels themselves take the time."""
 
 
 def resolve(config: Config, net: Net) -> Config:
@@ -47,9 +49,12 @@ def _execution(config: Config, net: Net) -> str:
         return "sequential"
     if wanted != "auto":
         return wanted
-    # convolutions (kernels stored as nhwc) are faster one client after the other on CPUs
-    small = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.segments)
-    return "vectorized" if small and reason is None else "sequential"
+    if config.resources.gpus_per_actor:
+        pays = net.spec.size <= VECTORIZE_ON_GPUS_UP_TO
+    else:
+        # convolutions (kernels stored as nhwc) are faster one client after the other on CPUs
+        pays = net.spec.size <= VECTORIZE_UP_TO and not any(e.nhwc for e in net.spec.segments)
+    return "vectorized" if pays and reason is None else "sequential"
 
 
 def _block(config: Config, execution: str) -> int:

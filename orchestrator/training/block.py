@@ -29,18 +29,27 @@ from orchestrator.training.messages import (
     vectors,
     weight,
 )
-from orchestrator.training.recording import Recorded
 from orchestrator.training.world import World
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from orchestrator.training.recording import Stands
+
 
 class Block:
     """Runs commands on a block's clients, lane by lane; answers are always in client order."""
 
-    def __init__(self, world: World, engine: Engine, spec: BlockSpec, received: Tensors) -> None:
-        self.world = world
+    def __init__(
+        self,
+        world: World,
+        engine: Engine,
+        spec: BlockSpec,
+        received: Tensors,
+        stands: Stands | None = None,
+    ) -> None:
+        """``stands``: where steps with this engine are recorded."""
+        self.world, self.stands = world, stands
         self.spec = spec
         self._received = [(name, value, writes(value)) for name, value in received.items()]
         """What was sent to the clients, and how often it had been written to before."""
@@ -52,7 +61,8 @@ class Block:
         ]
         # lanes sort their rows by planned work; answers go back in client order
         rows = np.concatenate([lane.ids for lane in self.lanes])
-        self.order = torch.from_numpy(np.argsort(rows, kind="stable"))
+        self.order = np.argsort(rows, kind="stable")
+        self._place = torch.from_numpy(self.order).to(world.device)
         self._seconds = np.zeros(size)
 
     def run(self, command: Command) -> Any:
@@ -83,17 +93,16 @@ class Block:
 
     def _steps(self) -> np.ndarray:
         """Local steps that each client [C] has done."""
-        return np.concatenate([lane.done for lane in self.lanes])[self.order.numpy()]
+        return np.concatenate([lane.done for lane in self.lanes])[self.order]
 
     def _execute(self, command: Command) -> Any:
         match command:
             case Advance(steps):
                 for lane in self.lanes:
-                    lane.advance(
-                        steps[np.isin(self.spec.ids, lane.ids)]
-                        if isinstance(steps, np.ndarray)
-                        else steps
-                    )
+                    if isinstance(steps, np.ndarray):
+                        self._advance(lane, steps[np.isin(self.spec.ids, lane.ids)])
+                    else:
+                        self._advance(lane, steps)
                 return None
             case Ask(probe, weights):
                 rows = self._rows([_answer(probe, lane) for lane in self.lanes])
@@ -105,12 +114,16 @@ class Block:
             case Collect(weights, drop):
                 return self._collect(weights, drop)
 
+    def _advance(self, lane: Lane, steps: int | np.ndarray | None) -> None:
+        if self.stands is None:
+            lane.advance(steps)
+        else:
+            self.stands.advance(lane, steps)
+
     def _rows(self, pieces: list[Tensor]) -> Tensor:
-        return (
-            pieces[0]
-            if len(self.order) == 1
-            else torch.cat(pieces)[self.order.to(pieces[0].device)]
-        )
+        if len(pieces) == 1 and (np.diff(self.order) == 1).all():
+            return pieces[0]
+        return torch.cat(pieces)[self._place]
 
     def _look(self, weights: np.ndarray) -> Tensors:
         """The changes of the models and the batch-norm statistics, summed with ``weights`` [C]."""
@@ -179,7 +192,4 @@ def engines(world: World) -> dict[bool, Engine]:
     net = world.net()
     local = world.local
     common = net, world.loss, local.precision
-    one: Engine = Sequential(*common, local.micro_batch)
-    if world.device == "cuda" and local.micro_batch is None:
-        one = Recorded(*common, local.batch_size)
-    return {False: one, True: Vectorized(*common)}
+    return {False: Sequential(*common, local.micro_batch), True: Vectorized(*common)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,12 @@ class Engine(ABC):
         # an evaluation has left it in its mode; train() walks over all modules, so not every time
         if not self.net.module.training:
             self.net.module.train()
+
+    @abstractmethod
+    def count(self, sizes: Tensor, y: Tensor) -> Hashable:
+        """Get ready for batches of targets y [C, B, ...], whose first ``sizes`` [C] rows count;
+        what of them decides which operations :meth:`gradients` does.
+        """
 
     @abstractmethod
     def gradients(
@@ -197,6 +203,9 @@ class Sequential(Engine):
         self.net.attach(views)
         super().attach(views)
 
+    def count(self, sizes: Tensor, y: Tensor) -> Hashable:
+        return int(sizes[0])
+
     def gradients(
         self,
         w: Tensor,
@@ -272,7 +281,7 @@ class Vectorized(Engine):
         self.featured = torch.func.vmap(net.functional(featured=True))
         self.records = Records()
         self.attached: list[Tensor] = []
-        self.counted = Counted(torch.empty(0), torch.empty(0))
+        self.shares: dict[torch.Size, tuple[list[int], Tensor]] = {}
 
     def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
         return list(self.net.spec.views(w).values())
@@ -280,6 +289,21 @@ class Vectorized(Engine):
     def attach(self, views: list[Tensor]) -> None:
         self.attached = views
         super().attach(views)
+
+    def count(self, sizes: Tensor, y: Tensor) -> Hashable:
+        self._shares(sizes, y)
+        return ()
+
+    def _shares(self, sizes: Tensor, y: Tensor) -> Tensor:
+        """How much each row counts [C, B], of each shape in memory that stays: recorded steps read
+        it there.
+        """
+        counted, shares = self.shares.get(y.shape[:2], ([], torch.empty(0)))
+        if counted != sizes.tolist():
+            now = shares_of(sizes, y)
+            shares = shares.copy_(now) if counted else now
+            self.shares[y.shape[:2]] = sizes.tolist(), shares
+        return shares
 
     def gradients(
         self,
@@ -290,10 +314,8 @@ class Vectorized(Engine):
         out: Tensor,
         contrast: Contrast | None = None,
     ) -> Tensor:
-        if not self.counted.fits(sizes, y):
-            self.counted = Counted.of(sizes, y)
         models = contrast.models if contrast else []
-        inputs = (x, y, self.counted.shares, *(v[: len(w)] for v in self.attached), *models)
+        inputs = (x, y, self._shares(sizes, y), *(v[: len(w)] for v in self.attached), *models)
         recorded = self._recorded(contrast, inputs)
         if recorded is not None:
             return recorded(*inputs, *self.net.spec.views(out).values())[0]
@@ -346,34 +368,43 @@ def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:
     if term is None:
         return ()
     owner, function = getattr(term, "__self__", None), getattr(term, "__func__", None)
-    # a class that compares its objects by what they hold
-    if "__eq__" not in vars(type(owner)):
+    its = None if owner is None else told_apart(owner)
+    return None if its is None else (function, its)
+
+
+def told_apart(rule: object) -> Hashable | None:
+    """What tells a rule from others, though an equal one comes with each block: its class and its
+    fields (as a dataclass; of those that it compares); None where it holds anything else.
+    """
+    held = getattr(rule, "__dict__", None)
+    known = {f.name: f.compare for f in fields(rule)} if is_dataclass(rule) else {}
+    if held is None or not held.keys() <= known.keys():
         return None
     try:
-        hash(owner)
-    except TypeError:  # of what a field holds
+        return type(rule), tuple(_comparable(v) for name, v in held.items() if known[name])
+    except TypeError:
         return None
-    return function, owner
 
 
-@dataclass(frozen=True)
-class Counted:
-    """How much each row of a padded batch counts."""
+def _comparable(value: object) -> Hashable:
+    """Raises TypeError for what has no hash, or one that is not of its numbers."""
+    if isinstance(value, torch.Tensor):
+        raise TypeError
+    if isinstance(value, tuple):
+        return tuple(_comparable(one) for one in value)
+    # which have none before Python 3.12
+    if isinstance(value, slice):
+        return slice, value.start, value.stop, value.step
+    hash(value)
+    return value
 
-    sizes: Tensor
-    """True sizes [C] of the clients' batches."""
-    shares: Tensor
-    """1/size in a client's true rows, 0 in the padding [C, B]: each mean is over the true batch."""
 
-    @classmethod
-    def of(cls, sizes: Tensor, y: Tensor) -> Counted:
-        """For targets y [C, B, ...]."""
-        here, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
-        return cls(sizes, (places < here.unsqueeze(1)) / here.unsqueeze(1))
-
-    def fits(self, sizes: Tensor, y: Tensor) -> bool:
-        """Whether it is that of ``sizes`` [C] and targets y [C, B, ...]."""
-        return self.shares.shape == y.shape[:2] and torch.equal(self.sizes, sizes)
+def shares_of(sizes: Tensor, y: Tensor) -> Tensor:
+    """1/size in a client's true rows, which are the first ``sizes`` [C] of targets y [C, B, ...], 0
+    in the padding [C, B]: each mean is over the true batch.
+    """
+    here, places = sizes.to(y.device), torch.arange(y.shape[1], device=y.device)
+    return (places < here.unsqueeze(1)) / here.unsqueeze(1)
 
 
 def _pads(module: torch.nn.Module) -> bool:

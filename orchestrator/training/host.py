@@ -17,6 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.training.block import Block, engines
 from orchestrator.training.evaluation import PerSample, per_sample
 from orchestrator.training.messages import BlockSpec, Command
+from orchestrator.training.recording import CudaGraphs, Stands
 from orchestrator.training.world import World
 
 Key = tuple[int, int]
@@ -55,6 +56,8 @@ class BlockHost:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounds
         self.world = world
         self.engines = engines(world)
+        graphs = CudaGraphs() if world.device == "cuda" else None
+        self.stands = {kind: Stands(graphs) for kind in self.engines} if graphs else {}
         self.blocks: dict[Key, Block] = {}
 
     def start(
@@ -68,7 +71,9 @@ class BlockHost:
         begun = time.perf_counter()
         with _fitting():
             received = {k: v.to(self.world.device) for k, v in received.items()}
-            self.blocks[key] = Block(self.world, self.engines[spec.vectorized], spec, received)
+            kind = spec.vectorized
+            where = self.stands.get(kind)
+            self.blocks[key] = Block(self.world, self.engines[kind], spec, received, where)
             for command in replay:
                 self.blocks[key].run(command)
             # counted when it was first done

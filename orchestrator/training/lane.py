@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -24,6 +26,13 @@ from orchestrator.training.world import World
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+AT_ONCE = 1 << 24
+"""Numbers that a GPU gathers at a time, for steps to come."""
+OF_WORK = ("w", "start", "clients", "samples", "steps")
+"""Tensors of a lane's work, beside those that rules name."""
+OF_LANE = ("buffers", "loss", "norms")
+"""Tensors of its own, which steps change; what ``gradient`` holds is of one step."""
 
 
 class Lane:
@@ -78,8 +87,8 @@ class Lane:
             Batches(data.holdings[k], local, self.world.seed, self.t, int(k), self.session)
             for k in self.ids
         ]
-        flipped = torch.from_numpy(np.isin(self.ids, self.world.mislabelled)).to(self.device)
-        self.flipped = flipped[:, None] if flipped.any() else None
+        flipped = np.isin(self.ids, self.world.mislabelled)[:, None]
+        self.flipped = torch.from_numpy(flipped).to(self.device) if flipped.any() else None
         return order
 
     def _fresh_memory(self, received: Tensors) -> Tensors:
@@ -138,8 +147,13 @@ class Lane:
                 state[name].copy_(received[OPTIMIZER + name])
         return state
 
-    def advance(self, steps: int | np.ndarray | None) -> None:
-        """Do ``steps`` steps on every client that has data, or (None) the rest of the planned work.
+    def advance(
+        self,
+        steps: int | np.ndarray | None,
+        step: Callable[[Lane, Tensor, Tensor, Tensor], None] | None = None,
+    ) -> None:
+        """Do ``steps`` steps on every client that has data, or (None) the rest of the planned work,
+        each by ``step`` (unset: :meth:`step`).
 
         Unequal steps [C] are for lanes of one client: several only ever finish in the order of
         their rows.
@@ -154,19 +168,41 @@ class Lane:
         )
         batches = [stream.take(int(n)) for stream, n in zip(self.streams, wanted, strict=True)]
         self.engine.attach(self.views)
-        local, rate = self.world.local, self.world.local.rate(self.t)
+        local, rate, step = self.world.local, self.world.local.rate(self.t), step or Lane.step
+        # the first row has the most to do, and who is done is at the end
         if not batches[0]:
             return
-        # the first row has the most to do, and who is done is at the end
-        for s, (rows, sizes) in enumerate(zip(*stacked(batches, self.width), strict=True)):
-            active = int(np.count_nonzero(sizes))
+        rows, sizes = stacked(batches, self.width)
+        active = np.count_nonzero(sizes, axis=1)
+        for s, (x, y) in enumerate(self._inputs(rows, sizes, active)):
             if self.rule.watches_accuracy:
-                self._begin_epochs(s, active)
+                self._begin_epochs(s, active[s])
             if not local.steady:
-                self.work.lr = rate * local.within.factor(self._number_of_step(s, active))
+                self.work.lr = rate * local.within.factor(self._number_of_step(s, active[s]))
             with self._randomness(s):
-                self._step(rows[:active], sizes[:active])
-        self.done += wanted
+                step(self, x, y, torch.from_numpy(sizes[s, : active[s]]))
+        self.done = self.done + wanted
+
+    def _inputs(
+        self, rows: np.ndarray, sizes: np.ndarray, active: np.ndarray
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets [C, w, ...] of the first ``active`` [S] clients, step after step."""
+        at_once = 1
+        if self.device.type == "cuda" and not self.world.augment:
+            # a launch takes a GPU longer than the batch
+            at_once = max(
+                1, AT_ONCE // (rows[0].size * int(np.prod(self.world.data.samples.shape)))
+            )
+        s = 0
+        while s < len(rows):
+            n, some = int(active[s]), slice(s, s + at_once)
+            some = slice(s, s + int(np.count_nonzero(active[some] == n)))
+            x, y = self.world.batch(rows[some, :n], self._changes(sizes[s, :n], rows.shape[2]))
+            if self.flipped is not None:
+                # the clients of a label-flipping attack
+                y = torch.where(self.flipped[:n], self.world.flip(y), y)
+            yield from zip(x, y, strict=True)
+            s = some.stop
 
     def _number_of_step(self, step: int, active: int) -> int:
         """Of the first ``active`` clients' step under way, in the round; raises UserError where it
@@ -201,20 +237,20 @@ class Lane:
         # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
-    def _step(self, rows: np.ndarray, sizes: np.ndarray) -> None:
-        """One step of the first clients [C], on the first of ``rows`` [C, w], ``sizes`` [C]."""
+    def step(self, x: Tensor, y: Tensor, sizes: Tensor) -> None:
+        """One step of the first clients [C], on inputs x [C, w, ...] and targets y [C, w, ...], of
+        which the first ``sizes`` [C] (on the CPU) count.
+
+        What it does to tensors depends on :meth:`tensors`, the learning rate and its arguments.
+        """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        x, y = self.world.batch(rows, self._changes(sizes, rows.shape[1]))
-        if self.flipped is not None:
-            # the clients of a label-flipping attack
-            y = torch.where(self.flipped[:active], self.world.flip(y), y)
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
             Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
         )
-        losses = self.engine.gradients(work.w, x, y, torch.from_numpy(sizes), g, contrast)
+        losses = self.engine.gradients(work.w, x, y, sizes, g, contrast)
         # what the network gives, before clipping
         if self.world.gradient_norms:
             self.norms[:active] += layer_norms(work.spec, g)
@@ -236,6 +272,60 @@ class Lane:
         local.optimizer.step(state, work.w, g, work.lr, **masked)
         self.rule.after_step(work)
         self.loss[:active] += losses
+
+    def tensors(self) -> Tensors:
+        """All that steps read or change, by names of its own."""
+        work = self.work
+        groups = {
+            "received": work.received,
+            "own": work.own,
+            "state": work.state,
+            "extras": work.extras,
+            "optimizer": self.optimizer_state,
+        }
+        found = {f"{group}/{n}": t for group, its in groups.items() for n, t in its.items()}
+        found |= {name: getattr(work, name) for name in OF_WORK}
+        found |= {name: getattr(self, name) for name in OF_LANE}
+        return found if self.decays is None else found | {"decays": self.decays}
+
+    @staticmethod
+    def changing(names: Iterable[str]) -> list[str]:
+        """Which of the names in :meth:`tensors` are of what steps may change."""
+        groups = ("state/", "extras/", "optimizer/")
+        return [n for n in names if n.startswith(groups) or n == "w" or n in OF_LANE]
+
+    def on(self, tensors: Tensors) -> Self:
+        """A lane that goes on as this one would, in other memory: ``tensors``, named as in
+        :meth:`tensors`, of the first clients' batches too.
+        """
+
+        def group(name: str) -> Tensors:
+            begin = name + "/"
+            return {n.removeprefix(begin): t for n, t in tensors.items() if n.startswith(begin)}
+
+        other = copy.copy(self)
+        other.work = replace(
+            self.work,
+            received=group("received"),
+            own=group("own"),
+            state=group("state"),
+            extras=group("extras"),
+        )
+        for name in OF_WORK:
+            setattr(other.work, name, tensors[name])
+        for name in OF_LANE:
+            setattr(other, name, tensors[name])
+        other.optimizer_state = group("optimizer")
+        other.decays = tensors.get("decays")
+        other.views = self.engine.views(other.work.w, other.buffers)
+        return other
+
+    def become(self, other: Lane) -> None:
+        """Go on with what ``other``, which is :meth:`on` other memory, has come to."""
+        self.work = replace(other.work, received=self.work.received)
+        self.views, self.optimizer_state = other.views, other.optimizer_state
+        for name in OF_LANE:
+            setattr(self, name, getattr(other, name))
 
     def _changes(self, sizes: np.ndarray, width: int) -> list[np.ndarray]:
         """What is drawn for the inputs of the first clients' batches, name by name of the
@@ -313,12 +403,13 @@ class Lane:
         """What a round's record says of each client, name -> [C]."""
         steps = self.work.steps
         moved = uploads["delta"] if "delta" in uploads else self.work.w - self.work.start
-        everything = (moved, *uploads.values(), *self._kept())
+        # as a rule the move is what is sent
+        sent = {id(t): t for t in (moved, *uploads.values(), *self._kept()) if t.numel()}
         found = {
             "train_loss": self.loss / steps.clamp_min(1),
             "update_norm": torch.linalg.vector_norm(moved, dim=1),
             "steps": steps,
-            "finite": torch.stack([finite_rows(v) for v in everything]).all(0),
+            "finite": torch.stack([finite_rows(v) for v in sent.values()]).all(0),
         }
         if self.world.gradient_norms:
             means = (self.norms / steps.clamp_min(1).unsqueeze(1)).T

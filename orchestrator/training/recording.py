@@ -2,122 +2,259 @@
 
 A GPU is done with the kernels of a small network sooner than Python can start them one by one. The
 recorded kernels are those that would be started otherwise, on the same numbers, so the results are
-the same bits.
+the same bits. A graph works on the very addresses that it was recorded with, so lanes of one kind
+take turns in memory that stays: a :class:`Stand`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import torch
 
-from algorithms.local_config import Precision
-from algorithms.parts.losses import Loss
-from orchestrator.models.net import Net
-from orchestrator.training.engines import Contrast, Sequential
+from algorithms.local import Tensors, writes
+from orchestrator.training.engines import told_apart
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-WARM_UP = 3
-"""Steps before recording, in which libraries choose their algorithms and take workspaces."""
+    from orchestrator.training.lane import Lane
+
+TRIALS = 3
+"""Replays that are compared with the step itself before recordings are trusted: code of others may
+do what tensors do not tell."""
+STANDS = 8
+"""Kinds of lanes that memory is kept for."""
+KINDS = 64
+"""Recorded steps that are kept of each."""
+
+RECEIVED = "received/"
+Replay: TypeAlias = "Callable[[], None]"
+Capture: TypeAlias = "Callable[[Callable[[], None]], Replay | None]"
 
 
-@dataclass(frozen=True)
-class Recording:
-    """A step on tensors of its own, which are filled before and read after it is replayed."""
+class Stands:
+    """The memory in which an engine's lanes do recorded steps, by what tells them from others."""
 
-    graph: torch.cuda.CUDAGraph
-    inputs: tuple[Tensor, ...]
-    """Model [d], buffers [b], inputs [B, ...], labels [B]."""
-    gradient: Tensor
-    loss: Tensor
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.kept: dict[Hashable, Stand] = {}
 
-    @property
-    def buffers(self) -> Tensor:
-        """Statistics [b], which the step changes."""
-        return self.inputs[1]
+    def advance(self, lane: Lane, steps: int | np.ndarray | None) -> None:
+        """As :meth:`Lane.advance`, with steps that were recorded wherever they can be."""
+        stand = self._of(lane)
+        if stand is None:
+            lane.advance(steps)
+            return
+        there = stand.enter(lane)
+        there.advance(steps, stand.step)
+        stand.leave(there, lane)
 
-
-class Recorded(Sequential):
-    """:class:`Sequential` on a GPU, with full batches replayed; other batches, and contrasts, are
-    computed as ever.
-
-    A network that cannot be recorded (what it computes depends on values of its inputs) is not.
-    """
-
-    def __init__(self, net: Net, loss: Loss, precision: Precision, batch_size: int) -> None:
-        super().__init__(net, loss, precision)
-        self.batch_size = batch_size
-        self.recording: Recording | None = None
+    def _of(self, lane: Lane) -> Stand | None:
+        """Where this lane can stand; None where its steps cannot be recorded."""
+        net, its = lane.engine.net, told_apart(lane.rule)
         # what a draw on the CPU decides would be decided for ever
-        self.recordable = not (getattr(net.module, "depends_on_values", False) or net.may_draw)
-        self.attached: list[Tensor] = []
+        if its is None or net.may_draw or getattr(net.module, "depends_on_values", False):
+            return None
+        tensors = lane.tensors()
+        if any(t.device.type != lane.device.type for t in tensors.values()):
+            return None
+        places = [place(t) for t in tensors.values()]
+        key = (
+            its,
+            lane.width,
+            tuple((name, t.shape, t.dtype) for name, t in tensors.items()),
+            tuple(places.index(one) for one in places),
+        )
+        # in order of their last use
+        stand = self.kept.pop(key, None) or Stand(lane, self.capture)
+        self.kept[key] = stand
+        if len(self.kept) > STANDS:
+            del self.kept[next(iter(self.kept))]
+        return stand if stand.steady and not entangled(tensors, lane.changing(tensors)) else None
 
-    def views(self, w: Tensor, buffers: Tensor) -> list[Tensor]:
-        return [buffers[0], *super().views(w, buffers)]
 
-    def attach(self, views: list[Tensor]) -> None:
-        self.attached = views
+class Stand:
+    """Memory for lanes of one kind, and the steps that were recorded on it."""
 
-    def gradients(
-        self,
-        w: Tensor,
-        x: Tensor,
-        y: Tensor,
-        sizes: Tensor,
-        out: Tensor,
-        contrast: Contrast | None = None,
-    ) -> Tensor:
-        usual = contrast is None and int(sizes[0]) == self.batch_size
-        buffers = self.attached[0]
-        now = (w[0], buffers, x[0], y[0])
-        if usual and self.recordable and self.recording is None:
-            self._try_to_record(now)
-        if not usual or self.recording is None:
-            super().attach(self.attached[1:])
-            return super().gradients(w, x, y, sizes, out, contrast)
-        step = self.recording
-        for place, value in zip(step.inputs, now, strict=True):
-            place.copy_(value)
-        step.graph.replay()
-        out[0].copy_(step.gradient)
-        buffers.copy_(step.buffers)
-        # a copy: the next replay writes over it
-        return step.loss.clone().unsqueeze(0)
+    def __init__(self, lane: Lane, capture: Capture) -> None:
+        """For lanes like this one."""
+        self.capture = capture
+        copies: dict[Hashable, Tensor] = {}
+        # what is one tensor by two names is one here, too
+        self.tensors = {
+            name: copies.setdefault(
+                place(tensor), tensor.clone(memory_format=torch.contiguous_format)
+            )
+            for name, tensor in lane.tensors().items()
+        }
+        self.gradient = torch.empty_like(lane.gradient)
+        self.batch: tuple[Tensor, Tensor] | None = None
+        """Inputs [C, B, ...] and targets [C, B, ...] that recorded steps read."""
+        self.kinds: dict[Hashable, int | Replay | None] = {}
+        """Of each kind of step the recording, or how often it was done; None: it cannot be."""
+        self.trials: dict[Hashable, int] = {}
+        """Replays of such steps, with whatever learning rate, that were as they should be."""
+        self.steady = True
+        """Whether steps have left their lanes' tensors where they were."""
+        self.written: dict[str, int] = {}
+        """How often what the server sent had been written to when a lane entered."""
 
-    def _try_to_record(self, example: tuple[Tensor, ...]) -> None:
-        stream = torch.cuda.current_stream()
+    def enter(self, lane: Lane) -> Lane:
+        """The same lane, in this memory."""
+        for name, tensor in lane.tensors().items():
+            self.tensors[name].copy_(tensor)
+        self.written = {n: writes(t) for n, t in self.tensors.items() if n.startswith(RECEIVED)}
+        there = lane.on(self.tensors)
+        there.gradient = self.gradient
+        return there
+
+    def leave(self, there: Lane, lane: Lane) -> None:
+        """Bring what ``there`` has changed back to the lane that entered."""
+        lane.done, lane.work.lr = there.done, there.work.lr
+        home = lane.tensors()
+        # for the block to see that it was written to
+        spoilt = [n for n, before in self.written.items() if writes(self.tensors[n]) != before]
+        for name in spoilt:
+            home[name].copy_(self.tensors[name])
+        if not self.steady:
+            # it has made tensors of its own
+            lane.become(there.on({n: t.clone() for n, t in there.tensors().items()}))
+            return
+        for name in lane.changing(home):
+            home[name].copy_(self.tensors[name])
+
+    def step(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
+        """One step of a lane that has entered, recorded or not; as :meth:`Lane.step`."""
+        shape = (x.shape, y.shape, lane.engine.count(sizes, y))
+        key = (shape, lane.work.lr)
+        # in order of their last use
+        kind = self.kinds.pop(key, 0)
+        if kind is None or not self.steady:
+            lane.step(x, y, sizes)
+        elif not isinstance(kind, int):
+            kind = self._replay(kind, shape, lane, x, y, sizes)
+        elif kind:
+            kind = self._record(lane, x, y, sizes)
+        else:
+            # in a first step, libraries choose their algorithms and take workspaces
+            kind = 1
+            self._do(lane, x, y, sizes)
+        self.kinds[key] = kind
+        if len(self.kinds) > KINDS:
+            del self.kinds[next(iter(self.kinds))]
+
+    def _do(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
+        lane.step(x, y, sizes)
+        self.steady = self._holds(lane)
+
+    def _holds(self, lane: Lane) -> bool:
+        """Whether the tensors of a lane are those that are here."""
+        its, mine = lane.tensors(), self.tensors
+        return its.keys() == mine.keys() and all(t is mine[name] for name, t in its.items())
+
+    def _load(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The batch, where recorded steps read it: it is of as many clients as still train."""
+        if self.batch is None or any(
+            there < here for there, here in zip(self.batch[1].shape, y.shape, strict=True)
+        ):
+            # what was recorded reads where the earlier ones were
+            self.batch, self.kinds = (torch.empty_like(x), torch.empty_like(y)), {}
+        here = self.batch[0][: len(x), : x.shape[1]], self.batch[1][: len(y), : y.shape[1]]
+        here[0].copy_(x)
+        here[1].copy_(y)
+        return here
+
+    def _record(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> Replay | None:
+        """Do a step, and record it."""
+        before, draws = self._copies(lane), _draws(lane)
+        batch, other = self._load(x, y), lane.on(self.tensors)
+        replay = self.capture(lambda: other.step(*batch, sizes))
+        # what was captured was not done, but for the draws
+        self._put(before)
+        draws()
+        self._do(lane, x, y, sizes)
+        return replay if self._holds(other) else None
+
+    def _replay(
+        self, replay: Replay, shape: Hashable, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor
+    ) -> Replay | None:
+        """Do a step as it was recorded; None where that is not the step."""
+        self._load(x, y)
+        trials = self.trials.get(shape, 0)
+        if trials == TRIALS:
+            replay()
+            return replay
+        before, draws = self._copies(lane), _draws(lane)
+        self._do(lane, x, y, sizes)
+        after = self._copies(lane)
+        self._put(before)
+        draws()
+        replay()
+        # it extends a class of torch's: above, it would load torch for commands that train nothing
+        from orchestrator.training.tracing import same
+
+        self.trials[shape] = trials + 1
+        if self.steady and same([*self._copies(lane).values()], [*after.values()]):
+            return replay
+        self._put(after)
+        return None
+
+    def _copies(self, lane: Lane) -> Tensors:
+        return {name: self.tensors[name].clone() for name in lane.changing(self.tensors)}
+
+    def _put(self, copies: Tensors) -> None:
+        for name, value in copies.items():
+            self.tensors[name].copy_(value)
+
+
+def entangled(tensors: Tensors, changing: list[str]) -> bool:
+    """Whether any of the ``changing`` ones shares memory with another that is not the very same:
+    copies of them would not.
+    """
+    own = {place(tensors[name]) for name in changing}
+    others = {place(t) for t in tensors.values()} - own
+    taken = [memory for memory, *_ in own if memory]
+    return len(set(taken)) < len(taken) or not {m for m, *_ in others}.isdisjoint(taken)
+
+
+def place(tensor: Tensor) -> tuple[int, int, torch.Size, tuple[int, ...]]:
+    """Where a tensor lies: its memory (0: none) and which numbers of it."""
+    memory = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+    return memory, int(tensor.storage_offset()), tensor.shape, tensor.stride()
+
+
+def _draws(lane: Lane) -> Callable[[], None]:
+    """A function that puts the generator back that the network draws from."""
+    if not lane.engine.net.stochastic:
+        return lambda: None
+    if lane.device.type == "cpu":
+        numbers = torch.get_rng_state()
+        return lambda: torch.set_rng_state(numbers)
+    state = torch.cuda.get_rng_state(lane.device)
+    return lambda: torch.cuda.set_rng_state(state, lane.device)
+
+
+class CudaGraphs:
+    """Captures on the current GPU, one at a time: what one leaves in memory the next may use."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, function: Callable[[], None]) -> Replay | None:
+        """``function``'s kernels as a graph, which were not run; None where they do not make one
+        (a value is looked at, say).
+        """
+        stream, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
-            # the warm-up draws numbers that no step of the run may miss
-            with torch.random.fork_rng([stream.device]):
-                # copies, because the graph works on the very addresses that it was recorded with
-                self.recording = self._record(tuple(t.clone() for t in example))
+            with torch.cuda.graph(graph, pool=self.pool):
+                function()
         # a RuntimeError, too, but one that the user is told of
         except torch.OutOfMemoryError:
             raise
         except RuntimeError:  # a synchronisation, which a graph cannot hold
             torch.cuda.set_stream(stream)
-            self.recordable = False
-
-    def _record(self, inputs: tuple[Tensor, ...]) -> Recording:
-        """Record a step on these tensors."""
-        gradient = torch.empty_like(inputs[0])
-        super().attach(self.net.views(*inputs[:2]))
-        # torch asks for the warm-up on a side stream
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
-            for _ in range(WARM_UP):
-                self._step(inputs, gradient)
-        torch.cuda.current_stream().wait_stream(beside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            loss = self._step(inputs, gradient)
-        return Recording(graph, inputs, gradient, loss)
-
-    def _step(self, inputs: tuple[Tensor, ...], gradient: Tensor) -> Tensor:
-        loss = self._mean(inputs[2], inputs[3], None)
-        self.net.gradient(loss, gradient)
-        return loss.detach()
+            return None
+        return graph.replay

@@ -1,0 +1,242 @@
+"""Lanes whose steps are recorded, in place of a GPU with a recorder that does on a CPU what a CUDA
+graph does: the same operations on the same memory, and nothing of the Python around them.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from algorithms.algorithm import AlgorithmOptions
+from algorithms.local import LocalRule
+from algorithms.part import variants
+from orchestrator.clients.plane import InProcess
+from orchestrator.errors import UserError
+from orchestrator.training.engines import told_apart
+from orchestrator.training.recording import Stands, entangled
+from tests.configs import small
+from tests.running import finish
+
+
+class Operations(TorchDispatchMode):
+    """Operations with their tensors, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.done = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.done.append((function, args, kwargs or {}, out))
+        return out
+
+    def again(self):
+        with torch.no_grad():
+            for function, args, kwargs, out in self.done:
+                new = function(*args, **kwargs)
+                if function.is_view or function._schema.is_mutable:
+                    continue
+                # of some it is a number, for Python to look at
+                several = isinstance(out, tuple | list)
+                pairs = zip(out, new, strict=True) if several else [(out, new)]
+                for there, value in pairs:
+                    if isinstance(there, torch.Tensor):
+                        there.copy_(value)
+
+
+class Graphs:
+    """Records on a CPU, and counts."""
+
+    def __init__(self):
+        self.captures = self.replays = 0
+
+    def __call__(self, function):
+        self.captures += 1
+        with Operations() as operations:
+            function()
+
+        def replay():
+            self.replays += 1
+            operations.again()
+
+        return replay
+
+
+def recording(graphs):
+    """A plane whose lanes record their steps."""
+
+    def make(world):
+        plane = InProcess(world)
+        plane.host.stands = {kind: Stands(graphs) for kind in plane.host.engines}
+        return plane
+
+    return make
+
+
+ONE_STEP = ("afl", "synchronous")
+SETTINGS = {
+    **{
+        name: [f"algorithm={name}", "local.lr=0.02"]
+        + (["rounds=9"] if name in ONE_STEP else ["local.steps=6"])
+        for name in sorted(set(variants(AlgorithmOptions)) - {"fedaa"})
+    },
+    "ragged": ["local.steps=null", "local.epochs=2", "local.batch_size=24"],
+    "fda": ["cohort=1.0", "round_end={name: fda, theta: 0.05}", "local.steps=20"],
+    "adam kept": ["local.optimizer=adam", "local.lr=0.001", "local.optimizer_state=keep"],
+    "momentum": ["local.optimizer={name: sgd, momentum: 0.9, weight_decay: 0.01}", "rounds=5"],
+    "clipped, flipped": ["local.clip=0.5", "attack={name: label_flip, ids: [1]}", "cohort=1.0"],
+    "rates": ["local.within={name: cosine, over: 6}", "local.steps=6", "rounds=5"],
+    "one by one": ["local.execution=sequential", "local.steps=6"],
+    "pieces": ["local.execution=sequential", "local.micro_batch=8", "local.steps=6"],
+    "dropout": ["model=vgg16_star", "data.limit=60", "local.steps=4", "local.batch_size=4"],
+    "statistics": ["model=fedaa_resnet", "data.limit=60", "local.steps=4", "local.batch_size=4"],
+    "rotated": ["data.augment=[crop]", "local.steps=6"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_recorded_steps_give_the_same_bits(name):
+    config, graphs = small(*SETTINGS[name]), Graphs()
+    recorded, plain = finish(config, recording(graphs)), finish(config)
+    assert recorded.state_sha256() == plain.state_sha256()
+    assert graphs.replays > 2 * graphs.captures > 0
+
+
+@dataclass(frozen=True)
+class Rebinding(LocalRule):
+    """Keeps what it has in new tensors."""
+
+    def begin(self, work):
+        work.extras["steps"] = torch.zeros(len(work.clients))
+        return super().begin(work)
+
+    def after_step(self, work):
+        work.extras["steps"] = work.extras["steps"] + 1
+        work.w.mul_(0.99)
+
+    def upload(self, work):
+        assert (work.extras["steps"] == work.steps).all()
+        return super().upload(work)
+
+
+@dataclass(frozen=True)
+class Adding(LocalRule):
+    """Makes a tensor of its own on its way."""
+
+    def after_step(self, work):
+        work.extras["last"] = work.loss.clone()
+
+    def upload(self, work):
+        return {"delta": super().upload(work)["delta"] * work.extras["last"][:, None]}
+
+
+class Counting(LocalRule):
+    """Does something else in every fifth step that it has seen, which no tensor tells."""
+
+    seen = 0
+
+    def direction(self, gradient, work):
+        Counting.seen += 1
+        return gradient if Counting.seen % 5 else gradient * 2
+
+
+@dataclass(frozen=True)
+class Tangled(LocalRule):
+    """Holds a part of what it remembers by another name."""
+
+    def begin(self, work):
+        work.extras["model"] = work.state["model"][:, :100]
+        return super().begin(work)
+
+    def state(self, received, spec):
+        return {"model": torch.zeros(spec.size)}
+
+    def after_step(self, work):
+        work.extras["model"] += work.w[:, :100]
+        work.w.sub_(work.state["model"], alpha=0.01)
+
+
+@dataclass(frozen=True)
+class Twice(LocalRule):
+    """Holds what it remembers by another name."""
+
+    def begin(self, work):
+        work.extras["model"] = work.state["model"]
+        return super().begin(work)
+
+    def state(self, received, spec):
+        return {"model": torch.zeros(spec.size)}
+
+    def after_step(self, work):
+        work.extras["model"] += work.w
+        work.w.sub_(work.state["model"], alpha=0.01)
+
+
+def with_rule(rule, monkeypatch, graphs=None):
+    """A run of FedAvg with that rule."""
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", lambda: rule)
+    return finish(small("local.steps=6"), recording(graphs) if graphs else InProcess)
+
+
+def test_a_tensor_by_two_names_stays_one(monkeypatch):
+    graphs = Graphs()
+    recorded = with_rule(Twice(), monkeypatch, graphs)
+    assert recorded.state_sha256() == with_rule(Twice(), monkeypatch).state_sha256()
+    assert graphs.replays > graphs.captures > 0
+
+
+@pytest.mark.parametrize("rule", [Rebinding(), Adding(), Tangled()])
+def test_tensors_that_do_not_stay_are_not_recorded(rule, monkeypatch):
+    graphs = Graphs()
+    recorded = with_rule(rule, monkeypatch, graphs)
+    assert recorded.state_sha256() == with_rule(rule, monkeypatch).state_sha256()
+    assert not graphs.replays
+
+
+def test_a_recording_that_gives_other_numbers_is_given_up(monkeypatch):
+    graphs = Graphs()
+    with_rule(Counting(), monkeypatch, graphs)
+    assert 0 < graphs.replays <= 3
+
+
+def test_what_cannot_be_captured_is_done_step_by_step(monkeypatch):
+    config = small("local.steps=6")
+    refused = finish(config, recording(lambda function: None))
+    assert refused.state_sha256() == finish(config).state_sha256()
+
+
+@dataclass(frozen=True)
+class Spoiling(LocalRule):
+    """Writes into what others have received."""
+
+    def after_step(self, work):
+        work.received["w"].add_(1)
+
+
+def test_a_rule_that_writes_into_what_was_received_is_told(monkeypatch):
+    with pytest.raises(UserError, match=r"changes work\.received"):
+        with_rule(Spoiling(), monkeypatch, Graphs())
+
+
+def test_rules_are_told_apart_by_what_they_hold():
+    @dataclass(frozen=True)
+    class Held:
+        value: object
+
+    class Other(LocalRule):
+        def __init__(self):
+            self.value = 1
+
+    assert told_apart(LocalRule()) == told_apart(LocalRule())
+    assert told_apart(Held(1)) == told_apart(Held(1)) != told_apart(Held(2))
+    assert told_apart(Held([])) is told_apart(Held(torch.ones(1))) is told_apart(Other()) is None
+
+
+def test_tensors_that_share_memory():
+    w, both = torch.zeros(4), torch.zeros(2, 4)
+    assert not entangled({"w": w, "start": both[0], "received/w": both[1]}, ["w"])
+    assert entangled({"w": both[0], "start": both[1]}, ["w"])
+    assert entangled({"w": both[0], "state/a": both[1]}, ["w", "state/a"])
+    assert not entangled({"state/a": both, "start": both, "received/w": w}, ["state/a"])
+    assert not entangled({"w": w, "loss": torch.empty(0), "norms": torch.empty(0)}, ["w", "loss"])
