@@ -82,22 +82,15 @@ def test_what_a_client_trains_on_is_its_own_draw(monkeypatch):
     also where clients of unequal batches train as one.
     """
     seen = {}
-    original = Lane._step
+    original = Lane._inputs
 
-    def watched(self, rows, sizes):
-        engine = type(self.engine)
-        gradients = engine.gradients
+    def watched(self, rows, sizes, active):
+        for s, (x, y) in enumerate(original(self, rows, sizes, active)):
+            for c, n in enumerate(sizes[s, : active[s]]):
+                seen.setdefault(int(self.ids[c]), []).append((rows[s, c, :n], x[c, :n].clone()))
+            yield x, y
 
-        def kept(engine_, w, x, y, true, *rest):
-            for c, n in enumerate(sizes.tolist()):
-                seen.setdefault(int(self.ids[c]), []).append((rows[c, :n], x[c, :n].clone()))
-            return gradients(engine_, w, x, y, true, *rest)
-
-        monkeypatch.setattr(engine, "gradients", kept)
-        original(self, rows, sizes)
-        monkeypatch.setattr(engine, "gradients", gradients)
-
-    monkeypatch.setattr(Lane, "_step", watched)
+    monkeypatch.setattr(Lane, "_inputs", watched)
     config = small(ALL, "local.steps=null", "local.epochs=2", "local.batch_size=16", "rounds=1",
                    "data.scale=unit", "local.block=4", "local.execution=vectorized")  # fmt: skip
     experiment = Experiment(config)

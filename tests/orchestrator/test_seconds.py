@@ -35,7 +35,7 @@ def clock(monkeypatch):
 
         monkeypatch.setattr(cls, name, slower)
 
-    takes(Lane, "_step", lambda lane, rows, sizes: STEP * len(sizes))
+    takes(Lane, "step", lambda lane, x, y, sizes: STEP * len(sizes))
     takes(Lane, "upload", lambda lane: UPLOAD * len(lane.ids))
     takes(Block, "_evaluate", lambda block: JUDGING)
     monkeypatch.setattr("orchestrator.training.block.now", lambda device: at[0])
