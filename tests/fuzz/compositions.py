@@ -23,6 +23,7 @@ from algorithms.parts.optimizers import Optimizer
 from algorithms.parts.round_ends import RoundEnd
 from algorithms.parts.samplers import Sampler
 from algorithms.parts.server_optimizers import ServerOptimizer
+from orchestrator.clients.plane import InProcess
 from orchestrator.config import Config, build
 from orchestrator.config.paths import put
 from orchestrator.data.federated import FederatedData
@@ -33,6 +34,7 @@ from orchestrator.rounds import drive as driving
 from orchestrator.rounds.experiment import Experiment
 from tests.fuzz.family import Family, Pieces, Wrong
 from tests.fuzz.schema import Setting, settings
+from tests.graphs import Graphs, recording
 
 LEARN_NOTHING = {"local", "server_only"}
 """Algorithms whose clients send nothing."""
@@ -102,6 +104,8 @@ class Compositions(Family):
     quick = 4
     pictures: ClassVar[float] = 0.03
     """Part of the cases that make the report, too, which takes longer than all else."""
+    recorded: ClassVar[float] = 0.2
+    """Part of the cases that are trained once more in steps that are recorded, as on a GPU."""
 
     def draw(self, rng: Random) -> Pieces:
         name = rng.choice(list(variants(AlgorithmOptions)))
@@ -123,7 +127,8 @@ class Compositions(Family):
             pieces.append(("data.dataset", "synthetic"))
         if rng.random() < 0.06:
             pieces += BATCH_NORM
-        return [*pieces, *([("pictures", True)] if rng.random() < self.pictures else [])]
+        pieces += [("pictures", True)] if rng.random() < self.pictures else []
+        return [*pieces, *([("recorded", True)] if rng.random() < self.recorded else [])]
 
     def _part(self, rng: Random, key: str, family: Any) -> list[Setting]:
         name = rng.choice(list(variants(family)))
@@ -137,7 +142,7 @@ class Compositions(Family):
     def play(self, pieces: Pieces, folder: Path) -> None:
         raw: dict[str, Any] = {}
         for path, value in [*TINY.items(), *pieces]:
-            if path != "pictures":
+            if path not in ("pictures", "recorded"):
                 put(raw, path, value)
         given = dict(pieces)
         if given.get("data.dataset") == "synthetic":
@@ -145,6 +150,8 @@ class Compositions(Family):
         config = build(raw)
         with drawn(bool(given.get("pictures"))):
             self._run(config, folder)
+        if given.get("recorded"):
+            require_same_recorded(config)
 
     def _run(self, config: Config, folder: Path) -> None:
         whole = run(config, folder / "whole")
@@ -265,6 +272,26 @@ def require_same_bytes(config: Config, whole: Experiment) -> None:
         a, b = (e.federation.ledger.up.tolist() for e in (whole, one))
         if a != b and finite(whole) and finite(one):
             raise Wrong(f"sent {done} and {other} are not the same bytes: {a} {b}")
+
+
+def require_same_recorded(config: Config) -> None:
+    """Steps give the same bits where they are recorded and replayed, of which there must be some."""
+    more = {"steps": None, "epochs": 4} if config.local.epochs else {"steps": 7}
+    if config.algorithm.name not in ("afl", "synchronous"):
+        longer = config.local.model_copy(update=more)
+        config = config.model_copy(update={"local": longer})
+    ends = []
+    for plane in (InProcess, recording(Graphs())):
+        one = Experiment(config, plane)
+        try:
+            one.step()
+            one.step()
+        except (UserError, Diverged) as error:
+            ends.append(str(error))
+        else:
+            ends.append(one.state_sha256())
+    if ends[0] != ends[1]:
+        raise Wrong(f"recorded steps end otherwise: {ends}")
 
 
 _BY_THE_MODELS = {"afl", "drfa", "drdm", "scaffpd", "fedaa", "clustered"}
