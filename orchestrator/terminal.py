@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -139,3 +141,12 @@ def bar(*further: ProgressColumn) -> Progress:
         *further,
     )
     return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def sweep_again(place: str) -> str:
+    """The command that goes on with the sweep at ``place``: this one, where it is of a sweep."""
+    typed = Path(sys.argv[0]).name in ("fedorch", "__main__.py") and sys.argv[1:2] == ["sweep"]
+    if not typed:
+        return f"its own command with --resume ({place})"
+    more = () if "--resume" in sys.argv else ("--resume",)
+    return shlex.join(["fedorch", *sys.argv[1:], *more])

@@ -28,7 +28,7 @@ from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import ended_trials
 from orchestrator.rounds.drive import PATIENCE
-from orchestrator.terminal import told
+from orchestrator.terminal import sweep_again, told
 from sweeps import tune_state
 from sweeps.data import FILE as DATA
 from sweeps.data import Shelf
@@ -158,8 +158,8 @@ def _require_all(home: Home) -> None:
     left = status.total - status.ended
     if left > 0:
         raise Interrupted(
-            f"{home.place}: interrupted with {left} of {status.total} trials to go; add "
-            "--resume to go on"
+            f"{home.place}: interrupted with {left} of {status.total} trials to go; to go on: "
+            f"{sweep_again(home.place)}"
         )
 
 
@@ -190,9 +190,8 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
             sweep.choose_on != "nothing",
         )  # fmt: skip
         tuner = _tuner(prepared, trainable, storage, watcher)
-    how = f"the same command with --resume ({home.place})"
     with (
-        outlived(how, INTERRUPTED) as stopping,
+        outlived(sweep_again(home.place), INTERRUPTED) as stopping,
         _terminated_as_interrupted(stopping),
         _standing_in(home.path),
     ):

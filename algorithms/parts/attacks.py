@@ -34,11 +34,13 @@ class Attack(Part):
 
     def account(self, rounds: Rounds) -> Iterator[str]:
         weight, part = (recorded(rounds, f"malicious_{of}") for of in ("weight", "selected"))
-        if len(weight):
-            none = int((weight == 0).sum())
+        none = int((weight == 0).sum())
+        if len(weight) and none == len(weight):
+            yield f"No aggregate of the {none:,} rounds had anything of the attackers' in it."
+        elif len(weight):
             yield (
-                f"The attackers had {weight.mean():.3g} of the aggregate's weight, in the mean of "
-                f"the rounds, and were {part.mean():.3g} of the clients that it used"
+                f"In the mean of the rounds the attackers had {weight.mean():.0%} of the "
+                f"aggregate's weight, and were {part.mean():.0%} of the clients that it used"
                 + (f"; in {none:,} of {len(weight):,} rounds they had none." if none else ".")
             )
             if weight.mean() > 0.5:

@@ -26,7 +26,7 @@ from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.trials import STATUS, ended_trials
-from orchestrator.terminal import told
+from orchestrator.terminal import sweep_again, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -164,9 +164,16 @@ class RunFolder:
             raise UserError(f"--out {self.place}: it is no folder; choose another")
         if self._taken(besides):
             raise UserError(
-                f"--out {self.place}: it exists and is not empty; choose another, or continue it "
-                "(see --resume)"
+                f"--out {self.place}: it exists and is not empty; choose another{self._or_go_on()}"
             )
+
+    def _or_go_on(self) -> str:
+        """What else can be done with a folder that is taken."""
+        if self.holds(STATUS):
+            return f", or go on with the sweep there: {sweep_again(self.place)}"
+        if self.holds(CONFIG):
+            return f", or go on with the run there: fedorch run --resume {shlex.quote(self.place)}"
+        return ""
 
     def holds(self, name: str) -> bool:
         """Whether there is a file of that name."""

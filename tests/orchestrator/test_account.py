@@ -57,11 +57,13 @@ def test_an_agent_says_what_it_means_and_how_much_of_it_was_executed():
 def test_an_attack_says_what_of_the_aggregate_it_had():
     clients = [0.0, 0.3, NAN, 0.3]
     text = told(SignFlip(), malicious_weight=[0.0, 0.5, NAN, 0.1], malicious_selected=clients)
-    assert "had 0.2 of the aggregate's weight" in text
-    assert "were 0.2 of the clients that it used; in 1 of 3 rounds they had none." in text
+    assert "had 20% of the aggregate's weight" in text
+    assert "were 20% of the clients that it used; in 1 of 3 rounds they had none." in text
     assert "left out the others" not in text
     most = told(SignFlip(), malicious_weight=[1.0, 0.4], malicious_selected=[1.0, 0.5])
     assert "That is most of it: what was to leave them out has left out the others." in most
+    never = told(SignFlip(), malicious_weight=[0.0, NAN, 0.0], malicious_selected=[0.0, NAN, 0.0])
+    assert never == "No aggregate of the 2 rounds had anything of the attackers' in it."
     # where coordinates are chosen one by one, nobody has a weight
     assert told(SignFlip()) == ""
 

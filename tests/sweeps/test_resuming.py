@@ -146,7 +146,7 @@ def test_a_sweep_that_ended_early_says_so(tmp_path, monkeypatch):
     """As Tune ends from Ctrl-C: as if all trials had been run."""
     every = Here.configs
     monkeypatch.setattr(Here, "configs", lambda self: itertools.islice(every(self), 1))
-    with pytest.raises(UserError, match="interrupted with 3 of 4 trials to go; add --resume"):
+    with pytest.raises(UserError, match="interrupted with 3 of 4 trials to go; to go on: "):
         run_here(sweep(axes={"local.lr": [0.02, 0.1]}, seeds=[0, 1]), tmp_path / "s")
 
 
@@ -224,7 +224,7 @@ def test_an_interrupted_sweep_says_so(tmp_path, sign):
     printed, _ = driver.communicate(timeout=200)
     assert driver.returncode == 130, printed
     assert "SIGTERM received" not in str(printed)
-    assert "of 4 trials to go; add --resume" in str(printed)
+    assert "of 4 trials to go; to go on: " in str(printed)
 
 
 LOSSES = {
