@@ -24,6 +24,9 @@ PLANNED = "planned"
 """Key of a trial's Tune config under which the cell and the seed are; all others are paths of drawn
 axes."""
 
+LONGEST = 80
+"""Characters of a setting and seed in the name of a folder."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -84,16 +87,19 @@ class Choice:
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{digest}-{trial}" if self.drawn else digest
 
+    def name(self, trial: str) -> str:
+        """The name of the trial's folder: its setting and seed, for people, and its :meth:`key`."""
+        said = re.sub(r"[^\w.=]+", "-", str(self), flags=re.ASCII).replace("=-", "=")
+        return f"{said.strip('-.')[:LONGEST]}-{self.key(trial)}"
+
     def is_at(self, path: Path) -> bool:
         """Whether a trial of that choice leaves its results in a folder of that name."""
-        return (
-            re.fullmatch(re.escape(self.key("")) + (r"\w+" if self.drawn else ""), path.name)
-            is not None
-        )
+        which = r"\w+" if self.drawn else ""
+        return re.fullmatch(re.escape(self.name("")) + which, path.name) is not None
 
     def folder(self, sweep: str, trial: str) -> RunFolder:
         """Where the trial leaves its results, in the sweep's folder (a path or a URI)."""
-        return RunFolder.at(join(sweep, "trials", self.key(trial)))
+        return RunFolder.at(join(sweep, "trials", self.name(trial)))
 
     def write(self, folder: RunFolder) -> None:
         """Leave it in the trial's folder, for those who read the results."""

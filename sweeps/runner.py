@@ -238,9 +238,9 @@ def _forget_unknown(home: Home, known: set[str]) -> None:
     """Remove what trials of drawn values have left that Tune, which was killed after they began,
     does not remember: it makes others in their place, whose names and values may be others.
     """
-    for path in (home.path / "trials").glob("*-*"):
-        choice, _, trial = path.name.partition("-")
-        if re.fullmatch(r"[0-9a-f]{12}", choice) and trial not in known:
+    for path in (home.path / "trials").glob("*"):
+        drawn = re.fullmatch(r".*-[0-9a-f]{12}-(\w+)", path.name)
+        if drawn and drawn[1] not in known:
             with said(f"cannot remove {path}"):
                 shutil.rmtree(path)
 

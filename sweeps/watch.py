@@ -154,13 +154,13 @@ class Watcher(tune.Callback):
         done = bool(last.get(WRITTEN))
         if not last.get("problem"):
             choice = Choice.of(trial.config)
-            key = choice.key(trial.trial_id)
+            name = choice.name(trial.trial_id)
             seeds = self.settings.setdefault(choice.setting, {})
-            seeds[choice.planned.seed] = float(last.get(COMPARED, math.nan)), key
+            seeds[choice.planned.seed] = float(last.get(COMPARED, math.nan)), name
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later
-            self.left[trial.trial_id] = Choice.of(trial.config).key(trial.trial_id)
+            self.left[trial.trial_id] = Choice.of(trial.config).name(trial.trial_id)
         self._tell(line=True)
 
     def on_trial_error(
@@ -175,7 +175,7 @@ class Watcher(tune.Callback):
         folder = choice.folder(self.home.place, trial.trial_id)
         choice.leave_failed(folder, problem)
         folder.discard()
-        self.left[trial.trial_id] = choice.key(trial.trial_id)
+        self.left[trial.trial_id] = choice.name(trial.trial_id)
         self._tell(line=True)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:

@@ -334,9 +334,9 @@ def test_what_tune_does_not_remember_is_made_again(finished, tmp_path):
     shutil.copytree(finished / "tune", tmp_path / "tune")
     known = tune_state.known_trials(str(tmp_path / "tune" / "trials"))
     assert len(known) == 8
-    one, digest = sorted(known)[0], "0123456789ab"
-    mine, lost = tmp_path / "trials" / f"{digest}-{one}", tmp_path / "trials" / f"{digest}-other"
-    others = [tmp_path / "trials" / name for name in (digest, "my-notes")]
+    one, choice = sorted(known)[0], "local.lr=0.1-seed-1-0123456789ab"
+    mine, lost = tmp_path / "trials" / f"{choice}-{one}", tmp_path / "trials" / f"{choice}-other"
+    others = [tmp_path / "trials" / name for name in (choice, "my-notes")]
     for path in (mine, lost, *others):
         path.mkdir(parents=True)
     _forget_unknown(Home(tmp_path), known)

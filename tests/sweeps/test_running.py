@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -214,6 +215,18 @@ def test_trials_that_ask_for_different_things_are_refused(tmp_path):
         sweep(samples=3)
 
 
+def test_folders_are_named_by_what_is_in_them():
+    one = Choice(Planned("local.lr=0.1, algorithm={name: fedprox, mu: 0.1}", (), 3))
+    said = r"local\.lr=0\.1-algorithm=name-fedprox-mu-0\.1-seed-3-[0-9a-f]{12}"
+    assert re.fullmatch(said, one.name(""))
+    assert one.is_at(Path(one.name("")))
+    assert not one.is_at(Path(f"copy-of-{one.name('')}"))
+    # whatever a label is: a name of a folder, in which no other one is
+    odd = Choice(Planned("../α/" + "x" * 300, (), 0), {"local.lr": 0.5}).name("ab_1")
+    assert re.fullmatch(r"x+-[0-9a-f]{12}-ab_1", odd)
+    assert len(odd) < 120
+
+
 @pytest.mark.parametrize("run_it", EITHER)
 def test_trials_that_draw_the_same_have_folders_of_their_own(run_it, tmp_path):
     run_it(sweep(axes={"local.lr": {"choice": [0.1]}}, samples=2), tmp_path / "s")
@@ -304,7 +317,7 @@ def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     plan = sweep(axes={"local.lr": [0.1]}, seeds=[0, 9])
     run_here(plan, tmp_path / "s")
     died = Choice(plan.planned()[1])
-    shutil.rmtree(tmp_path / "s" / "trials" / died.key(""))
+    shutil.rmtree(tmp_path / "s" / "trials" / died.name(""))
     watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
     watcher.on_trial_error(1, [], SimpleNamespace(trial_id="one", config=died.as_trial()))
     assert by_trial(tmp_path / "s")["local.lr=0.1", 9].status == "failed"
