@@ -61,8 +61,13 @@ class Mirror:
 
     def pull(self, wanted: Callable[[str], bool] = lambda name: True) -> None:
         """Replace the local folder by what is there and ``wanted``; raises UserError on failure."""
-        self.clear()
         self.look()
+        if not self.there and (self.local / "config.yaml").exists():
+            raise UserError(
+                f"there is nothing at {self.uri} any more, and {self.local} has what this "
+                "machine knows of it: put that there, or go on with that folder"
+            )
+        self.clear()
         self.fetch(*filter(wanted, self.there))
         # what has come from there need not be sent back
         self.sent = self._states()

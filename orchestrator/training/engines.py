@@ -376,13 +376,16 @@ def told_apart(rule: object) -> Hashable | None:
     """What tells a rule from others, though an equal one comes with each block: its class and its
     fields (as a dataclass; of those that it compares); None where it holds anything else.
     """
-    held = getattr(rule, "__dict__", None)
-    known = {f.name: f.compare for f in fields(rule)} if is_dataclass(rule) else {}
-    if held is None or not held.keys() <= known.keys():
+    known = fields(rule) if is_dataclass(rule) else ()
+    slots = [vars(cls).get("__slots__", ()) for cls in type(rule).__mro__]
+    held = {*getattr(rule, "__dict__", ())}.union(
+        *((s,) if isinstance(s, str) else s for s in slots)
+    )
+    if not held <= {field.name for field in known}:
         return None
     try:
-        return type(rule), tuple(_comparable(v) for name, v in held.items() if known[name])
-    except TypeError:
+        return type(rule), tuple(_comparable(getattr(rule, f.name)) for f in known if f.compare)
+    except (AttributeError, TypeError):
         return None
 
 

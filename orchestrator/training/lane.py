@@ -182,6 +182,8 @@ class Lane:
             with self._randomness(s):
                 step(self, x, y, torch.from_numpy(sizes[s, : active[s]]))
         self.done = self.done + wanted
+        # of the last step, and of those who were still training then
+        self.work.loss = torch.zeros(0)
 
     def _inputs(
         self, rows: np.ndarray, sizes: np.ndarray, active: np.ndarray
@@ -245,6 +247,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
+        given = {**work.state, **work.extras}
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -272,6 +275,20 @@ class Lane:
         local.optimizer.step(state, work.w, g, work.lr, **masked)
         self.rule.after_step(work)
         self.loss[:active] += losses
+        if work is not self.work:
+            self._require_in_place(given, {**work.state, **work.extras})
+
+    def _require_in_place(self, given: Tensors, now: Tensors) -> None:
+        """Raise UserError for entries that a hook has put in the place of others, or added, as it
+        was given the first clients' rows: the lane has them no more.
+        """
+        lost = [n for n in now if n not in given or now[n] is not given[n]]
+        if lost:
+            raise UserError(
+                f"{type(self.rule).__name__} replaces or adds {lost[0]!r} of work.state or "
+                "work.extras in a hook around a step, which is lost once a client has done its "
+                "steps; make it in begin, and write to it in place"
+            )
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""

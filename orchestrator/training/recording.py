@@ -9,6 +9,7 @@ take turns in memory that stays: a :class:`Stand`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
     from orchestrator.training.lane import Lane
 
 TRIALS = 3
-"""Replays that are compared with the step itself before recordings are trusted: code of others may
-do what tensors do not tell."""
+"""Lanes whose replays are compared with the steps themselves before recordings are trusted: code of
+others may do what tensors do not tell."""
 STANDS = 8
 """Kinds of lanes that memory is kept for."""
 KINDS = 64
 """Recorded steps that are kept of each."""
 
-RECEIVED = "received/"
 Replay: TypeAlias = "Callable[[], None]"
 Capture: TypeAlias = "Callable[[Callable[[], None]], Replay | None]"
 
@@ -47,10 +47,12 @@ class Stands:
         stand = self._of(lane)
         if stand is None:
             lane.advance(steps)
-            return
-        there = stand.enter(lane)
-        there.advance(steps, stand.step)
-        stand.leave(there, lane)
+        elif not stand.watched:
+            lane.advance(steps, stand.watch)
+        else:
+            there = stand.enter(lane)
+            there.advance(steps, stand.step)
+            stand.leave(there, lane)
 
     def _of(self, lane: Lane) -> Stand | None:
         """Where this lane can stand; None where its steps cannot be recorded."""
@@ -82,47 +84,46 @@ class Stand:
     def __init__(self, lane: Lane, capture: Capture) -> None:
         """For lanes like this one."""
         self.capture = capture
-        copies: dict[Hashable, Tensor] = {}
-        # what is one tensor by two names is one here, too
-        self.tensors = {
-            name: copies.setdefault(
-                place(tensor), tensor.clone(memory_format=torch.contiguous_format)
-            )
-            for name, tensor in lane.tensors().items()
-        }
+        self.tensors = copied(lane.tensors())
         self.gradient = torch.empty_like(lane.gradient)
         self.batch: tuple[Tensor, Tensor] | None = None
         """Inputs [C, B, ...] and targets [C, B, ...] that recorded steps read."""
         self.kinds: dict[Hashable, int | Replay | None] = {}
         """Of each kind of step the recording, or how often it was done; None: it cannot be."""
         self.trials: dict[Hashable, int] = {}
-        """Replays of such steps, with whatever learning rate, that were as they should be."""
+        """Lanes in which such steps, with whatever learning rate, were as they should be."""
+        self.tried: set[Hashable] = set()
+        """Kinds of steps, without the rate, that the lane which is here has tried."""
+        self.watched = False
+        """Whether a first lane has done a step at home, as none is recorded, and nothing was seen
+        that speaks against it."""
         self.steady = True
-        """Whether steps have left their lanes' tensors where they were."""
-        self.written: dict[str, int] = {}
-        """How often what the server sent had been written to when a lane entered."""
+        """Whether steps have left tensors where they were, and alone what they may not change."""
+
+    def watch(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
+        """A step of a lane at home, which tells whether its like can be recorded."""
+        before = Seen.of(lane)
+        lane.step(x, y, sizes)
+        self.steady = self.steady and before.is_all_that_changed(lane)
+        self.watched = True
 
     def enter(self, lane: Lane) -> Lane:
         """The same lane, in this memory."""
         for name, tensor in lane.tensors().items():
             self.tensors[name].copy_(tensor)
-        self.written = {n: writes(t) for n, t in self.tensors.items() if n.startswith(RECEIVED)}
+        self.tried = set()
         there = lane.on(self.tensors)
         there.gradient = self.gradient
         return there
 
     def leave(self, there: Lane, lane: Lane) -> None:
         """Bring what ``there`` has changed back to the lane that entered."""
-        lane.done, lane.work.lr = there.done, there.work.lr
-        home = lane.tensors()
-        # for the block to see that it was written to
-        spoilt = [n for n, before in self.written.items() if writes(self.tensors[n]) != before]
-        for name in spoilt:
-            home[name].copy_(self.tensors[name])
+        lane.done, lane.work.lr, lane.work.loss = there.done, there.work.lr, there.work.loss
         if not self.steady:
             # it has made tensors of its own
-            lane.become(there.on({n: t.clone() for n, t in there.tensors().items()}))
+            lane.become(there.on(copied(there.tensors())))
             return
+        home = lane.tensors()
         for name in lane.changing(home):
             home[name].copy_(self.tensors[name])
 
@@ -130,9 +131,11 @@ class Stand:
         """One step of a lane that has entered, recorded or not; as :meth:`Lane.step`."""
         shape = (x.shape, y.shape, lane.engine.count(sizes, y))
         key = (shape, lane.work.lr)
+        # between steps, too, a rule is called
+        self.steady = self.steady and (not lane.rule.watches_accuracy or self._holds(lane))
         # in order of their last use
         kind = self.kinds.pop(key, 0)
-        if kind is None or not self.steady:
+        if kind is None or not self.steady or self.trials.get(shape, 0) < 0:
             lane.step(x, y, sizes)
         elif not isinstance(kind, int):
             kind = self._replay(kind, shape, lane, x, y, sizes)
@@ -147,8 +150,9 @@ class Stand:
             del self.kinds[next(iter(self.kinds))]
 
     def _do(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
+        before = Seen.of(lane)
         lane.step(x, y, sizes)
-        self.steady = self._holds(lane)
+        self.steady = before.is_all_that_changed(lane)
 
     def _holds(self, lane: Lane) -> bool:
         """Whether the tensors of a lane are those that are here."""
@@ -196,11 +200,14 @@ class Stand:
         # it extends a class of torch's: above, it would load torch for commands that train nothing
         from orchestrator.training.tracing import same
 
-        self.trials[shape] = trials + 1
-        if self.steady and same([*self._copies(lane).values()], [*after.values()]):
-            return replay
-        self._put(after)
-        return None
+        if not self.steady or not same([*self._copies(lane).values()], [*after.values()]):
+            self._put(after)
+            self.trials[shape] = -1
+            return None
+        if shape not in self.tried:
+            self.tried.add(shape)
+            self.trials[shape] = trials + 1
+        return replay
 
     def _copies(self, lane: Lane) -> Tensors:
         return {name: self.tensors[name].clone() for name in lane.changing(self.tensors)}
@@ -208,6 +215,41 @@ class Stand:
     def _put(self, copies: Tensors) -> None:
         for name, value in copies.items():
             self.tensors[name].copy_(value)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A lane's tensors before a step, and how often each had been written to."""
+
+    tensors: Tensors
+    versions: dict[str, int]
+
+    @classmethod
+    def of(cls, lane: Lane) -> Seen:
+        """As they are now."""
+        tensors = lane.tensors()
+        return cls(tensors, {name: writes(t) for name, t in tensors.items()})
+
+    def is_all_that_changed(self, lane: Lane) -> bool:
+        """Whether the lane still has these tensors, and of those that steps may not change none was
+        written to.
+        """
+        now = lane.tensors()
+        if now.keys() != self.tensors.keys():
+            return False
+        fixed = now.keys() - lane.changing(now)
+        return all(now[n] is t for n, t in self.tensors.items()) and all(
+            writes(now[n]) == self.versions[n] for n in fixed
+        )
+
+
+def copied(tensors: Tensors) -> Tensors:
+    """Copies; what is one tensor by two names is one of them, too."""
+    copies: dict[Hashable, Tensor] = {}
+    for tensor in tensors.values():
+        if place(tensor) not in copies:
+            copies[place(tensor)] = tensor.clone(memory_format=torch.contiguous_format)
+    return {name: copies[place(tensor)] for name, tensor in tensors.items()}
 
 
 def entangled(tensors: Tensors, changing: list[str]) -> bool:

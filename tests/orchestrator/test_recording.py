@@ -115,10 +115,101 @@ class Twice(LocalRule):
         work.w.sub_(work.state["model"], alpha=0.01)
 
 
-def with_rule(rule, monkeypatch, graphs=None):
+@dataclass(frozen=True)
+class TwiceRebinding(Twice):
+    """And keeps something else in new tensors."""
+
+    def after_step(self, work):
+        super().after_step(work)
+        work.extras["last"] = work.w.clone()
+
+
+@dataclass(frozen=True)
+class MovingStart(LocalRule):
+    """Writes to where training began."""
+
+    def begin(self, work):
+        return super().begin(work).clone()
+
+    def after_step(self, work):
+        work.start.lerp_(work.w, 0.25)
+
+
+@dataclass(frozen=True)
+class LateRebinding(LocalRule):
+    """Between passes, once they do well enough, puts another tensor in the place of its own."""
+
+    watches_accuracy = True
+
+    def begin(self, work):
+        work.extras["mu"] = torch.ones(len(work.clients))
+        return super().begin(work)
+
+    def epoch(self, work, starting, accuracy):
+        if bool((accuracy > 0.3).any()):
+            work.extras["mu"] = work.extras["mu"] * 0.5
+
+    def direction(self, gradient, work):
+        return gradient * work.extras["mu"][:, None]
+
+
+@dataclass(frozen=True)
+class Remembering(LocalRule):
+    """Keeps a number of the lane in Python, which no tensor tells."""
+
+    def begin(self, work):
+        Remembering.scale = 1 + 0.1 * int(work.clients.sum())
+        return super().begin(work)
+
+    def direction(self, gradient, work):
+        return gradient * Remembering.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted(LocalRule):
+    mu: float
+
+    def direction(self, gradient, work):
+        return gradient * self.mu
+
+
+class Hidden(LocalRule):
+    __slots__ = ("mu",)
+
+
+def with_rule(rule, monkeypatch, graphs=None, *settings):
     """A run of FedAvg with that rule."""
     monkeypatch.setattr("algorithms.fedavg.LocalRule", lambda: rule)
-    return finish(small("local.steps=6"), recording(graphs) if graphs else InProcess)
+    config = small(*(settings or ["local.steps=6"]))
+    return finish(config, recording(graphs) if graphs else InProcess)
+
+
+PASSES = ["local.steps=null", "local.epochs=3", "local.batch_size=8"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings"),
+    [
+        (MovingStart(), ["local.steps=6"]),
+        (LateRebinding(), PASSES),
+        (TwiceRebinding(), ["cohort=1.0", "round_end={name: fda, theta: 5.0}", "local.steps=8"]),
+        (Remembering(), ["local.steps=6", "rounds=6", "local.lr_decay=0.99"]),
+        (Remembering(), ["local.steps=6", "rounds=6", "local.execution=sequential"]),
+        (Slotted(0.5), ["local.steps=6"]),
+    ],
+)
+def test_rules_that_do_what_they_should_not_have_the_same_bits(rule, settings, monkeypatch):
+    graphs = Graphs()
+    recorded = with_rule(rule, monkeypatch, graphs, *settings)
+    assert recorded.state_sha256() == with_rule(rule, monkeypatch, None, *settings).state_sha256()
+    if isinstance(rule, Slotted):
+        assert graphs.replays > graphs.captures > 0
+
+
+def test_an_entry_that_would_be_lost_is_told(monkeypatch):
+    ragged = ["data.partition={name: zipf, sigma: 1.0}", "local.execution=vectorized", *PASSES]
+    with pytest.raises(UserError, match=r"Rebinding replaces or adds 'steps' of work\.state or"):
+        with_rule(Rebinding(), monkeypatch, None, *ragged)
 
 
 def test_a_tensor_by_two_names_stays_one(monkeypatch):
@@ -172,6 +263,8 @@ def test_rules_are_told_apart_by_what_they_hold():
 
     assert told_apart(LocalRule()) == told_apart(LocalRule())
     assert told_apart(Held(1)) == told_apart(Held(1)) != told_apart(Held(2))
+    assert told_apart(Slotted(1.0)) == told_apart(Slotted(1.0)) != told_apart(Slotted(2.0))
+    assert told_apart(Hidden()) is None
     assert told_apart(Held([])) is told_apart(Held(torch.ones(1))) is told_apart(Other()) is None
 
 

@@ -2,6 +2,8 @@
 mistakes."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,18 @@ def test_continued_on_another_machine(tmp_path, machine):
     again = run(config, place, resuming=True)
     assert again["status"] == "finished"
     assert again["state_sha256"] == finish(config).state_sha256()
+
+
+def test_what_a_machine_knows_of_a_place_that_is_gone_stays(tmp_path, machine):
+    place = (tmp_path / "there").as_uri()
+    run(small("rounds=5", "checkpoint.every=1"), place, rounds=2)
+    shutil.rmtree(tmp_path / "there")
+    with pytest.raises(UserError, match=r"there is nothing at .* any more, and ") as told:
+        run(small(), place, resuming=True)
+    known = Path(re.search(r"any more, and (\S+) has", str(told.value))[1])
+    # as it says
+    shutil.copytree(known, tmp_path / "there", ignore=shutil.ignore_patterns(".*"))
+    assert run(small(), place, resuming=True)["rounds"] == 5
 
 
 def test_what_is_there_stays(tmp_path, machine):
