@@ -32,6 +32,10 @@ CHOSEN_ON = {
 }
 OTHERWISE = "best first, by a metric that is of no test data"
 """What a table says of its order."""
+SAME_RUNS = (
+    "the first was chosen by the runs that it is tested in: whom luck made the first is ahead on "
+    "test data, too, and p is too small; only new seeds are free of that"
+)
 SPREAD = {"mean": "sem", "test": "test_sem"}
 """Column of a table of cells -> the one of its standard errors."""
 LISTED = 12
@@ -146,6 +150,8 @@ def _sentences(cells: Cells) -> Iterator[str]:
     tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
     if tied > 1:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
+    if on_rows and plan.choose_on == "validation":
+        yield SAME_RUNS
     for edge in _edges(cells):
         yield f"the best has {edge} of its grid: what lies beyond may be better"
 

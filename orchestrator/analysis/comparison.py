@@ -219,6 +219,25 @@ class Runs:
         some = " and ".join(map(str, actors))
         return f"seconds: of {some} client actors, which share the cores" if actors[1:] else ""
 
+    @property
+    def code_said(self) -> str:
+        """Of which code and which torch the runs are, where not all are of the same; or ""."""
+        commits = {str(result.get("git_commit") or "none")[:7] for result in self.results}
+        torches = {str((result.get("versions") or {}).get("torch")) for result in self.results}
+        said = {"commits of the code": commits, "releases of torch": torches}
+        return "; ".join(
+            f"made by {len(each)} {what} ({', '.join(sorted(each)[:ACROSS])})"
+            for what, each in said.items()
+            if len(each) > 1
+        )
+
+    def stopped_by(self, metrics: Sequence[str]) -> str:
+        """What it means to compare runs by what has ended them; or ""."""
+        by = [one for one in metrics if any(one in config.stop for config in self.configs)]
+        if not by:
+            return ""
+        return f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot"
+
     def more_is_better(self, metric: str) -> bool | None:
         """Which way a metric is better, as the runs say that have declared it."""
         declared = [one for config in self.configs for one in config.evaluation.metrics]
@@ -283,7 +302,10 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, against)
-    notes = [runs.seeds_said, runs.data_said, runs.planes_said, runs.apart_said, runs.common_said]
+    notes = [
+        runs.seeds_said, runs.data_said, runs.planes_said, runs.code_said, runs.stopped_by(asked),
+        runs.apart_said, runs.common_said,
+    ]  # fmt: skip
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -429,7 +451,13 @@ def _efforts(results: list[Result], rounds: list[pd.DataFrame]) -> list[Line]:
     steps = [_number(r["metrics"], "steps_total") for r in results]
     each = [math.nan if s is None or not t else s / t for s, t in zip(steps, many, strict=True)]
     decides = any("round_steps" in one for one in rounds)
+    clients = {
+        f"clients {what} a round": [_mean(one, column) for one in rounds]
+        for what, column in (("trained", "cohort"), ("contacted", "contacted"))
+    }
     return [
+        # as a rule all algorithms have as many
+        *(Line(name, many, 1) for name, many in clients.items() if max(many) - min(many) > 1e-9),
         Line("rounds", many, 0),
         Line("local steps", steps, 0),
         *([Line("local steps a synchronisation", each, 1)] if decides else []),
@@ -437,6 +465,10 @@ def _efforts(results: list[Result], rounds: list[pd.DataFrame]) -> list[Line]:
         _megabytes("MB down", [r["bytes_down"] for r in results]),
         Line("seconds", [r["seconds"] for r in results], 1),
     ]
+
+
+def _mean(rounds: pd.DataFrame, column: str) -> float:
+    return float(rounds[column].mean()) if column in rounds else math.nan
 
 
 def _megabytes(label: str, sent: Sequence[float]) -> Line:

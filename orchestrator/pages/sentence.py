@@ -90,8 +90,10 @@ def _facts(config: Config) -> Iterator[tuple[str, object]]:
     yield f"model {config.model.name}", config.model
     yield data.dataset.name, data.model_dump(exclude={"clients", "partition", "heldout"})
     yield f"{many} clients ({_split(config)})", data.partition
-    yield f"{config.cohort_size} of {many} clients in a round", config.sampler
-    yield f"{config.rounds} round{'s' if config.rounds != 1 else ''}", ()
+    yield f"cohorts of {config.cohort_size}", config.sampler
+    ends = [f"{metric} {goal}" for metric, goal in config.stop.items()]
+    rounds = f"{config.rounds} round{'s' if config.rounds != 1 else ''}"
+    yield f"at most {rounds}, until {' or '.join(ends)}" if ends else rounds, ()
     amount, of = (local.epochs, "epoch") if local.steps is None else (local.steps, "step")
     yield f"{amount} local {of}{'s' if amount != 1 else ''}", ()
     yield f"batches of {local.batch_size}", ()
