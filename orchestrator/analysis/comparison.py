@@ -233,7 +233,12 @@ class Runs:
 
     def stopped_by(self, metrics: Sequence[str]) -> str:
         """What it means to compare runs by what has ended them; or ""."""
-        by = [one for one in metrics if any(one in config.stop for config in self.configs)]
+        early = [
+            config.stop
+            for config, result in zip(self.configs, self.results, strict=True)
+            if result["rounds"] < config.rounds
+        ]
+        by = [one for one in metrics if any(one in stop for stop in early)]
         if not by:
             return ""
         return f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot"

@@ -586,3 +586,24 @@ def test_names_say_what_differs():
     server = [{"a": {"lr": 1}, "b": {"lr": 2}}, {"a": {"lr": 2}, "b": {"lr": 3}}]
     assert by_difference(server) == ["a.lr 1, b.lr 2", "a.lr 2, b.lr 3"]
     assert by_difference([{str(i): 0 for i in range(4)}, {str(i): 1 for i in range(4)}]) == []
+
+
+def test_what_makes_runs_unlike_is_told(tmp_path, monkeypatch):
+    """Other numbers of clients under one cohort, other code, ends by what is compared."""
+    work = ["rounds=3", "stop.test_accuracy=0.99"]
+    run_into(RunFolder(tmp_path / "a"), small(*work, "algorithm=fedavg"))
+    monkeypatch.setattr("orchestrator.rounds.drive.git_commit", lambda: "0123456789")
+    run_into(RunFolder(tmp_path / "b"), small(*work, "algorithm=drfa"))
+    code, text = here("compare", tmp_path / "a", tmp_path / "b", "--format", "markdown")
+    assert code == 0, text
+    assert re.search(r"\| clients trained a round +\| 4.0 +\| [23]\.\d ", text)
+    assert "cohorts of 4" in text
+    assert re.search(r"ade by 2 commits of the code \(0123456, \w+\)", text)
+    assert "ended runs" not in text
+    assert "at most 3 rounds, until test_accuracy 0.99" in text
+    alike = here("compare", tmp_path / "a", "--format", "markdown")[1]
+    assert "clients trained" not in alike
+    assert "ade by" not in alike
+    run_into(RunFolder(tmp_path / "c"), small("rounds=3", "stop.test_accuracy=0.01"))
+    early = here("compare", tmp_path / "a", tmp_path / "c", "--format", "markdown")[1]
+    assert "test_accuracy ended runs (stop)" in early
