@@ -1,8 +1,9 @@
 """The FedOpt family — Reddi et al., "Adaptive Federated Optimization" (ICLR 2021), Algorithm 2.
 
 FedAvg's round with another server optimiser; each name fixes the optimiser, whose options stay open
-(``server_optimizer: {name: adam, lr: ...}``). FedAvgM: Hsu et al. 2019. FedAdamW: as in FDA-Opt's
-experiments.
+(``server_optimizer: {name: adam, lr: ...}``). The second moment begins at 0, as PyTorch's does,
+where Algorithm 2 (line 1) has v₋₁ ≥ τ²; AdaGrad's is an option (``initial``). FedAvgM: Hsu et al.
+2019. FedAdamW: as in FDA-Opt's experiments.
 """
 
 from __future__ import annotations
