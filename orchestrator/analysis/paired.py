@@ -38,7 +38,8 @@ class Paired:
     likewise."""
     p: float
     """Two-sided, that neither is ahead: paired t-test, or, where a run of a pair has no number, a
-    test on signed ranks in which it loses; NaN with fewer than two pairs."""
+    test on signed ranks in which it loses, or, where all differ by the same, one of signs; NaN with
+    fewer than two pairs, and where nothing differs."""
     missed: tuple[int, int]
     """Runs without a number (target missed, diverged, failed) of the one and of the other."""
     ahead: bool
@@ -99,10 +100,13 @@ def _half_width(spread: float, n: int) -> float:
 
 
 def _t_test(mean: float, spread: float, n: int) -> float:
-    """Two-sided p of a mean of ``n`` differences, by Student's t."""
-    # pairs that all differ by the same are no sample of anything
-    if n < 2 or spread == 0:
+    """Two-sided p of a mean of ``n`` differences, by Student's t; where all are the same, and not
+    0, by flipping signs: two of all ways are as far from 0.
+    """
+    if n < 2 or (spread == 0 and mean == 0):
         return math.nan
+    if spread == 0:
+        return 2.0 ** (1 - n)
     return float(2 * scipy.stats.t.sf(abs(mean) / spread * math.sqrt(n), n - 1))
 
 

@@ -48,7 +48,7 @@ class Difference:
     def verdict(self) -> str:
         """In a word or a few."""
         if math.isnan(self.p):
-            return "too few pairs, or all differ by the same"
+            return "too few pairs, or nothing differs"
         if not self.told_apart:
             return "not told apart"
         if self.more_is_better is None:

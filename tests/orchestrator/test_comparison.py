@@ -275,7 +275,7 @@ def test_what_cannot_be_compared_is_said():
     (line,) = (
         PairedTests.of([Measured("test_accuracy", same, True)], "A").table().to_dict("records")
     )
-    assert (line["p"], line[""]) == ("none", "too few pairs, or all differ by the same")
+    assert (line["p"], line[""]) == ("none", "too few pairs, or nothing differs")
 
 
 def test_several_metrics_are_corrected_together():

@@ -48,7 +48,11 @@ def test_too_few_for_a_test():
     assert compare({}, {}, True).n == 0
     same = compare({0: 1.0, 1: 2.0}, {0: 0.0, 1: 1.0}, True)
     assert same.difference == 1.0
-    assert all(map(math.isnan, (same.low, same.high, same.effect, same.p)))
+    assert all(map(math.isnan, (same.low, same.high, same.effect)))
+    # of four ways to flip the signs of two, two are as far from 0
+    assert same.p == 0.5
+    assert compare({n: 1.0 for n in range(10)}, {n: 0.5 for n in range(10)}, True).p == 2 / 1024
+    assert math.isnan(compare({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, True).p)
 
 
 def test_gaps_that_are_equal_but_for_rounding_prove_nothing():
@@ -57,7 +61,7 @@ def test_gaps_that_are_equal_but_for_rounding_prove_nothing():
     found = compare(a, b, high=True)
     assert found.difference == pytest.approx(0.4)
     assert found.ahead
-    assert math.isnan(found.p)
+    assert found.p == 2 / 8
     assert math.isnan(found.effect)
 
 
