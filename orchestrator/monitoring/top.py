@@ -141,8 +141,13 @@ def _listed(ask: Callable[..., list[T]]) -> list[T]:
     """From Ray's state API, which the dashboard serves; empty without one."""
     from ray.util.state.exception import RayStateApiException
 
+    # by itself it would look for a cluster, and may find the trace of one that is gone
+    here = None if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
     try:
-        return ask(limit=10_000, timeout=max(1, round(patience())), raise_on_missing_output=False)
+        return ask(
+            address=here, limit=10_000, timeout=max(1, round(patience())),
+            raise_on_missing_output=False,
+        )  # fmt: skip
     except (RayStateApiException, OSError, RuntimeError):
         return []
 

@@ -50,4 +50,6 @@ def entry(name: str) -> Entry:
 
 def _unknown(name: str, known: Iterable[str]) -> UserError:
     hint = nearest(name, list(known)).split("valid:")[0]
-    return UserError(f"there is no {name!r}; {hint}`fedorch sweep --list` shows all")
+    return UserError(
+        f"there is no {name!r} among the papers' entries; {hint}`fedorch sweep --list` shows all"
+    )
