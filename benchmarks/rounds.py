@@ -33,6 +33,8 @@ MODELS = {"linear": 5, "mlp": 3, "lenet5": 1, "drdm_cnn": 1}
 """Networks, with their counted rounds in parts of ``--repeat``."""
 LARGER = {"leaf_cnn": 1, "resnet18_gn": 1}
 """And on GPUs."""
+UNCOUNTED = 5
+"""Rounds before: on a GPU, an actor records in its first four blocks."""
 WORK = [
     "cohort=20",
     "local.steps=10",
@@ -109,8 +111,8 @@ class Contestant:
 
 
 def measure(contestants: list[Contestant], repeat: int) -> None:
-    """Time the contestants in turn, after some uncounted steps of each, in which GPUs record."""
-    for _ in range(3):
+    """Time the contestants in turn, after some uncounted steps of each."""
+    for _ in range(UNCOUNTED):
         for c in contestants:
             c.step()
     for _ in range(repeat):

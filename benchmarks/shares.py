@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rounds import WORK, Contestant, measure
 from orchestrator.cluster.connection import connected
 from orchestrator.cluster.sharing import shared
 from orchestrator.config import load
@@ -23,14 +23,7 @@ from orchestrator.rounds.server import ray_plane
 MODELS = ("linear", "drdm_cnn")
 ACTORS = (1, 2, 4, 8)
 COHORT = 80
-WORK = [
-    "data.clients=160",
-    f"cohort={COHORT}",
-    "local.steps=10",
-    "local.batch_size=32",
-    "rounds=100000",
-    "evaluation.every=100000",
-]
+HERE = [*WORK, "data.clients=160", f"cohort={COHORT}"]
 
 
 def main() -> None:
@@ -51,16 +44,12 @@ def main() -> None:
 def _median(model: str, actors: int, repeat: int) -> float:
     """Milliseconds a round."""
     share = [f"resources.actors={actors}", f"resources.gpus_per_actor={1 / actors}"]
-    config = load(None, [*WORK, f"model={model}", *share])
+    config = load(None, [*HERE, f"model={model}", *share])
     experiment = Experiment(config, lambda world: ray_plane(world, config))
-    times = []
-    # the first ones record
-    for _ in range(4 + repeat):
-        begun = time.perf_counter()
-        experiment.step()
-        times.append(1e3 * (time.perf_counter() - begun))
+    rounds = Contestant(model, experiment.step, [])
+    measure([rounds], repeat)
     experiment.close()
-    return statistics.median(times[4:])
+    return statistics.median(rounds.times)
 
 
 if __name__ == "__main__":

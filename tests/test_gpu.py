@@ -130,14 +130,16 @@ def test_recorded_steps_are_the_same_bits(name, monkeypatch):
     assert recorded.state_sha256() == started_one_by_one.state_sha256()
 
 
-@pytest.mark.parametrize(("precision", "on_cpus"), [("bf16", "bf16"), ("tf32", "float32")])
-def test_other_precisions_are_what_they_are_on_a_cpu_up_to_their_own(precision, on_cpus):
+@pytest.mark.parametrize(
+    ("precision", "on_cpus", "within"), [("bf16", "bf16", 0.02), ("tf32", "float32", 0.05)]
+)
+def test_other_precisions_are_what_they_are_on_a_cpu_up_to_their_own(precision, on_cpus, within):
     work = ["model=mlp", "resources.gpus_per_actor=0.5"]
     here = finish(small("model=mlp", f"local.precision={on_cpus}"))
     there = finish(small(*work, f"local.precision={precision}"), plane=on_gpu)
     moved = here.algorithm.model() - here.net.initial
     gap = there.algorithm.model() - here.algorithm.model()
-    assert gap.norm() < 0.05 * moved.norm()
+    assert gap.norm() < within * moved.norm()
 
 
 @pytest.mark.parametrize("name", ["fda sketch", "cnn", "adam kept", "scaffold"])

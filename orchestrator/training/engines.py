@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from orchestrator.training.tracing import Function
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,11 @@ class Records:
         if inputs[0].is_cuda:
             return None
         key = (its, *((t.shape, t.stride(), t.dtype) for t in inputs))
-        # in order of their last use
-        found = self.kept.pop(key, 0)
+        found = self.kept.get(key, 0)
         if isinstance(found, int):
             few = found < self.after
             found = found + 1 if few else self._recorded(function, inputs, delivered)
-        self.kept[key] = found
-        if len(self.kept) > RECORDS:
-            del self.kept[next(iter(self.kept))]
+        keep(self.kept, key, found, RECORDS)
         self.candidate = key if isinstance(found, OnTrial) else None
         return None if isinstance(found, int | OnTrial) else found
 
@@ -359,6 +358,14 @@ class Vectorized(Engine):
         # no client's mean depends on another's parameters: the sum's gradient is each one's own
         grads = torch.autograd.grad(means.sum(), leaves, materialize_grads=True)
         return (*grads, means.detach())
+
+
+def keep(kept: dict[Hashable, T], key: Hashable, value: T, most: int) -> None:
+    """Put a value behind the others, of which those stay that were put there last: ``most``."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > most:
+        del kept[next(iter(kept))]
 
 
 def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:

@@ -247,7 +247,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = {**work.state, **work.extras}
+        given = None if work is self.work else {**work.state, **work.extras}
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -275,7 +275,7 @@ class Lane:
         local.optimizer.step(state, work.w, g, work.lr, **masked)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        if work is not self.work:
+        if given is not None:
             self._require_in_place(given, {**work.state, **work.extras})
 
     def _require_in_place(self, given: Tensors, now: Tensors) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from algorithms.local import Tensors, writes
-from orchestrator.training.engines import told_apart
+from orchestrator.training.engines import keep, told_apart
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,11 +70,8 @@ class Stands:
             tuple((name, t.shape, t.dtype) for name, t in tensors.items()),
             tuple(places.index(one) for one in places),
         )
-        # in order of their last use
-        stand = self.kept.pop(key, None) or Stand(lane, self.capture)
-        self.kept[key] = stand
-        if len(self.kept) > STANDS:
-            del self.kept[next(iter(self.kept))]
+        stand = self.kept.get(key) or Stand(lane, self.capture)
+        keep(self.kept, key, stand, STANDS)
         return stand if stand.steady and not entangled(tensors, lane.changing(tensors)) else None
 
 
@@ -102,9 +99,7 @@ class Stand:
 
     def watch(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
         """A step of a lane at home, which tells whether its like can be recorded."""
-        before = Seen.of(lane)
-        lane.step(x, y, sizes)
-        self.steady = self.steady and before.is_all_that_changed(lane)
+        self._do(lane, x, y, sizes)
         self.watched = True
 
     def enter(self, lane: Lane) -> Lane:
@@ -133,8 +128,7 @@ class Stand:
         key = (shape, lane.work.lr)
         # between steps, too, a rule is called
         self.steady = self.steady and (not lane.rule.watches_accuracy or self._holds(lane))
-        # in order of their last use
-        kind = self.kinds.pop(key, 0)
+        kind = self.kinds.get(key, 0)
         if kind is None or not self.steady or self.trials.get(shape, 0) < 0:
             lane.step(x, y, sizes)
         elif not isinstance(kind, int):
@@ -145,19 +139,16 @@ class Stand:
             # in a first step, libraries choose their algorithms and take workspaces
             kind = 1
             self._do(lane, x, y, sizes)
-        self.kinds[key] = kind
-        if len(self.kinds) > KINDS:
-            del self.kinds[next(iter(self.kinds))]
+        keep(self.kinds, key, kind, KINDS)
 
     def _do(self, lane: Lane, x: Tensor, y: Tensor, sizes: Tensor) -> None:
         before = Seen.of(lane)
         lane.step(x, y, sizes)
-        self.steady = before.is_all_that_changed(lane)
+        self.steady = self.steady and before.is_all_that_changed(lane)
 
     def _holds(self, lane: Lane) -> bool:
         """Whether the tensors of a lane are those that are here."""
-        its, mine = lane.tensors(), self.tensors
-        return its.keys() == mine.keys() and all(t is mine[name] for name, t in its.items())
+        return identical(lane.tensors(), self.tensors)
 
     def _load(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The batch, where recorded steps read it: it is of as many clients as still train."""
@@ -235,12 +226,15 @@ class Seen:
         written to.
         """
         now = lane.tensors()
-        if now.keys() != self.tensors.keys():
-            return False
         fixed = now.keys() - lane.changing(now)
-        return all(now[n] is t for n, t in self.tensors.items()) and all(
+        return identical(now, self.tensors) and all(
             writes(now[n]) == self.versions[n] for n in fixed
         )
+
+
+def identical(ones: Tensors, others: Tensors) -> bool:
+    """Whether they are the very same tensors by the same names."""
+    return ones.keys() == others.keys() and all(t is others[name] for name, t in ones.items())
 
 
 def copied(tensors: Tensors) -> Tensors:
