@@ -46,7 +46,7 @@ def sweep(
         typer.Option(
             "--list",
             help="list the papers' tables and figures, or PAPER's, and what they cost; of "
-            "PAPER/TABLE: its rows, columns and claims",
+            "PAPER/TABLE: its rows, columns and claims; of a sweep's file: its trials",
         ),
     ] = False,
     timed: Annotated[
@@ -97,7 +97,7 @@ def sweep(
     from sweeps.home import local_copy
 
     if show:
-        commands.show_list(target, as_json)
+        commands.show_list(target, settings or (), as_json)
         return
     if target == "status":
         if folder is None:

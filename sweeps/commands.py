@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,6 +11,7 @@ from pathlib import Path
 from rich.padding import Padding
 from rich.table import Table
 
+from orchestrator.config.reading import YAML
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.results.trials import STATUS, ended_trials
@@ -19,17 +21,21 @@ from sweeps.choice import Choice
 from sweeps.entry import Entry
 from sweeps.papers import SOURCES, entry, of_paper
 from sweeps.reproduction import Reproduction
+from sweeps.spaces import KINDS, Axis
 from sweeps.status import Status, is_driven, stage_of
 from sweeps.targets import Running, Target, resolve
 
 BUDGETS = ("smoke", "reduced", "full")
 
 
-def show_list(name: str = "", as_json: bool = False) -> None:
+def show_list(name: str = "", settings: Sequence[str] = (), as_json: bool = False) -> None:
     """All tables and figures, or a paper's of that ``name``, with their trials, and what they cost
-    where that has been measured on this machine; of one table or figure all that there is to it.
-    Raises UserError for what there is not.
+    where that has been measured on this machine; of one table or figure, or of a sweep's file, all
+    that there is to it. Raises UserError for what there is not, and for a file with a mistake.
     """
+    if name.endswith(YAML):
+        _show_own(name, Running(settings=tuple(settings)), as_json)
+        return
     known = costs.known()
     single = "/" in name
     chosen = {name: entry(name)} if single else of_paper(name)
@@ -47,6 +53,45 @@ def show_list(name: str = "", as_json: bool = False) -> None:
         costs_of = [_cost(one, budget, known) or "-" for budget in BUDGETS]
         console.print(headed(name, "bold", f"  {', '.join(costs_of)}"), soft_wrap=True)
         console.print(Padding(one.title, (0, 0, 0, 4)))
+
+
+def _show_own(path: str, how: Running, as_json: bool) -> None:
+    """What a sweep's file runs: each axis' values, each cell's settings, and what is compared."""
+    file = resolve(path, "")
+    file.check()
+    (plan,) = file.plans(how)
+    if as_json:
+        said = plan.model_dump(mode="json", exclude={"base"}, exclude_defaults=True)
+        told = {"id": plan.name, "trials": plan.trials, **said, "mode": plan.mode}
+        console.print(json_text(told), soft_wrap=True)
+        return
+    seeds = ", ".join(map(str, plan.seeds))
+    about = f": trials {plan.trials:,}, of seeds {seeds}"
+    console.print(headed(plan.name, "bold", about), soft_wrap=True)
+    keys = Table("key", "values")
+    for name, axis in plan.axes.items():
+        keys.add_row(name, _axis(axis))
+    groups = Table("cell", "settings")
+    for cell in plan.cells:
+        groups.add_row(cell.label, "\n".join(cell.settings))
+    for table in (keys, groups):
+        if table.row_count:
+            console.print(table)
+    if common := (*plan.set, *plan.also):
+        console.print(f"all of them: {', '.join(common)}", soft_wrap=True)
+    better = "more" if plan.mode == "max" else "less"
+    console.print(f"compared by {plan.metric}, {plan.how}: {better} is better")
+    console.print(f"scheduler {plan.scheduler.name}, searcher {plan.searcher}")
+    console.print(f"to run it: fedorch sweep {shlex.quote(path)}", soft_wrap=True)
+
+
+def _axis(axis: Axis) -> str:
+    """Its values as a file has them."""
+    if axis.grid is None:
+        kind = next(kind for kind in KINDS if getattr(axis, kind) is not None)
+        return f"{kind}: {_grid(getattr(axis, kind))}"
+    where = " and ".join(f"{key} is {value}" for key, value in axis.when.items())
+    return _grid(axis.grid) + (f" (where {where})" if where else "")
 
 
 def _told(name: str, entry: Entry, known: Mapping[str, float]) -> dict[str, object]:

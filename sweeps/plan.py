@@ -274,6 +274,11 @@ class Sweep(Section):
             for group, cell, seed in itertools.product(groups, grid, self.seeds)
         ]
 
+    @property
+    def trials(self) -> int:
+        """How many there are in all."""
+        return len(self.planned()) * self.samples
+
     def _planned(self, group: Cell, cell: list[str], seed: int) -> Planned:
         label = ", ".join(filter(None, [group.label, *cell])) or self.name
         return Planned(label, (*self.set, *group.settings, *self.also, *cell), seed)

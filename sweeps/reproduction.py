@@ -100,6 +100,14 @@ class Reproduction:
         return bool(here) and here.replace("_10k", "") != paper.replace("_10k", "")
 
     @property
+    def partial(self) -> tuple[str, ...]:
+        """Columns whose cells are sums over other rounds than the paper's numbers."""
+        changed = {s for s in self.budget.settings if s.startswith("rounds=")}
+        if changed <= {*self.entry.base}:
+            return ()
+        return tuple(c for c in self.columns if self.entry.columns[c].statistic == "sum")
+
+    @property
     def name(self) -> str:
         """Name of its sweeps, and of its folder where the user names none."""
         return f"{self.entry.id.replace('/', '-')}-{self.size}"

@@ -184,7 +184,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
             known, trainable=trainable, resume_unfinished=True, resume_errored=True
         )
     else:
-        total = len(sweep.planned()) * sweep.samples
+        total = sweep.trials
         watcher = Watcher(
             home, total, f"{sweep.metric} ({sweep.how})", sweep.direction,
             sweep.choose_on != "nothing",

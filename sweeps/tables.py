@@ -165,8 +165,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         return json_text({"id": entry.id, "conditions": other, "how": about.how, "cells": cells})
     head = f"{entry.id}: {entry.title}"
     head += f" — run on {one.stand_in}" if one.stand_in else ""
-    if one.elsewhere:  # the paper's numbers are of other data
-        data = data.assign(published=math.nan)
+    # not beside what is of other data, or adds up other rounds
+    apart = data["column"].isin(one.columns if one.elsewhere else one.partial)
+    data = data.assign(published=data["published"].mask(apart))
     table = wide(entry, data)
     published = " (published)" if data["published"].notna().any() else ""
     notes = (f"measured: {_spread(data)}{published}", *_shown(one), *other)
@@ -174,6 +175,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         asked = [f"asked at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)
     noted = [f"{mark}: {note}" for note, mark in _marks(data).items()]
+    if one.partial and not one.elsewhere:
+        which = ", ".join(one.partial)
+        noted.append(f"published numbers are left out of sums over other rounds: {which}")
     said = (*noted, *summaries(entry, values), *map(str, lines(entry, values)), *about.how)
     return Written(
         head, table, notes, said, further=differences(entry, values), about_further=PAIRS

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.analysis.names import alike
+from orchestrator.config.reading import YAML
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
@@ -104,7 +105,7 @@ def resolve(target: str, budget: str, columns: Sequence[str] = ()) -> Target:
     """What ``target`` names: the path of a YAML file, or an entry at that budget; raises UserError
     if there is no such entry, budget or column.
     """
-    if target.endswith((".yaml", ".yml")):
+    if target.endswith(YAML):
         return SweepFile(Path(target), tuple(columns))
     return PaperTarget(Reproduction(entry(target), budget, tuple(columns)))
 

@@ -75,12 +75,16 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
     return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """p-values adjusted for being so many (Holm 1979); NaN stays, and is not counted."""
+def holm(values: Sequence[float], coming: int = 0) -> list[float]:
+    """p-values adjusted for being so many (Holm 1979), and for ``coming`` others that are not known
+    yet: as if these were larger, with which no adjusted value is smaller than it will be.
+
+    NaN stays, and is not counted.
+    """
     known = sorted((p, i) for i, p in enumerate(values) if not math.isnan(p))
     adjusted, least = list(values), 0.0
     for rank, (p, i) in enumerate(known):
-        least = max(least, min(1.0, (len(known) - rank) * p))
+        least = max(least, min(1.0, (len(known) + coming - rank) * p))
         adjusted[i] = least
     return adjusted
 

@@ -22,7 +22,7 @@ from orchestrator.cluster.connection import authenticate, connected
 from orchestrator.cluster.reach import cluster_at
 from orchestrator.cluster.waiting import patience, within
 from orchestrator.config import load
-from orchestrator.config.reading import read_whole, with_plugins
+from orchestrator.config.reading import YAML, read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
 from orchestrator.plugins import OURS, Plugin, source
@@ -40,7 +40,6 @@ NO_AGENT = (
 )
 ENDS_WITHIN = 60.0
 """Seconds that a job which was told to stop has to end its round; then it is killed."""
-YAML = (".yaml", ".yml")
 STARTS = "python -m sweeps.cli "
 """What a job's command begins with."""
 HEARD = logging.getLogger("ray.dashboard.modules.job.sdk")

@@ -18,6 +18,9 @@ from orchestrator.errors import UserError
 from orchestrator.plugins import Plugin, beside, blamed, own, pinned, take, with_own
 from orchestrator.terminal import told
 
+YAML = (".yaml", ".yml")
+"""How the names of files are known to be YAML, where a command takes other words, too."""
+
 
 def load(
     path: Path | None = None, settings: Sequence[str] = (), plugins: Sequence[str] = ()

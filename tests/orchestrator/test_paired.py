@@ -71,3 +71,12 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, math.nan, 0.03])[3] == pytest.approx(0.06)
     assert math.isnan(holm([0.5, math.nan])[1])
     assert holm([0.6, 0.9]) == [1.0, 1.0]
+
+
+def test_holm_counts_what_is_still_to_come():
+    """Whatever the unknown p-values turn out to be, none that is known grows."""
+    known = [0.01, 0.04]
+    early = holm(known, coming=2)
+    assert early == pytest.approx([0.04, 0.12])
+    for others in ([0.001, 0.002], [0.02, 0.5], [0.9, 0.9]):
+        assert all(a <= b + 1e-12 for a, b in zip(holm([*known, *others]), early, strict=False))

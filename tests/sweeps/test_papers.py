@@ -260,6 +260,19 @@ def test_a_table_says_on_which_data_it_was_run():
     assert not Reproduction(ENTRIES["feddual/table1"], "reduced").elsewhere
 
 
+def test_sums_over_fewer_rounds_stand_beside_no_published_ones():
+    """Seconds of four rounds had the paper's of 200 in parentheses."""
+    reduced, full = (
+        Reproduction(ENTRIES["fedaa/table1-mnist"], size) for size in ("reduced", "full")
+    )
+    values = {("FedAA(LHL)", column): {0: 50.0} for column in reduced.columns}
+    short, whole = (tables.render(one, values, "markdown") for one in (reduced, full))
+    assert "| FedAA(LHL) | 50 | 50.000 (" in short
+    assert "left out of sums over other rounds: runtime" in short
+    assert "| FedAA(LHL) | 50 (" in whole
+    assert "left out" not in whole
+
+
 def test_a_table_without_results(tmp_path):
     with pytest.raises(UserError, match="run `fedorch sweep drdm/table1 --budget smoke` first"):
         resolve("drdm/table1", "smoke").show(tmp_path, "terminal", None)

@@ -161,6 +161,17 @@ def test_claims_are_paired_tests():
     assert "not run at this budget" in summaries(ENTRY, {})[0]
 
 
+def test_cells_that_are_still_to_be_run_are_corrected_for():
+    """A table that is looked at in mid-sweep has no verdict that the whole one takes back."""
+    a, b = {0: 10.0, 1: 11.0, 2: 12.0}, {0: 9.1, 1: 10.0, 2: 11.0}
+    values = {("FedAvg", "mean"): a, ("FedProx", "mean"): b}
+    (alone,) = verdicts(ENTRY, values)["FedAvg above FedProx"]
+    for other in ({}, {0: 5.0}):
+        rest = {("FedAvg", "worst"): other, ("FedProx", "worst"): other}
+        early = verdicts(ENTRY, values | rest)["FedAvg above FedProx"][0]
+        assert early.adjusted == pytest.approx(2 * alone.adjusted)
+
+
 def test_what_is_said_of_two_rows_in_the_same_words_is_judged_for_each():
     """The thesis' "a larger Θ saves bytes" is of both monitors; the last was the only one."""
     said = Claim("more is better", "FedAvg", ("FedProx",), ("mean",))

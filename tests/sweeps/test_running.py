@@ -313,6 +313,35 @@ def test_one_entry_is_listed_with_all_that_it_runs():
     assert "fedorch sweep --list" in text
 
 
+def test_an_own_sweep_is_listed_before_it_runs(tmp_path):
+    file = tmp_path / "mine.yaml"
+    text = """
+        name: mine
+        axes:
+          algorithm: [fedavg, fedprox]
+          algorithm.mu: {grid: [0.01, 0.1], when: {algorithm: fedprox}}
+          local.lr: {loguniform: [0.01, 1.0]}
+        cells: [{label: few, settings: [data.clients=10]}]
+        seeds: [3, 4]
+        samples: 5
+        metric: validation_loss
+        """
+    file.write_text(text)
+    code, text = here("sweep", file, "--list", "--set", "rounds=7")
+    assert code == 0, text
+    for word in (
+        "trials 30, of seeds 3, 4", "0.01, 0.1 (where algorithm is fedprox)", "rounds=7",
+        "loguniform: 0.01, 1", "data.clients=10", "validation_loss, last round: less is better",
+    ):  # fmt: skip
+        assert word in text
+    told = json.loads(here("sweep", file, "--list", "--json")[1])
+    assert (told["id"], told["trials"], told["axes"]["algorithm.mu"]["grid"]) == ("mine", 30, [0.01, 0.1])
+    file.write_text(file.read_text().replace("fedprox]", "fedprx]"))
+    code, text = here("sweep", file, "--list")
+    assert code == 2
+    assert "no grid above it has" in text
+
+
 def test_a_trial_whose_process_died_is_in_the_table(tmp_path):
     plan = sweep(axes={"local.lr": [0.1]}, seeds=[0, 9])
     run_here(plan, tmp_path / "s")
