@@ -265,11 +265,11 @@ def test_sums_over_fewer_rounds_stand_beside_no_published_ones():
     reduced, full = (
         Reproduction(ENTRIES["fedaa/table1-mnist"], size) for size in ("reduced", "full")
     )
-    values = {("FedAA(LHL)", column): {0: 50.0} for column in reduced.columns}
+    values = {("FedAA(AL 64)", column): {0: 50.0} for column in reduced.columns}
     short, whole = (tables.render(one, values, "markdown") for one in (reduced, full))
-    assert "| FedAA(LHL) | 50 | 50.000 (" in short
+    assert "| FedAA(AL 64) | 50 | 50.000 (0.978) |" in short
     assert "left out of sums over other rounds: runtime" in short
-    assert "| FedAA(LHL) | 50 (" in whole
+    assert "| FedAA(AL 64) | 50 (5103) |" in whole
     assert "left out" not in whole
 
 

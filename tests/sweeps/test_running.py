@@ -335,7 +335,11 @@ def test_an_own_sweep_is_listed_before_it_runs(tmp_path):
     ):  # fmt: skip
         assert word in text
     told = json.loads(here("sweep", file, "--list", "--json")[1])
-    assert (told["id"], told["trials"], told["axes"]["algorithm.mu"]["grid"]) == ("mine", 30, [0.01, 0.1])
+    assert (told["id"], told["trials"], told["axes"]["algorithm.mu"]["grid"]) == (
+        "mine",
+        30,
+        [0.01, 0.1],
+    )
     file.write_text(file.read_text().replace("fedprox]", "fedprx]"))
     code, text = here("sweep", file, "--list")
     assert code == 2
