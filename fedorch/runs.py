@@ -151,7 +151,7 @@ class Runs(Sequence[Run]):
         """Metrics of the last rounds: a row a metric; for each group of runs that differ in their
         seeds alone mean, standard error of it (sem) and number of runs (n).
         """
-        from orchestrator.analysis.comparison import Runs as Compared
+        from orchestrator.analysis.compared import Runs as Compared
 
         compared = Compared.read([run.folder for run in self.runs])
         columns = {}
@@ -166,7 +166,7 @@ class Runs(Sequence[Run]):
         """A metric (unset: accuracy, else loss) over rounds: for each group of runs that differ in
         their seeds alone the mean, with a band of one standard error to either side.
         """
-        from orchestrator.analysis.comparison import Runs as Compared
+        from orchestrator.analysis.compared import Runs as Compared
         from orchestrator.analysis.names import require_reported
         from orchestrator.results.plots import bands
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pandas as pd
 from rich.table import Table
 
-from orchestrator.analysis.comparison import Form, Runs, tests_of
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.comparison import Form, tests_of
 from orchestrator.analysis.tested import PairedTests
 from orchestrator.analysis.written import Written, show_listed
 from orchestrator.files import json_text

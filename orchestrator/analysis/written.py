@@ -94,8 +94,10 @@ def _latex(written: Written) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital, unless it begins with a name (``drdm/table3: ...``), which has its own."""
-    named = re.match(r"[\w./-]+:", text) or not text[:1].isascii()
+    """With a capital, unless it begins with a name that has its own (``drdm/table3: ...``,
+    ``test_loss``).
+    """
+    named = re.match(r"[\w./-]+:|[a-z]+_", text) or not text[:1].isascii()
     return text if named else text[:1].upper() + text[1:]
 
 

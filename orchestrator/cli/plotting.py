@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.table import Table
 
 from algorithms.part import nearest
-from orchestrator.analysis.comparison import Runs, column_of
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.comparison import column_of
 from orchestrator.analysis.names import require_reported
 from orchestrator.errors import UserError
 from orchestrator.pages.figures import Drawing

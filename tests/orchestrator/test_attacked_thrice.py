@@ -13,7 +13,8 @@ import fedorch
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import variants
 from fedorch.runs import config_of
-from orchestrator.analysis.comparison import Runs, show_comparison
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.comparison import show_comparison
 from orchestrator.cli.evaluating import evaluation
 from orchestrator.cli.exporting import write_model
 from orchestrator.config import load

@@ -461,6 +461,10 @@ def test_what_attackers_had_is_a_row(tmp_path):
     assert code == 0, text
     mean = folder.rounds()["malicious_weight"].mean()
     assert re.search(rf"attackers' weight, mean over rounds +│ {mean:.3f}", text)
+    assert "honest" not in text  # of all that are compared
+    run_into(RunFolder(tmp_path / "b"), small("rounds=2"))
+    both = here("compare", folder.path, tmp_path / "b", "--format", "markdown")[1]
+    assert "eans over clients are over honest ones" in both
 
 
 def test_how_far_apart_synchronisations_were(runs, tmp_path):
@@ -539,8 +543,9 @@ def test_a_run_that_was_stopped_is_no_seed(runs, tmp_path):
     code, text = here("compare", *places)
     assert code == 2
     assert "stopped after round 1" in text
-    code, text = here("compare", places[1], list(runs)[3])
+    code, text = here("compare", places[1], list(runs)[3], "--format", "markdown")
     assert code == 0, text
+    assert "stopped: lr 0.1 (seed 1) after 1 of 2 rounds" in text
 
 
 def test_data_of_one_name_that_are_not_the_same(runs, tmp_path):

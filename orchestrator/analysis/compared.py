@@ -1,0 +1,226 @@
+"""The runs that are compared: which of them are one column, and what is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from algorithms.parts.attacks import NoAttack
+from orchestrator.analysis.names import (
+    SEEDS,
+    by_config,
+    group_names,
+    in_natural_order,
+    names_of_data,
+    relabelled,
+    require_same_data,
+    unsaid,
+    ways_to_say,
+    without_seeds,
+)
+from orchestrator.config import UNNAMED, Config
+from orchestrator.errors import UserError
+from orchestrator.pages.bands import band, points
+from orchestrator.pages.figures import Drawing
+from orchestrator.pages.sentence import in_common, in_particular
+from orchestrator.results.result import Result
+from orchestrator.results.run_folder import TRIAL, RunFolder
+from orchestrator.rounds.metrics import more_is_better
+from orchestrator.terminal import HEADLINES
+
+CLIENTS = ("client_", "personal_")
+"""How metrics of the clients begin."""
+SOME = 6
+"""Names that a sentence has room for."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs that are compared, with what they have left."""
+
+    folders: list[RunFolder]
+    results: list[Result]
+    rounds: list[pd.DataFrame]
+    labels: Sequence[str] = ()
+    """"NAME=TEXT": what a column is called instead."""
+
+    @classmethod
+    def read(cls, folders: list[RunFolder], labels: Sequence[str] = ()) -> Runs:
+        """Raises UserError for none, one that failed, and one that had other data of the same
+        name.
+        """
+        if not folders:
+            raise UserError("there are no runs to compare")
+        failed = [f.place for f in folders if f.ending()["status"] == "failed"]
+        if failed:
+            raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+        results = [f.result() for f in folders]
+        for folder in folders:
+            folder.tell_if_behind()
+        require_same_data(folders, results)
+        return cls(folders, results, [f.rounds() for f in folders], labels)
+
+    @property
+    def names(self) -> list[str]:
+        """As the runs' configs have them."""
+        return [result["name"] for result in self.results]
+
+    @property
+    def seeds(self) -> list[int]:
+        """What the runs of a column differ in."""
+        return [result["seed"] for result in self.results]
+
+    @cached_property
+    def _named(self) -> tuple[dict[str, list[int]], str]:
+        groups = by_config(self.folders)
+        numbers = [[self.folders.index(one) for one in runs] for runs in groups]
+        # a trial's name, and the order of trials, is a digest
+        trials = any(folder.holds(TRIAL) for folder in self.folders)
+        names = None if trials else [self.names[runs[0]] for runs in numbers]
+        if names == [UNNAMED]:
+            names = [self.configs[0].algorithm.name]
+        named = group_names(groups, names)
+        columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
+        return in_natural_order(columns) if trials else columns, seeds
+
+    @cached_property
+    def columns(self) -> dict[str, list[int]]:
+        """Name -> the runs that differ in the seed alone, by number."""
+        columns = self._named[0]
+        return relabelled(columns, self.labels, self._places(columns))
+
+    def called(self, name: str) -> str:
+        """The column of that name, of that name without its label, or of that folder; raises
+        UserError for another.
+        """
+        before = dict(zip(self._named[0], self.columns, strict=True))
+        known = self._places(self.columns) | before | {one: one for one in self.columns}
+        if name not in known:
+            raise UserError(
+                f"--against {name!r}: give a run's folder or one of: {'; '.join(self.columns)}"
+            )
+        return known[name]
+
+    def _places(self, columns: Mapping[str, Sequence[int]]) -> dict[str, str]:
+        """Folder of a run, as a user may say it -> its column."""
+        return {
+            place: name
+            for name, runs in columns.items()
+            for run in runs
+            for place in ways_to_say(self.folders[run].place)
+        }
+
+    @property
+    def seeds_said(self) -> str:
+        """What the numbers of several seeds are, or ""."""
+        if all(len(some) == 1 for some in self.columns.values()):
+            return ""
+        seeds = self._named[1]
+        if seeds and any(map(SEEDS.search, self._named[0])):
+            seeds += " where no others are named"
+        return f"mean ± standard error over seeds {seeds}".removesuffix(" ")
+
+    @cached_property
+    def configs(self) -> list[Config]:
+        """Of the runs, read once."""
+        return [folder.config() for folder in self.folders]
+
+    @property
+    def data_said(self) -> str:
+        """What the data are, where not all have had the same; or ""."""
+        digests = {result.get("samples_sha256") for result in self.results}
+        if len(digests) == 1 and None not in digests:  # whatever they are called
+            return ""
+        names = names_of_data(self.configs)
+        return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
+
+    @property
+    def apart_said(self) -> str:
+        """What groups differ in, where their names do not say it; or ""."""
+        firsts = {name: self.configs[some[0]] for name, some in self.columns.items()}
+        if not (keys := unsaid(firsts)):
+            return ""
+        each = in_particular(firsts) if len(firsts) <= SOME else ""
+        return "; ".join(filter(None, [each, f"they differ in {', '.join(keys)}"]))
+
+    @property
+    def common_said(self) -> str:
+        """What was the same in all of several groups, or ""."""
+        if len(self.columns) < 2:
+            return ""
+        common = in_common(self.configs)
+        return f"in all: {common}" if common else ""
+
+    @property
+    def planes_said(self) -> str:
+        """Why seconds do not compare, where the runs had different numbers of actors; or ""."""
+        actors = sorted({result["actors"] for result in self.results})
+        some = " and ".join(map(str, actors))
+        return f"seconds: of {some} client actors, which share the cores" if actors[1:] else ""
+
+    @property
+    def code_said(self) -> str:
+        """Of which code and which torch the runs are, where not all are of the same; or ""."""
+        commits = {str(result.get("git_commit") or "none")[:7] for result in self.results}
+        torches = {str((result.get("versions") or {}).get("torch")) for result in self.results}
+        said = {"commits of the code": commits, "releases of torch": torches}
+        return "; ".join(
+            f"made by {len(each)} {what} ({', '.join(sorted(each)[:SOME])})"
+            for what, each in said.items()
+            if len(each) > 1
+        )
+
+    @property
+    def stopped_said(self) -> str:
+        """Which runs were stopped before their last round, by somebody or a scheduler; or ""."""
+        stopped = [
+            f"{name} (seed {self.seeds[run]}) after {result['rounds']:,} of "
+            f"{self.configs[run].rounds:,} rounds"
+            for name, some in self.columns.items()
+            for run in some
+            if (result := self.results[run])["status"] == "stopped"
+        ]
+        more = f" and {len(stopped) - SOME} more" if stopped[SOME:] else ""
+        return f"stopped: {', '.join(stopped[:SOME])}{more}" if stopped else ""
+
+    @property
+    def honest_said(self) -> str:
+        """Whose clients' means are, where attackers are among those of some groups; or ""."""
+        attacked = {isinstance(config.attack, NoAttack) for config in self.configs}
+        judged = any(key.startswith(CLIENTS) for r in self.results for key in r["metrics"])
+        some = "means over clients are over honest ones, which are fewer where there is an attack"
+        return some if attacked == {True, False} and judged else ""
+
+    def stopped_by(self, metrics: Sequence[str]) -> str:
+        """What it means to compare runs by what has ended them; or ""."""
+        early = [
+            config.stop
+            for config, result in zip(self.configs, self.results, strict=True)
+            if result["rounds"] < config.rounds
+        ]
+        by = [one for one in metrics if any(one in stop for stop in early)]
+        if not by:
+            return ""
+        return f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot"
+
+    def more_is_better(self, metric: str) -> bool | None:
+        """Which way a metric is better, as the runs say that have declared it."""
+        declared = [one for config in self.configs for one in config.evaluation.metrics]
+        return more_is_better(metric, declared)
+
+    def groups(self) -> dict[str, list[pd.DataFrame]]:
+        """Name of a column -> the rounds of its runs."""
+        return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
+
+    def band(self, column: str) -> Drawing:
+        """Of each group that differs in the seed alone the mean of ``column``, in a band."""
+        groups = self.groups()
+        return band(column, list(groups), points(groups, column))
+
+    def usual(self) -> str:
+        """The first of the headlines that one of them reports."""
+        found = (key for key in HEADLINES if any(key in table for table in self.rounds))
+        return next(found, "test_accuracy")
