@@ -61,8 +61,9 @@ class Cells:
     @property
     def title(self) -> str:
         """What the numbers are."""
-        plan = self.plan
-        return f"{plan.name}: {plan.metric}, {plan.how}, {len(self.results)} trials ended"
+        plan, ended = self.plan, len(self.results)
+        some = f"{ended} of {plan.trials}" if ended < plan.trials else str(ended)
+        return f"{plan.name}: {plan.metric}, {plan.how}, {some} trials ended"
 
     @property
     def numbered(self) -> pd.DataFrame:
@@ -153,7 +154,9 @@ def _sentences(cells: Cells) -> Iterator[str]:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
     if on_rows and plan.choose_on == "validation":
         yield SAME_RUNS
-    for edge in _edges(cells):
+    # which setting is the best is open before that
+    over = len(cells.results) >= plan.trials and tied == 1
+    for edge in _edges(cells) if over else ():
         yield f"the best has {edge} of its grid: what lies beyond may be better"
 
 

@@ -56,7 +56,8 @@ class Status:
         running = [f"{len(self.running)} running"] if self.running else []
         parts = [*running, *self._so_far()]
         if self.seconds_left is not None and self.seconds_left > 0:
-            parts.append(f"about {self.seconds_left / 60:.0f} min left")
+            minutes = round(self.seconds_left / 60)
+            parts.append(f"about {minutes} min left" if minutes else "less than a minute left")
         return ", ".join(parts) or f"{self.finished} finished"
 
     def seen(self, driven: bool | None, now: float) -> str:

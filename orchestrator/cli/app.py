@@ -193,7 +193,21 @@ def run(
         else:
             with connected(address, num_cpus, num_gpus):
                 result = run_on_ray(chosen, folder, resume is not None, detach=detach)
-    _show_end(result, folder, chosen)
+    if result is None:
+        _show_detached(folder, address)
+    else:
+        _show_end(result, folder, chosen)
+
+
+def _show_detached(folder: RunFolder, address: str) -> None:
+    """How to go on with a run that goes on by itself."""
+    where, there = shlex.quote(folder.place), shlex.quote(address)
+    console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
+    console.print(
+        f"to watch it: fedorch top --address {there}; to end it after its round: fedorch stop "
+        f"{where} --address {there}",
+        soft_wrap=True,
+    )
 
 
 @contextmanager
@@ -209,10 +223,8 @@ def _left_behind(folder: RunFolder) -> Iterator[None]:
         folder.forget_empty()
 
 
-def _show_end(result: Result | None, folder: RunFolder, config: Config) -> None:
-    """The final table, and how to go on with a run that was stopped; nothing of a detached one."""
-    if result is None:
-        return
+def _show_end(result: Result, folder: RunFolder, config: Config) -> None:
+    """The final table, and how to go on with a run that was stopped."""
     show_result(result, folder.place, config)
     if result["status"] == "stopped":
         interrupted(f"fedorch run --resume {shlex.quote(folder.place)}")

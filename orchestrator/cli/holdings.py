@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
+import pandas as pd
 
+from orchestrator.analysis.written import Written
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
 from orchestrator.data.federated import called
@@ -23,16 +24,16 @@ def show_data(config: Config, plot: Path | None) -> None:
     shown = min(data.samples.classes, 20)
     names, classes = called(config.data, data), data.samples.names
     labels = [classes[c] if classes else str(c) for c in range(shown)]
-    table = Table("client", "train", "test", *labels)
-    for k in range(min(data.clients, 100)):
-        row = [str(n) if n else "·" for n in histogram[k, :shown]]
-        table.add_row(
-            f"{k} {names[k]}" if names else str(k),
+    rows = {
+        f"{k} {names[k]}" if names else str(k): [
             str(data.train.sizes[k]),
             str(data.test.sizes[k]),
-            *row,
-        )
-    console.print(table)
+            *(str(n) if n else "·" for n in histogram[k, :shown]),
+        ]
+        for k in range(min(data.clients, 100))
+    }
+    table = pd.DataFrame.from_dict(rows, "index", columns=["train", "test", *labels])
+    Written("", table.rename_axis("client")).as_("terminal")
     hidden = [f"{data.clients - 100} more clients"] * (data.clients > 100)
     hidden += [f"labels from {shown} on"] * (data.samples.classes > shown)
     if hidden:

@@ -20,7 +20,7 @@ from orchestrator.results.own_code import code_sha256
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder
-from orchestrator.terminal import console, errors, told
+from orchestrator.terminal import errors, told
 
 if TYPE_CHECKING:
     from orchestrator.training.world import World
@@ -90,7 +90,6 @@ def run_on_ray(
     show_plan(prepared)
     tell_where(folder)
     if detach:
-        console.print(f"detached; results will be in {folder.place}", soft_wrap=True)
         return None
     progress = RoundProgress(config, prepared.done, lines)
     how = f"fedorch run --resume {shlex.quote(folder.place)}"

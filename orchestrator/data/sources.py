@@ -123,7 +123,8 @@ def missing(what: str, forms: Sequence[Form[T]], reason: object = "") -> UserErr
     names, places = (" or ".join(map(str, forms)), ", ".join(str(f) for f in folders()))
     why = f" (download: {shorten(str(reason), 160, placeholder=' ...')})" if reason else ""
     return UserError(
-        f"dataset {what!r}: no {names} under {places}{why}; set FEDORCH_DATA to its folder"
+        f"dataset {what!r}: no {names} under {places}{why}; set FEDORCH_DATA to its folder "
+        "(fashion_mnist_10k comes with fedorch and needs none)"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
@@ -13,6 +14,7 @@ from rich.table import Table
 from orchestrator.cluster.connection import nodes
 from orchestrator.cluster.jobs import STARTS
 from orchestrator.cluster.waiting import patience
+from orchestrator.config import UNNAMED
 from orchestrator.monitoring.exporter import Note, forget, notes
 from orchestrator.terminal import console
 
@@ -81,7 +83,9 @@ def starting(jobs: Iterable[JobState], at_work: Collection[str]) -> Iterator[tup
 
 def line(note: Note, state: str, now: float) -> list[str]:
     """The cells of one run."""
-    name = f"{note.experiment} {note.trial}".strip()
+    # of several that nobody has named each would be "run"
+    called = PurePath(note.folder).name if note.experiment == UNNAMED else note.experiment
+    name = f"{called} {note.trial}".strip()
     left = note.seconds * (note.rounds - note.round)
     actors = f"{note.working}/{note.client_actors}" + (
         f" ({note.replaced} replaced)" if note.replaced else ""

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
+from orchestrator.config import UNNAMED
 from orchestrator.monitoring import grafana
 from orchestrator.monitoring.exporter import Note
 from orchestrator.monitoring.signals import BYTES, PHASE_SECONDS, SIGNALS
@@ -122,6 +123,8 @@ def test_a_line_of_top():
     assert line(replace(note, round=0, seconds=0.0), "ALIVE", 1001.0)[-1] == "first round"
     assert line(note, "ALIVE", 1100.0)[-1] == "silent for 100 s"
     assert line(note, "RESTARTING", 1001.0)[-1] == "restarting"
+    unnamed = replace(note, experiment=UNNAMED, folder="/x/first")
+    assert line(unnamed, "ALIVE", 1001.0)[0] == "first"
 
 
 def test_top_knows_jobs_without_a_run_yet():

@@ -15,7 +15,7 @@ from orchestrator.config import build
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import cells, efforts, statistics, targets, tuning
-from sweeps.cells import show_cells, show_tests
+from sweeps.cells import Cells, _sentences, show_cells, show_tests
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
 from sweeps.plan import Sweep
@@ -60,6 +60,12 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "by data that is not tested on" in said
     assert "the best has local.lr = 0.1, the largest of its grid" in said
+    measured = Cells.read(tmp_path)
+    tied = replace(measured, data=measured.data.assign(mean=0.5))
+    early = replace(measured, plan=plan.model_copy(update={"seeds": (0, 1)}))
+    for open_ in (tied, early):
+        assert "of its grid" not in "".join(_sentences(open_))
+    assert early.title.endswith("2 of 4 trials ended")
 
 
 def test_a_sweep_in_which_none_has_ended_says_so(finished, tmp_path, capsys):
