@@ -19,7 +19,7 @@ from orchestrator.data.own.given import samples_from
 from orchestrator.data.samples import Samples, array_of, checked
 from orchestrator.errors import UserError
 from orchestrator.models.given import give
-from orchestrator.models.net import require_float32
+from orchestrator.models.net import Net, require_float32
 from orchestrator.plugins import blamed, raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
@@ -116,11 +116,15 @@ class Experiment:
 
     def model(self) -> torch.nn.Module:
         """A network of its own with the server's weights, in evaluation mode."""
-        import copy
-
-        net = self.inner.net
-        net.bind(self.weights, self.inner.algorithm.statistics().clone())
-        return copy.deepcopy(net.module).eval()
+        inner = self.inner
+        samples = inner.data.samples
+        net = Net.of(inner.config.model, samples.shape, samples.outputs, inner.config.seed)
+        w = inner.algorithm.model()
+        net.bind(w, inner.algorithm.statistics())
+        for tensor in (*net.params.values(), *net.buffers.values()):
+            # each with memory of its own, as files of weights want it
+            tensor.data = tensor.data.clone()
+        return net.to(w.device).module.eval()
 
 
 def _kept(model: torch.nn.Module) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -13,13 +14,14 @@ import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
-from orchestrator.analysis.comparison import Form, tests_of
-from orchestrator.analysis.tested import PairedTests
+from orchestrator.analysis.comparison import Form
+from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import on_test
+from orchestrator.rounds.metrics import more_is_better, on_test
 from orchestrator.terminal import console
+from sweeps import efforts
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result, stored, table_of
@@ -74,19 +76,42 @@ class Cells:
         return self.data.assign(trial=[f"{label} #{i}" for i, label in labels])
 
     @cached_property
-    def finished(self) -> list[RunFolder]:
-        """The finished trials in the order of the table; of a sweep in which the scheduler has
-        stopped all, these.
+    def groups(self) -> dict[str, list[Result]]:
+        """Each line's trials, in the order of the table; without those that the scheduler has
+        stopped, unless it has stopped all.
         """
         rows = self.data.to_dict("records")
 
         def place(result: Result) -> int:
             return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
 
-        ended = [result for result in self.results if result.status != "failed"]
-        whole = [result for result in ended if result.status == "finished"] or ended
-        ordered = sorted(whole, key=lambda result: (place(result), result.seed))
-        return [result.folder for result in ordered]
+        whole = [one for one in self.results if one.status != "stopped"]
+        if all(one.status == "failed" for one in whole):
+            whole = self.results
+        found: dict[str, list[Result]] = {}
+        for result in sorted(whole, key=lambda result: (place(result), result.seed)):
+            found.setdefault(self._called[place(result)], []).append(result)
+        return found
+
+    @cached_property
+    def _called(self) -> list[str]:
+        """The table's lines by their settings, those that were drawn among them."""
+        drawn = [path for path, axis in self.plan.axes.items() if path in self.data]
+        return [
+            ", ".join([line["trial"], *(f"{path}={line[path]}" for path in drawn)])
+            for line in self.numbered.to_dict("records")
+        ]
+
+    @cached_property
+    def runs(self) -> Runs | None:
+        """The same as runs of any kind; None if there is none."""
+        return Runs.read(self.finished) if self.finished else None
+
+    @cached_property
+    def finished(self) -> list[RunFolder]:
+        """The trials that did not fail, in the order of the table."""
+        each = itertools.chain(*self.groups.values())
+        return [result.folder for result in each if result.status != "failed"]
 
 
 def show_cells(folder: Path) -> None:
@@ -132,7 +157,8 @@ def cells_as(folder: Path, form: Form) -> str:
     tests = _tests(cells)
     if form == "json":
         numbers = cells.numbered.to_dict("records")
-        return json_text({"metric": cells.plan.metric, "cells": numbers, "tests": tests.records()})
+        told = {"metric": cells.plan.metric, "notes": [*_sentences(cells)]}
+        return json_text(told | {"cells": numbers, "tests": tests.records()})
     table = _shown(cells).replace("\n", ", ", regex=True)
     named = table.set_index("trial") if "trial" in table else table
     return Written(
@@ -142,7 +168,13 @@ def cells_as(folder: Path, form: Form) -> str:
 
 
 def _sentences(cells: Cells) -> Iterator[str]:
-    """What one should know of the order, and of the first."""
+    """What one should know of the order, of the first, and of what is not the same of all."""
+    yield from _order(cells)
+    yield from _given(cells)
+
+
+def _order(cells: Cells) -> Iterator[str]:
+    """What the order is by, and how sure the first is."""
     plan, data = cells.plan, cells.data
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     yield CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
@@ -160,24 +192,37 @@ def _sentences(cells: Cells) -> Iterator[str]:
         yield f"the best has {edge} of its grid: what lies beyond may be better"
 
 
+def _given(cells: Cells) -> Iterator[str]:
+    """What the lines of the table were given, as far as that is not the same: what a reader must
+    know who compares them.
+    """
+    for cell in cells.plan.cells:
+        if cell.settings:
+            yield f"{cell.label}: {', '.join(cell.settings)}"
+    yield from efforts.unequal(cells.groups)
+    if (runs := cells.runs) is not None:
+        judged = _judged_by(cells.plan, cells.finished)[0]
+        ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
+        yield from filter(None, (runs.data_said, runs.honest_said, ended, runs.code_said))
+
+
 def _tests(cells: Cells) -> PairedTests:
-    """Of the settings against the first of the table, where that was chosen by other data."""
-    if not cells.finished:
+    """Of the settings against the first of the table, where that was chosen by other data, by the
+    table's own numbers: a trial that failed has none, and loses.
+    """
+    runs, column = cells.runs, cells.plan.column
+    metric, tested = _judged_by(cells.plan, cells.finished) if runs is not None else ("", False)
+    if runs is None or not tested:
         return PairedTests()
-    metric, tested = _judged_by(cells.plan, cells.finished)
-    if not tested:
-        return PairedTests()
-    runs = Runs.read(cells.finished)
-    labels = _labels(cells.plan, runs)
-    return tests_of(replace(runs, labels=labels), [metric], cells.finished[0].place)
-
-
-def _labels(plan: Sweep, runs: Runs) -> list[str]:
-    """The tests' groups are called as the table's rows, unless something was drawn for them."""
-    chosen = {name: Choice.read(runs.folders[some[0]].path) for name, some in runs.columns.items()}
-    if plan.samples > 1 or any(choice.drawn for choice in chosen.values()):
-        return []
-    return [f"{name}={choice.planned.label}" for name, choice in chosen.items()]
+    number = {folder.path: i for i, folder in enumerate(cells.finished)}
+    values = {
+        name: {one.seed: one.beside(column, metric) for one in trials}
+        for name, trials in cells.groups.items()
+        if all(runs.same_data(0, number.get(one.folder.path, 0)) for one in trials)
+    }
+    declared = cells.finished[0].config().evaluation.metrics
+    measured = Measured(metric, values, more_is_better(metric, declared))
+    return PairedTests.of([measured], next(iter(values)))
 
 
 def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:

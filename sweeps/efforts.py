@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from orchestrator.results.provenance import of_which_code
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
 
+MOST = 12
+"""Rows that a sentence names, each with its number."""
 SAME = 0.005
 """Relative difference up to which two rows have spent the same."""
 
@@ -34,29 +36,39 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
         for row in one.rows
     }
     rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
+    said = [_said(what, each) for what, each in _measured(rows).items()]
+    return [*said, *_mixtures(rows), *commits(trials.values())]
+
+
+def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
+    """A sentence for each kind of effort in which settings differ (name -> trials of it)."""
+    # a name may be several settings, and names are listed
+    ended = {
+        name.replace(", ", " "): [one for one in some if one.status != "failed"]
+        for name, some in groups.items()
+    }
+    return [_said(what, each) for what, each in _measured(ended).items() if not _same(each)]
+
+
+def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:
+    """Kind of effort -> row -> the mean over its trials; of rows that have some."""
     spent = {
         row: pd.DataFrame([_spent(trial) for trial in ended]).mean(skipna=False)
         for row, ended in rows.items()
         if ended
     }
     measures = next(iter(spent.values())).index if spent else ()
-    return [
-        _said(what, {row: float(mean[what]) for row, mean in spent.items()}) for what in measures
-    ] + [*_mixtures(rows), *_commits(trials.values())]
+    return {what: {row: float(mean[what]) for row, mean in spent.items()} for what in measures}
 
 
 Cells = Mapping[str, Sequence[Result]]
 """Column -> a row's trials that it is of; several may be of the same ones."""
 
 
-def _commits(trials: Iterable[Result]) -> list[str]:
+def commits(trials: Iterable[Result]) -> list[str]:
     """Of which code the trials are, where that is not one."""
     results = [one.folder.result() for one in trials if one.status == "finished"]
-    many = Counter(result.get("git_commit") or "unknown" for result in results)
-    if len(many) < 2:
-        return []
-    told = ", ".join(f"{commit[:7]} ({n})" for commit, n in many.most_common())
-    return [f"the trials are of {len(many)} commits of fedorch: {told}"]
+    return [f"the trials are {said}" for said in of_which_code(results)]
 
 
 def _common(ended: Mapping[str, Cells]) -> set[str]:
@@ -99,13 +111,24 @@ def _spent(trial: Result) -> dict[str, float]:
     }
 
 
-def _said(what: str, values: Mapping[str, float]) -> str:
+def _same(values: Mapping[str, float]) -> bool:
+    """Whether all rows have as much; what is known of none is the same."""
     first, *others = values.values()
-    if all(abs(value - first) <= SAME * abs(first) for value in others):
-        return f"{what}: {_number(first)} for all methods"
+    if all(math.isnan(value) for value in (first, *others)):
+        return True
+    return all(abs(value - first) <= SAME * abs(first) for value in others)
+
+
+def _said(what: str, values: Mapping[str, float]) -> str:
+    if _same(values):
+        return f"{what}: {_number(next(iter(values.values())))} for all methods"
     groups: dict[str, list[str]] = {}
     for row, value in values.items():
         groups.setdefault(_number(value), []).append(row)
+    if len(values) > MOST:
+        least, most = (end(values, key=values.__getitem__) for end in (min, max))
+        ends = " to ".join(f"{_number(values[row])} ({row})" for row in (least, most))
+        return f"{what}: {ends}"
     return f"{what}: {_listed(groups)}"
 
 

@@ -136,7 +136,7 @@ def table(folder: Path) -> pd.DataFrame:
 def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
     several = len(sweep.seeds) > 1
-    rows = [_row(result, sweep, several) for result in results]
+    rows = [row_of(result, sweep, several) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
@@ -172,7 +172,7 @@ def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> n
     return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
 
 
-def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
+def row_of(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
     """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns. Of
     ``several`` seeds one that a scheduler has stopped has no number: a mean would be of no round.
     """

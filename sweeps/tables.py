@@ -23,7 +23,7 @@ from sweeps.rules import lines
 Format = Literal["terminal", "markdown", "csv", "html", "latex", "json"]
 PAIRS = (
     "Pairs behind the claims (same seeds; two-sided paired t-test, or signed ranks where a run "
-    "missed; Holm's correction within a claim):"
+    "missed, or signs where all differ by the same; Holm's correction within a claim):"
 )
 
 

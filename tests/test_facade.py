@@ -205,6 +205,51 @@ def test_what_would_have_no_effect_is_refused_and_records_are_copies():
     assert e.step()["round"] == 2
 
 
+class Closed(nn.Module):
+    """A network with a function that closes over it, which copies share."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 2)
+        self.encode = lambda x: self.first(x)
+
+    def forward(self, x):
+        return self.encode(x)
+
+
+def closed_at_runtime():
+    net = nn.Sequential(nn.Linear(6, 2))
+    net.forward = lambda x, layer=net[0]: layer(x)
+    return net
+
+
+def hooked_by_itself():
+    net = nn.Sequential(nn.Linear(6, 2))
+    net[0].register_forward_hook(partial(lambda w, m, i, o: o + w.sum(), net[0].weight))
+    net[0].register_forward_hook(lambda m, i, o: o + net[0].weight.sum())
+    return net
+
+
+@pytest.mark.parametrize("make", [Closed, closed_at_runtime, hooked_by_itself])
+def test_a_network_whose_copies_would_share_its_weights_is_refused(make):
+    """Its first layer stayed as it was, and nothing was said."""
+    x, y = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32), np.arange(40) % 2
+    with pytest.raises(fedorch.UserError, match="holds parts of the module itself"):
+        fedorch.Experiment(data=(x, y), model=make(), **{"data.clients": 2, "cohort": 2})
+
+
+def test_a_model_that_was_taken_out_is_its_own():
+    e = fedorch.Experiment(rounds=2, model="linear", **{"data.clients": 4, "cohort": 2})
+    first = e.model()
+    kept = {name: tensor.clone() for name, tensor in first.state_dict().items()}
+    e.step()
+    second = e.model().state_dict()
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, kept[name])
+        assert not torch.equal(tensor, second[name])
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
 def test_networks_of_other_functions_are_others():
 
     def leaking(slope):
@@ -228,7 +273,8 @@ def test_a_series_that_is_stopped_is_no_result(tmp_path, monkeypatch):
     def stopped(config, folder, begun, interrupts):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedorch.runs.run_here", stopped)
+    for way in ("run_here", "run_on_ray"):  # whether or not tests before it have started Ray
+        monkeypatch.setattr(f"fedorch.runs.{way}", stopped)
     with pytest.raises(KeyboardInterrupt):
         fedorch.run(out=tmp_path / "s", seeds=[0, 1], **SMALL)
 

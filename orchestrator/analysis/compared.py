@@ -26,6 +26,7 @@ from orchestrator.errors import UserError
 from orchestrator.pages.bands import band, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.sentence import in_common, in_particular
+from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
@@ -131,11 +132,18 @@ class Runs:
     @property
     def data_said(self) -> str:
         """What the data are, where not all have had the same; or ""."""
-        digests = {result.get("samples_sha256") for result in self.results}
-        if len(digests) == 1 and None not in digests:  # whatever they are called
+        if all(self.same_data(0, run) for run in range(len(self.results))):
             return ""
-        names = names_of_data(self.configs)
-        return f"of different data: {', '.join(names)}" if len(names) > 1 else ""
+        names = ", ".join(names_of_data(self.configs))
+        return f"of different data, which are not tested against one another: {names}"
+
+    def same_data(self, one: int, other: int) -> bool:
+        """Whether two runs had the same samples, whatever these are called."""
+        digests = [self.results[run].get("samples_sha256") for run in (one, other)]
+        if None not in digests and digests[0] == digests[1]:
+            return True
+        datasets = [self.configs[run].data.dataset for run in (one, other)]
+        return datasets[0] == datasets[1]
 
     @property
     def apart_said(self) -> str:
@@ -151,7 +159,7 @@ class Runs:
         """What was the same in all of several groups, or ""."""
         if len(self.columns) < 2:
             return ""
-        common = in_common(self.configs)
+        common = in_common(self.configs, cut=bool(self.stopped_said))
         return f"in all: {common}" if common else ""
 
     @property
@@ -164,14 +172,7 @@ class Runs:
     @property
     def code_said(self) -> str:
         """Of which code and which torch the runs are, where not all are of the same; or ""."""
-        commits = {str(result.get("git_commit") or "none")[:7] for result in self.results}
-        torches = {str((result.get("versions") or {}).get("torch")) for result in self.results}
-        said = {"commits of the code": commits, "releases of torch": torches}
-        return "; ".join(
-            f"made by {len(each)} {what} ({', '.join(sorted(each)[:SOME])})"
-            for what, each in said.items()
-            if len(each) > 1
-        )
+        return "; ".join(f"runs are {said}" for said in of_which_code(self.results))
 
     @property
     def stopped_said(self) -> str:
@@ -205,6 +206,25 @@ class Runs:
         if not by:
             return ""
         return f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot"
+
+    def unmeasured_said(self, metrics: Sequence[str]) -> str:
+        """Which groups have runs that do not report what is compared, and so is not tested; or
+        "".
+        """
+        silent = {
+            metric: [
+                name
+                for name, some in self.columns.items()
+                if not all(metric in self.rounds[run] for run in some)
+            ]
+            for metric in metrics
+            if not metric.endswith("/")
+        }
+        return "; ".join(
+            f"{metric} is not reported by {', '.join(names[:SOME])}, and not tested there"
+            for metric, names in silent.items()
+            if names
+        )
 
     def more_is_better(self, metric: str) -> bool | None:
         """Which way a metric is better, as the runs say that have declared it."""

@@ -126,7 +126,8 @@ def show_comparison(
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, against)
     notes = [
-        runs.seeds_said, runs.stopped_said, runs.stopped_by(asked), runs.data_said,
+        runs.seeds_said, runs.stopped_said, runs.stopped_by(asked), runs.unmeasured_said(asked),
+        runs.data_said,
         runs.honest_said, runs.planes_said, runs.code_said, runs.apart_said, runs.common_said,
     ]  # fmt: skip
     written = _written(lines, columns, notes, tests, whole=bool(only))
@@ -137,7 +138,8 @@ def show_comparison(
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
-        told = {"runs": _told(runs, columns), "cells": [*_cells(lines, columns)]}
+        told = {"runs": _told(runs, columns), "notes": [*filter(None, notes)]}
+        told |= {"cells": [*_cells(lines, columns)]}
         return json_text(told | {"tests": tests.records()})
     if form == "latex":
         written = _for_print(written, tests, lines)
@@ -263,11 +265,6 @@ def _number(metrics: Mapping[str, float | None], key: str) -> float | None:
     return math.nan if value is None else value
 
 
-def _ends(rounds: Sequence[pd.DataFrame], metric: str) -> list[float]:
-    """What the runs reported of the metric after their last rounds; NaN for nothing."""
-    return [float(one[metric].iloc[-1]) if metric in one else math.nan for one in rounds]
-
-
 def _efforts(results: list[Result], rounds: list[pd.DataFrame]) -> list[Line]:
     """What the runs did and sent; how far apart they synchronised, where any of them decides it."""
     many = [r["rounds"] for r in results]
@@ -341,19 +338,36 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
 
 def tests_of(runs: Runs, metrics: Sequence[str], against: str | None) -> PairedTests:
     """Each column's last ``metrics`` against those of the first, or of the one that is called
-    so.
+    so, of the runs that report them.
     """
     first = runs.called(against) if against is not None else next(iter(runs.columns))
+    theirs = runs.columns[first][0]
+    alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
     # a family's columns are many a run, and none of them is asked for
-    return PairedTests.of([_measured(runs, m) for m in metrics if not m.endswith("/")], first)
+    asked = [metric for metric in metrics if not metric.endswith("/")]
+    return PairedTests.of([_measured(runs, metric, alike) for metric in asked], first)
 
 
-def _measured(runs: Runs, metric: str) -> Measured:
-    ends = _ends(runs.rounds, metric)
+def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
+    """Of the columns of these names."""
+    ends = [_end(*one, metric) for one in zip(runs.rounds, runs.results, strict=True)]
     values = {
-        name: {runs.seeds[run]: ends[run] for run in some} for name, some in runs.columns.items()
+        name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
+        for name in names
     }
     return Measured(metric, values, runs.more_is_better(metric))
+
+
+def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:
+    """What a run reported of the metric after its last round, NaN if that was no number; None if it
+    does not report it, or did not then.
+    """
+    if metric not in rounds:
+        return None
+    last = float(rounds[metric].iloc[-1])
+    timed = metric.startswith(("seconds", "bytes"))  # which its result has otherwise
+    silent = math.isnan(last) and not timed and metric not in result["metrics"]
+    return None if silent else last
 
 
 def _draw(runs: Runs, metric: str, plot: Path) -> None:

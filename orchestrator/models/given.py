@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType
 
@@ -41,7 +42,7 @@ class GivenModule(Model):
 def give(module: torch.nn.Module) -> str:
     """Keep a copy of a module for this process; returns its digest: of layers, weights, code and
     what else its modules know. Raises ValueError for one with hooks on parameters, of which copies
-    have none.
+    have none, and for one with functions that hold parts of it, as copies' would the original's.
     """
     hooked = [
         name
@@ -53,6 +54,12 @@ def give(module: torch.nn.Module) -> str:
             f"model: the module: its parameter {hooked[0]} has a hook, which a copy would not "
             "have; register it in a class, and name that (./nets.py:Net)"
         )
+    if (tied := _tied(module)) is not None:
+        raise ValueError(
+            f"model: the module: {tied} is a function that holds parts of the module itself, and "
+            "in a copy it would still work with these; make it a method, or a part of a class, and "
+            "name that (./nets.py:Net)"
+        )
     sha = hashlib.sha256(repr(module).encode())
     for part in module.modules():
         for line in (*_known(part), *_code(type(part))):
@@ -63,6 +70,52 @@ def give(module: torch.nn.Module) -> str:
     digest = sha.hexdigest()
     GIVEN[digest] = copy.deepcopy(module)
     return digest
+
+
+def _tied(module: torch.nn.Module) -> str | None:
+    """The name of a function among what its modules know that holds one of them, or a tensor of
+    theirs; None if there is none.
+    """
+    own = {id(part) for part in (*module.modules(), *module.parameters(), *module.buffers())}
+    for name, part in module.named_modules():
+        for key, value in vars(part).items():
+            if key not in ("_modules", "_parameters", "_buffers") and _holds(value, own, set()):
+                return f"{name}.{key}".lstrip(".")
+    return None
+
+
+def _holds(value: object, own: set[int], seen: set[int]) -> bool:
+    """Whether a function in ``value`` holds one of what has the ids ``own``: what a copy of the
+    function has, too, for functions are not copied. ``seen``: what was looked at already.
+    """
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    if isinstance(value, partial):
+        return _holds(value.func, own, seen) or _holds([*value.args, value.keywords], own, seen)
+    if isinstance(value, Mapping):
+        return any(_holds(one, own, seen) for one in value.values())
+    if isinstance(value, list | tuple | set):
+        return any(_holds(one, own, seen) for one in value)
+    if not isinstance(value, FunctionType):
+        return False
+    held = [*_given(value)]
+    return any(id(one) in own for one in held) or any(_holds(one, own, seen) for one in held)
+
+
+def _given(function: FunctionType) -> Iterator[object]:
+    """What a function has beside its arguments: defaults, what it closes over, and the globals that
+    it names, of functions those of its own file.
+    """
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # not filled yet
+            yield cell.cell_contents
+    file = function.__globals__
+    for one in (file[name] for name in function.__code__.co_names if name in file):
+        if not isinstance(one, FunctionType) or one.__globals__ is file:
+            yield one
 
 
 def _known(module: torch.nn.Module) -> Iterator[str]:

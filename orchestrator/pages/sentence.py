@@ -62,9 +62,11 @@ def about(config: Config, parameters: int | None = None) -> str:
     )
 
 
-def in_common(configs: Sequence[Config]) -> str:
-    """What was the same in all of some runs: data, clients, network, work and conditions."""
-    first, *others = ([*_facts(config)] for config in configs)
+def in_common(configs: Sequence[Config], cut: bool = False) -> str:
+    """What was the same in all of some runs: data, clients, network, work and conditions; ``cut``:
+    not all came to their last round.
+    """
+    first, *others = ([*_facts(config, cut)] for config in configs)
     return ", ".join(fact[0] for fact in first if all(fact in facts for facts in others))
 
 
@@ -83,7 +85,7 @@ def in_particular(configs: Mapping[str, Config]) -> str:
     return "; ".join(f"{name}: {said}" for name, said in more.items() if said)
 
 
-def _facts(config: Config) -> Iterator[tuple[str, object]]:
+def _facts(config: Config, cut: bool = False) -> Iterator[tuple[str, object]]:
     """What is said of it, and all that it stands for."""
     data, local, many = config.data, config.local, config.data.clients
     yield named(config.algorithm), config.algorithm
@@ -93,7 +95,8 @@ def _facts(config: Config) -> Iterator[tuple[str, object]]:
     yield f"cohorts of {config.cohort_size}", config.sampler
     ends = [f"{metric} {goal}" for metric, goal in config.stop.items()]
     rounds = f"{config.rounds} round{'s' if config.rounds != 1 else ''}"
-    yield f"at most {rounds}, until {' or '.join(ends)}" if ends else rounds, ()
+    until = f", until {' or '.join(ends)}" if ends else ""
+    yield f"at most {rounds}{until}" if ends or cut else rounds, ()
     amount, of = (local.epochs, "epoch") if local.steps is None else (local.steps, "step")
     yield f"{amount} local {of}{'s' if amount != 1 else ''}", ()
     yield f"batches of {local.batch_size}", ()

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from orchestrator.results.result import Result
+
+MOST = 6
+"""Commits that a sentence names."""
+SOURCES = Path(__file__).parents[2]
+"""The tree whose code runs."""
 PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
 
 
@@ -21,13 +33,39 @@ def versions() -> dict[str, str]:
     return found
 
 
+# once: what a process has imported stays what it was
+@lru_cache
 def git_commit() -> str | None:
-    """Commit of the source tree that runs, if it is a git checkout."""
-    # of the code that runs, wherever the command was given
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=10
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
+    """Commit of the source tree that runs, if it is a git checkout; of one whose code was edited
+    since, behind a + with a digest of what was.
+    """
+    head, changes = _git("rev-parse", "HEAD"), _git("diff", "HEAD", "--", "*.py")
+    if not head:
         return None
+    edited = hashlib.sha256(changes).hexdigest()[:8] if changes else ""
+    return "+".join(filter(None, [head.decode().strip(), edited]))
+
+
+def _git(*words: str) -> bytes:
+    """What git says of the code that runs, wherever the command was given; nothing without it."""
+    command = ["git", "-C", str(SOURCES), *words]
+    try:
+        return subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return b""
+
+
+def of_which_code(results: Sequence[Result]) -> list[str]:
+    """A sentence for commits, and for releases of torch, of which ``results`` are of several."""
+    commits = Counter(_shortened(result.get("git_commit")) for result in results)
+    torches = Counter(str((result.get("versions") or {}).get("torch")) for result in results)
+    return [
+        f"of {len(each)} {what}: " + ", ".join(f"{one} ({n})" for one, n in each.most_common(MOST))
+        for what, each in (("commits of fedorch", commits), ("releases of torch", torches))
+        if len(each) > 1
+    ]
+
+
+def _shortened(commit: str | None) -> str:
+    head, plus, edited = (commit or "unknown").partition("+")
+    return f"{head[:7]}{plus}{edited}"

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from orchestrator.analysis.comparison import Line, _for_print, _written, show_co
 from orchestrator.analysis.names import by_difference, in_natural_order, without_seeds
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, _sentence
+from orchestrator.results import provenance
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
 from orchestrator.results.run_folder import RunFolder, members
@@ -546,6 +548,62 @@ def test_a_run_that_was_stopped_is_no_seed(runs, tmp_path):
     code, text = here("compare", places[1], list(runs)[3], "--format", "markdown")
     assert code == 0, text
     assert "stopped: lr 0.1 (seed 1) after 1 of 2 rounds" in text
+    assert "at most 2 rounds" in text
+
+
+def test_what_one_side_does_not_report_is_not_lost_by_it(runs, tmp_path):
+    """Clients that were not judged "missed" on all seeds, and their algorithm was "worse"."""
+    places = [tmp_path / str(n) for n in range(3)]
+    for seed, place in enumerate(places):
+        run_into(RunFolder(place), small("rounds=2", "evaluation.clients=false", f"seed={seed}"))
+    asked = ("client_accuracy_worst", "test_accuracy")
+    words = [word for metric in asked for word in ("--metric", metric)]
+    code, text = here("compare", *list(runs)[:3], *places, *words, "--format", "json")
+    assert code == 0, text
+    told = json.loads(text)
+    assert [test["metric"] for test in told["tests"]] == ["test_accuracy"]
+    assert any("client_accuracy_worst is not reported by" in note for note in told["notes"])
+
+
+def test_runs_of_other_data_are_not_tested_against_one_another(runs, tmp_path):
+    places = [tmp_path / str(n) for n in range(2)]
+    for seed, place in enumerate(places):
+        config = small("rounds=2", "data.dataset={name: synthetic}", f"seed={seed}")
+        run_into(RunFolder(place), config)
+    code, text = here("compare", *list(runs)[:2], *places, "--format", "json")
+    assert code == 0, text
+    told = json.loads(text)
+    assert told["tests"] == []
+    assert any("of different data, which are not tested" in note for note in told["notes"])
+
+
+def test_edited_code_is_another(tmp_path):
+    """Of a checkout whose files were changed, and not committed, the commit alone was told."""
+
+    def git(*words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "SOURCES", tmp_path)
+        said = provenance.git_commit.__wrapped__
+        assert said() is None
+        git("init")
+        (tmp_path / "a.py").write_text("1\n")
+        git("add", "a.py")
+        git("commit", "-m", "first")
+        clean = said()
+        (tmp_path / "note.md").write_text("not code\n")
+        assert said() == clean
+        found = []
+        for text in ("2\n", "3\n"):
+            (tmp_path / "a.py").write_text(text)
+            found.append(said())
+    assert len({clean, *found}) == 3
+    assert all(one.startswith(f"{clean}+") for one in found)
+    (told,) = provenance.of_which_code([{"git_commit": one} for one in (clean, clean, found[0])])
+    short = clean[:7]
+    assert told == f"of 2 commits of fedorch: {short} (2), {short}{found[0][40:]} (1)"
 
 
 def test_data_of_one_name_that_are_not_the_same(runs, tmp_path):
@@ -603,12 +661,13 @@ def test_what_makes_runs_unlike_is_told(tmp_path, monkeypatch):
     assert code == 0, text
     assert re.search(r"\| clients trained a round +\| 4.0 +\| [23]\.\d ", text)
     assert "cohorts of 4" in text
-    assert re.search(r"ade by 2 commits of the code \(0123456, \w+\)", text)
+    assert re.search(r"uns are of 2 commits of fedorch: [\w+]+ \(1\), [\w+]+ \(1\)", text)
+    assert "0123456 (1)" in text
     assert "ended runs" not in text
     assert "at most 3 rounds, until test_accuracy 0.99" in text
     alike = here("compare", tmp_path / "a", "--format", "markdown")[1]
     assert "clients trained" not in alike
-    assert "ade by" not in alike
+    assert "commits" not in alike
     run_into(RunFolder(tmp_path / "c"), small("rounds=3", "stop.test_accuracy=0.01"))
     early = here("compare", tmp_path / "a", tmp_path / "c", "--format", "markdown")[1]
     assert "test_accuracy ended runs (stop)" in early

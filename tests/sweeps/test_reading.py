@@ -277,7 +277,9 @@ def test_cells_in_other_forms_are_the_table_s(finished):
     told = json.loads(cells_as(finished, "json"))
     assert [cell["mean"] for cell in told["cells"]] == pytest.approx([*data["mean"]])
     lines = cells_as(finished, "markdown").splitlines()
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines if "lr=" in line]
+    rows = [
+        line.split(" | ")[0].removeprefix("| ") for line in lines if line.startswith("| local.lr=")
+    ]
     assert rows == [*data["trial"]]
 
 

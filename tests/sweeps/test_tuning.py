@@ -263,8 +263,8 @@ def test_trials_of_several_commits_are_told():
         return SimpleNamespace(status="finished", folder=SimpleNamespace(result=lambda: result))
 
     one, other = trial("a" * 40), trial("b" * 40)
-    assert efforts._commits([one, one]) == []
-    (said,) = efforts._commits([one, other, one, trial(None)])
+    assert efforts.commits([one, one]) == []
+    (said,) = efforts.commits([one, other, one, trial(None)])
     assert said == "the trials are of 3 commits of fedorch: aaaaaaa (2), bbbbbbb (1), unknown (1)"
 
 

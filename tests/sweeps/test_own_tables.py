@@ -1,0 +1,94 @@
+"""A table of a sweep of one's own hides nothing that its methods were given, and tests its own numbers."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from orchestrator.results.run_folder import RunFolder
+from sweeps.cells import Cells, _given, _tests, cells_as
+from sweeps.results import by_trial
+from tests.sweeps.plans import sweep
+from tests.sweeps.trials import run_here
+
+PLAIN = {"choose_on": "nothing", "seeds": [0, 1, 2]}
+
+
+def cell(label, *settings):
+    return {"label": label, "settings": settings}
+
+
+@pytest.fixture(scope="module")
+def unfair(tmp_path_factory, ray_session):
+    """Labels that hide more work, attackers, another dataset, and what ends a run."""
+    folder = tmp_path_factory.mktemp("own") / "unfair"
+    cells = [
+        cell("mine", "rounds=6", "cohort=6"),
+        cell("rival", "attack={name: sign_flip, fraction: 0.4}"),
+        cell("elsewhere", "data.dataset={name: synthetic}"),
+        cell("quick", "rounds=9", "stop={test_accuracy: 0.01}"),
+    ]
+    run_here(sweep(cells=cells, seeds=[0, 1], choose_on="nothing"), folder)
+    return folder
+
+
+def test_what_rows_were_given_stands_below(unfair):
+    """All that was printed were accuracies, and "worse"."""
+    said = "\n".join(_given(Cells.read(unfair)))
+    for line in (
+        "mine: rounds=6, cohort=6",
+        "rounds a run: 6 mine; 3 rival, elsewhere; 1 quick",
+        "distinct clients that train a round: 6 mine; 4 rival",
+        "of different data, which are not tested against one another: fashion_mnist_10k, synthetic",
+        "means over clients are over honest ones",
+        "test_accuracy ended runs (stop)",
+    ):
+        assert line in said
+    for form in ("markdown", "latex", "html", "json"):
+        assert "cohort=6" in cells_as(unfair, form)
+
+
+def test_rows_of_other_data_are_not_tested(unfair):
+    assert [one.group for one in _tests(Cells.read(unfair)).each] == ["rival", "quick"]
+
+
+def test_what_all_rows_were_given_is_not_repeated(finished):
+    """Two methods that send different bytes: nothing else."""
+    said = [*_given(Cells.read(finished))]
+    assert len(said) == 1
+    assert said[0].startswith("MB a run, both ways: ")
+    assert "local.lr=0.02 algorithm=fedavg, local.lr=0.1 algorithm=fedavg;" in said[0]
+
+
+def test_tests_are_of_the_table_s_own_numbers(tmp_path, ray_session):
+    """Of best rounds, where the table has these: the last ones were tested below them."""
+    plan = sweep(
+        **PLAIN, axes={"local.lr": [3.0, 0.1]}, set=[*sweep().set, "rounds=6"], statistic="best"
+    )
+    run_here(plan, tmp_path / "s")
+    best = {
+        (label, seed): trial.folder.rounds()["test_accuracy"].max()
+        for (label, seed), trial in by_trial(tmp_path / "s").items()
+    }
+    one, other = ([best[f"local.lr={lr}", s] for s in range(3)] for lr in ("3.0", "0.1"))
+    last = [t.folder.rounds()["test_accuracy"].iloc[-1] for t in by_trial(tmp_path / "s").values()]
+    assert [*one, *other] != last
+    (test,) = _tests(Cells.read(tmp_path / "s")).each
+    assert test.record()["difference"] == pytest.approx(np.mean(other) - np.mean(one))
+    assert test.pair.p == pytest.approx(stats.ttest_rel(one, other).pvalue)
+
+
+def test_trials_that_failed_lose(tmp_path, ray_session):
+    """Those that were left of a setting were tested, as if the others had not been tried."""
+    plan = sweep(**PLAIN, cells=[cell("safe"), cell("risky", "rounds=2")])
+    run_here(plan, tmp_path / "s")
+    for seed in (0, 1):
+        folder = by_trial(tmp_path / "s")["risky", seed].folder
+        folder.write_json("result.json", {"status": "failed", "error": "NaN", "diverged": True})
+        RunFolder(folder.path).seal()
+    (test,) = _tests(Cells.read(tmp_path / "s")).each
+    assert (test.pair.n, test.pair.missed) == (3, (2, 0))
+    told = json.loads(cells_as(tmp_path / "s", "json"))
+    assert told["tests"][0]["missed"] == [2, 0]
+    assert "risky: rounds=2" in told["notes"]
