@@ -9,7 +9,7 @@ numbers; everything that it must remember between rounds is named in ``server_st
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,6 +47,8 @@ class AlgorithmOptions(Part):
 
     needs_classes: ClassVar[bool] = False
     """Whether it goes by how many samples are predicted right, which of numbers nobody can say."""
+    compares_features: ClassVar[bool] = False
+    """Whether its rules have a loss term on features (``references`` and ``contrast``)."""
     needs_rows: ClassVar[bool] = False
     """Whether the server looks at every client's update, whatever the aggregator."""
     sends_differences: ClassVar[bool] = False
@@ -117,6 +119,12 @@ class Algorithm:
 
     def start(self) -> None:
         """Set the initial server state beyond ``w`` and ``buffers``."""
+
+    def remarks(self) -> Iterator[str]:
+        """What a user should know before the first round: an option that changes nothing with this
+        network, say.
+        """
+        yield from ()
 
     @abstractmethod
     def round(self, t: int, clients: Clients) -> dict[str, float]:

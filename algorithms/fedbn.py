@@ -9,7 +9,7 @@ batch-norm layers this is FedAvg.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,11 @@ class FedBn(FedAvg):
         normalising = set(self.setting.statistics.layers)
         self.private = slices(e for e in self.setting.spec.segments if e.layer in normalising)
         self.initial = picked(self.w, self.private)
+
+    def remarks(self) -> Iterator[str]:
+        yield from super().remarks()
+        if not self.private:
+            yield "fedbn: the network has no batch normalisation, and so this is fedavg"
 
     def rule(self) -> LocalRule:
         return LocalNormalisation(self.private, self.initial)

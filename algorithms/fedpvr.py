@@ -21,7 +21,9 @@ class FedPvr(Scaffold):
 
         name: str = "fedpvr"
         layers: Layers = option(
-            1, "corrected layers: the last so many, or a regular expression over tensor names"
+            1,
+            "corrected layers: the last so many that the network declares, or a regular expression "
+            "over tensor names",
         )
 
     options: Options

@@ -58,6 +58,7 @@ class Moon(FedAvg):
         """FedAvg whose clients' features stay near the global model's."""
 
         name: str = "moon"
+        compares_features = True
         mu: float = option(1.0, "weight of the contrastive loss", "μ", ge=0)
         temperature: float = option(0.5, "temperature of the similarities", "T", gt=0)
 

@@ -238,7 +238,11 @@ class BarycentricMean(Aggregator):
     method: Annotated[SerializeAsAny[Barycenter], chosen_from(Barycenter)] = option(
         Exact(), "which barycenter"
     )
-    layers: Layers = option(2, "the last so many layers, or a regular expression over tensor names")
+    layers: Layers = option(
+        2,
+        "the last so many layers that the network declares, or a regular expression over tensor "
+        "names",
+    )
     by_samples: bool = option(False, "weigh clients by n_k/n, not equally", "λ")
 
     def weights(self, samples: np.ndarray, counts: np.ndarray) -> None:

@@ -291,3 +291,43 @@ def _of_form(of: str, out: object, x: Tensor, made: tuple[int, ...]) -> Tensor:
         f"model: {of} makes {found} of inputs of shape {tuple(x.shape)}, and not torch.float32 of "
         f"shape {wanted}"
     )
+
+
+def has_features(net: Net, x: Tensor) -> bool:
+    """Whether what enters the last layer depends on weights, for inputs ``x`` [n, ...]; raises
+    ValueError for a network of which nobody can say what that is.
+    """
+    box = net.features
+    with torch.random.fork_rng(devices=[]), unchanged(net.module):
+        net.module(x)
+    if not box:
+        raise ValueError(
+            "model: features are what enters the last layer, and the network calls no module that "
+            "owns weights (functions use them): make its head a layer (torch.nn.Linear)"
+        )
+    return box.pop().requires_grad
+
+
+def called(net: Net, x: Tensor) -> list[str]:
+    """The layers in the order in which a pass over ``x`` [n, ...] has called each last; without
+    those that are never called.
+    """
+    order: dict[str, None] = {}
+
+    def hear(name: str) -> None:
+        order.pop(name, None)
+        order[name] = None
+
+    hooks = [
+        net.module.get_submodule(name).register_forward_pre_hook(
+            lambda module, inputs, name=name: hear(name)
+        )
+        for name in net.spec.layers
+    ]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), unchanged(net.module):
+            net.module(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return [*order]

@@ -39,7 +39,7 @@ from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, W
 from orchestrator.results.own_code import code_sha256
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
-from orchestrator.rounds.fitting import require_batches, require_fit
+from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.training.messages import BUFFERS
@@ -104,6 +104,9 @@ class Experiment:
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
         self.alarm = Alarm(config.non_finite)
+        with _of_config():
+            for remark in remarks(config, samples, self.net, self.algorithm):
+                self.alarm.note(remark)
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from algorithms.algorithm import Algorithm
 from algorithms.finite import all_finite
 from algorithms.local_config import LocalConfig
 from algorithms.parts.losses import IGNORED
@@ -16,7 +17,15 @@ from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import pieces
 from orchestrator.data.samples import Samples
 from orchestrator.models.net import Net
-from orchestrator.models.tried import mixes, needs_company, tried, unchanged, unstacked
+from orchestrator.models.tried import (
+    called,
+    has_features,
+    mixes,
+    needs_company,
+    tried,
+    unchanged,
+    unstacked,
+)
 from orchestrator.plugins import raised
 from orchestrator.training.precision import unfit
 
@@ -69,6 +78,52 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
             "torch's global generator, which is seeded for it"
         )
     return draws
+
+
+def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) -> Iterator[str]:
+    """What is to be told before the first round: what will be done as it was asked, and can hardly
+    be meant. Raises ValueError for features that there are none of.
+    """
+    if config.algorithm.compares_features and not has_features(net, _inputs(samples, 2)):
+        yield (
+            f"{config.algorithm.name}: what enters the last layer does not depend on the weights "
+            "before it, so that comparing it moves none of them (features are what enters the "
+            "module that is called last of those that own weights)"
+        )
+    local = config.local
+    steps = local.steps or 0
+    for key, schedule, last in (
+        ("schedule", local.schedule, config.rounds),
+        ("within", local.within, steps),
+    ):
+        if last and schedule.ends_at_zero and schedule.factor(last) == 0:
+            what = "round" if key == "schedule" else "step"
+            yield (
+                f"local.{key}: the learning rate of the last {what} ({last}) is 0: up to it there "
+                f"are {what}s in which nothing is trained, unless its over is raised"
+            )
+    yield from _of_layers(config, net, _inputs(samples, 2))
+    yield from algorithm.remarks()
+
+
+def _of_layers(config: Config, net: Net, x: torch.Tensor) -> Iterator[str]:
+    """Where "the last so many layers" are others in the order of declaration, by which parts count
+    them, than in that of their calls.
+    """
+    order: list[str] | None = None
+    for part in config.sections():
+        many = getattr(part, "layers", None)
+        # a network's own are those that it has
+        if part is config.model or not isinstance(many, int):
+            continue
+        order = called(net, x) if order is None else order
+        declared = net.spec.layers[-many:]
+        if {*order} == {*net.spec.layers} and {*order[-many:]} != {*declared}:
+            yield (
+                f"layers {many} of {getattr(part, 'name', 'a part')}: those that the network "
+                f"declares last ({', '.join(declared)}), and not those that it calls last "
+                f"({', '.join(order[-many:])}), which a regular expression over names can say"
+            )
 
 
 def require_batches(config: Config, data: FederatedData, net: Net) -> None:
