@@ -88,7 +88,8 @@ class Experiment:
 
     def run(self, rounds: int | None = None) -> pd.DataFrame:
         """Do so many rounds (default: up to the config's last); returns :attr:`rounds`."""
-        if rounds is not None and (type(rounds) is not int or rounds < 0):
+        whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
+        if rounds is not None and (not whole or rounds < 0):
             raise UserError(f"rounds: give a whole number, 0 or more, not {rounds!r}")
         end = None if rounds is None else self.round + rounds
         while self.round < end if end is not None else not self.inner.finished:

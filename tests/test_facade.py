@@ -134,7 +134,7 @@ def test_an_experiment_with_a_network_and_data_of_its_own():
     assert e.config.data.clients == e.config.cohort == 3
     start = torch.cat([t.flatten() for t in first.values()])
     torch.testing.assert_close(e.weights, start)
-    assert len(e.run(2)) == e.round == 2
+    assert len(e.run(np.int64(2))) == e.round == 2
     table = e.run()
     assert len(table) == 30
     assert table["test_accuracy"].iloc[-1] > 0.9

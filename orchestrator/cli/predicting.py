@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from orchestrator.data.columns import Column, texts_of
-from orchestrator.data.own.images import ENDINGS, pixels_of_files
+from orchestrator.data.own.images import ENDINGS, pixels_of_files, shown
 from orchestrator.data.own.tables import ENDINGS as TABLES
 from orchestrator.data.own.tables import reader_of
 from orchestrator.data.samples import Dataset, array_of
@@ -59,7 +59,7 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
 def _images(file: Path) -> list[Path]:
     """The image files that a path names; none if it is no folder, and no image."""
     if file.is_dir():
-        inside = sorted(one for one in file.rglob("*") if one.suffix.lower() in ENDINGS)
+        inside = shown(sorted(file.rglob("*")), file)
         if not inside:
             raise UserError(f"{file}: there are no images in it")
         return inside
@@ -68,9 +68,10 @@ def _images(file: Path) -> list[Path]:
 
 def _pixels(model: TrainedModel, images: Sequence[Path]) -> np.ndarray:
     shape = model.inputs["shape"]
-    if model.inputs["dtype"] != "uint8" or len(set(shape[1:])) != 1:
+    if model.inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
         raise UserError(f"{images[0]}: the model was not trained on images of files")
-    return pixels_of_files(images, shape[1], shape[0] == 1)
+    channels, height, width = shape
+    return pixels_of_files(images, (width, height), channels == 1)
 
 
 def _read(file: Path, trained: Dataset, columns: Sequence[Column]) -> pd.DataFrame | np.ndarray:

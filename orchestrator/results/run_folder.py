@@ -367,12 +367,17 @@ class RunFolder:
             manifest.renew(self.path, REPORT)
 
     def keep_config(self, config: Config) -> bool:
-        """See to it that config.yaml is what ran; whether it has been another one."""
+        """See to it that config.yaml is what ran; whether it has been another one, and not the same
+        in other words, as who edits it before ``--resume`` may write it.
+        """
         path, text = self.path / CONFIG, config.dump()
         if path.is_file() and files.read_bytes(path) == text.encode():
             return False
+        same = False
+        with contextlib.suppress(UserError):
+            same = self.config() == config
         self.write_text(CONFIG, text)
-        return True
+        return not same
 
     def seal(self, names: Sequence[str] = SEALED) -> None:
         """Say which of a run's files are here, and what is in them, when all are complete."""

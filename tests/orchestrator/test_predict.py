@@ -57,6 +57,26 @@ def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
     assert each["probability"].tolist() == table["probability"].tolist()
 
 
+def test_images_that_are_no_squares_and_hidden_ones(tmp_path):
+    """It said that the model was not trained on images, of a file that it was trained on."""
+    rng, data = np.random.default_rng(0), tmp_path / "data"
+    for kind in ("cat", "dog"):
+        for i in range(8):
+            place = data / kind / f"{i}.png"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (10, 12, 3)).astype(np.uint8)).save(place)
+    dataset = {"name": "folder", "path": str(data)}
+    settings = {"data.dataset": dataset, "data.partition": "iid", "data.clients": 2, "cohort": 2}
+    run = fedorch.run(out=tmp_path / "run", model="linear", rounds=1, verbose=False, **settings)
+    (data / ".thumbnails").mkdir()
+    shutil.copy(data / "cat" / "0.png", data / ".thumbnails" / "0.png")
+    table = told(tmp_path / "run", data)
+    assert len(table) == 16
+    with Image.open(data / "cat" / "0.png") as image:
+        wanted = run.predict(np.asarray(image)[None])
+    assert table["class"].iloc[0] == run.classes[int(wanted[0])]
+
+
 def test_arrays(digits, tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (5, 28, 28)).astype(np.uint8)
     np.save(tmp_path / "x.npy", x)

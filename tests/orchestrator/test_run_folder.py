@@ -367,3 +367,21 @@ def test_tensorboard_forgets_what_a_run_did_before_its_first_checkpoint(tmp_path
     seen.Reload()
     assert [e.step for e in seen.Scalars("test/accuracy")] == [1, 2, 3, 4]
     assert {e.value for e in seen.Scalars("test/accuracy")} == {4.0}
+
+
+def test_a_config_in_other_words_is_no_other(tmp_path):
+    """Who edits a run's config before it goes on may write it as in any config: the results said
+    that it was changed while the run went.
+    """
+    folder = RunFolder(tmp_path / "a")
+    run_into(folder, small("evaluation.metrics=[f1_macro]"))
+    path, config = folder.path / "config.yaml", folder.config()
+    whole = path.read_text()
+    assert not folder.keep_config(config)
+    path.write_text(whole.replace("- name: f1_macro", "- f1_macro"))
+    assert path.read_text() != whole
+    assert not folder.keep_config(config)
+    assert path.read_text() == whole
+    path.write_text(whole.replace("f1_macro", "balanced_accuracy"))
+    assert folder.keep_config(config)
+    assert path.read_text() == whole

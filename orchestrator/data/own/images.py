@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from orchestrator.errors import UserError
 from orchestrator.files import said
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".tif", ".tiff")
+Side = int | tuple[int, int] | None
+"""Pixels a side; or width and height; or as many as the images have."""
 
 
 class ImageFolder(Dataset):
@@ -66,10 +68,19 @@ class ImageFolder(Dataset):
     def _listed(self, folder: Path) -> list[Path]:
         """The image files below the folders of classes, in the order of their names."""
         found = sorted(folder.glob("*/*/*" if self.clients else "*/*"))
-        shown = (
-            f for f in found if not any(p.startswith(".") for p in f.relative_to(folder).parts)
-        )
-        return [file for file in shown if file.suffix.lower() in ENDINGS]
+        return shown(found, folder)
+
+
+def shown(files: Iterable[Path], folder: Path) -> list[Path]:
+    """The image files among ``files``, but for hidden ones, or in hidden folders, below
+    ``folder``.
+    """
+    return [
+        file
+        for file in files
+        if file.suffix.lower() in ENDINGS
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
 
 
 def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
@@ -85,7 +96,7 @@ def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
     )  # fmt: skip
 
 
-def pixels_of_files(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:
+def pixels_of_files(files: Sequence[Path], side: Side, grey: bool) -> np.ndarray:
     """Pixels [n, C, H, W] of image files as :func:`pixels`."""
     return pixels([_Opener(file) for file in files], side, grey)
 
@@ -107,7 +118,7 @@ class _Opener:
         return str(self.path)
 
 
-def pixels(images: Sequence[Callable[[], Any]], side: int | None, grey: bool) -> np.ndarray:
+def pixels(images: Sequence[Callable[[], Any]], side: Side, grey: bool) -> np.ndarray:
     """Images of Pillow as uint8 [n, C, H, W]: grey or in colour, resized to ``side`` pixels (None:
     all must have one size).
 
@@ -115,14 +126,15 @@ def pixels(images: Sequence[Callable[[], Any]], side: int | None, grey: bool) ->
     """
     from PIL import Image
 
+    size = (side, side) if isinstance(side, int) else side
     rows: np.ndarray | None = None
     for i, opened in enumerate(images):
         image = opened()
         if image.mode.startswith(("I", "F")):
             raise UserError(f"{opened}: its pixels are of mode {image.mode}; only 8 bits are read")
         image = image.convert("L" if grey else "RGB")
-        if side is not None and image.size != (side, side):
-            image = image.resize((side, side), Image.Resampling.BILINEAR)
+        if size is not None and image.size != size:
+            image = image.resize(size, Image.Resampling.BILINEAR)
         one = np.asarray(image)
         if rows is None:
             need(len(images) * one.size, opened)
