@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orchestrator.results.result import Result
 
+COMMIT = 40
+"""Digits of one."""
 MOST = 6
 """Commits that a sentence names."""
 SOURCES = Path(__file__).parents[2]
@@ -22,8 +24,8 @@ SOURCES = Path(__file__).parents[2]
 PACKAGES = ("fedorch", "ray", "torch", "torchvision", "numpy", "pydantic")
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide a run's bits."""
+@lru_cache
+def _installed() -> dict[str, str]:
     found = {"python": sys.version.split()[0]}
     for name in PACKAGES:
         try:
@@ -31,6 +33,27 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a run's bits."""
+    return dict(_installed())
+
+
+def made_by() -> dict[str, str]:
+    """What computes here: releases of Python and the packages, and the commit of the code."""
+    return {**versions(), "fedorch's commit": git_commit() or "unknown"}
+
+
+def exchanged(before: Mapping[str, str]) -> str:
+    """What computes here that is another than ``before``, as ``made_by`` said it; or ""."""
+    now = made_by()
+    others = [
+        f"{name} {_shortened(before[name])} → {_shortened(now[name])}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+    return ", ".join(others)
 
 
 # once: what a process has imported stays what it was
@@ -67,5 +90,6 @@ def of_which_code(results: Sequence[Result]) -> list[str]:
 
 
 def _shortened(commit: str | None) -> str:
+    """Of a commit its first digits; a release stays."""
     head, plus, edited = (commit or "unknown").partition("+")
-    return f"{head[:7]}{plus}{edited}"
+    return f"{head[:7] if len(head) == COMMIT else head}{plus}{edited}"

@@ -10,6 +10,8 @@ import torch
 
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint
+from orchestrator.rounds.experiment import Experiment
+from tests.configs import small
 
 STATE = {
     "algorithm": {
@@ -106,3 +108,27 @@ def test_nothing_is_pickled(tmp_path):
     folder = checkpoint.save(tmp_path, 1, STATE, 2)
     assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors", ".sha256"}
     json.loads((folder / checkpoint.REST).read_text())
+
+
+def test_who_goes_on_with_another_torch_or_other_code_is_told():
+    """Its bits may be others, and nothing said so."""
+    first = Experiment(small("rounds=2"))
+    first.step()
+    kept = first.state()
+    again = Experiment(small("rounds=2"))
+    again.restore(1, kept)
+    assert again.alarm.news() == []
+    commit = "a" * 40
+    others = {**kept, "made_by": {**kept["made_by"], "torch": "1.0", "fedorch's commit": commit}}
+    again.restore(1, others)
+    (note,) = again.alarm.news()
+    assert note.startswith(
+        "from round 2 on the run is computed by others than before (torch 1.0 → "
+    )
+    assert "fedorch's commit aaaaaaa → " in note
+    over = Experiment(small("rounds=1"))
+    over.restore(1, others)
+    assert over.alarm.news() == []
+    older = {name: value for name, value in kept.items() if name != "made_by"}
+    again.restore(1, older)
+    assert again.alarm.news() == []
