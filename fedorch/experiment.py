@@ -23,6 +23,7 @@ from orchestrator.models.net import Net, require_float32
 from orchestrator.plugins import blamed, raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
+from orchestrator.training.modes import put_back
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +69,8 @@ class Experiment:
         if samples is not None:
             with blamed(chosen.plugins):
                 held = FederatedData.build(chosen.data, chosen.seed, samples)
-        self.inner = Stepped(chosen, data=held)
+        with put_back():
+            self.inner = Stepped(chosen, data=held)
 
     @property
     def config(self) -> Config:
@@ -84,7 +86,8 @@ class Experiment:
         """Do a round, past the config's last one, too; returns its record. Raises UserError if the
         run has diverged.
         """
-        return dict(self.inner.step())
+        with put_back():
+            return dict(self.inner.step())
 
     def run(self, rounds: int | None = None) -> pd.DataFrame:
         """Do so many rounds (default: up to the config's last); returns :attr:`rounds`."""

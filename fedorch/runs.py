@@ -25,6 +25,7 @@ from orchestrator.plugins import beside
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder, members
 from orchestrator.results.usage import Given, TrainedModel
+from orchestrator.training.modes import put_back
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -247,7 +248,7 @@ def run(
     one = run_here if here else run_on_ray
     numbers = None if seeds is None else _seeds(seeds)
     chosen = config_of(config, plugins, **settings)
-    with quiet() if not verbose else nullcontext(), _ray(address):
+    with quiet() if not verbose else nullcontext(), _ray(address), put_back():
         if numbers is None:
             folder = RunFolder.dated(chosen.name) if out is None else RunFolder.new(str(out))
             try:

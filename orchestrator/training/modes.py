@@ -33,6 +33,20 @@ def own_modes() -> Iterator[None]:
             torch.set_default_dtype(kind)
 
 
+@contextmanager
+def put_back() -> Iterator[None]:
+    """With torch's threads and products afterwards as they were before: for who computes in a
+    caller's own process, whose other work is not to become slow by it.
+    """
+    threads, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        with ALONE:  # not in the middle of another run's round
+            torch.set_num_threads(threads)
+            torch.set_float32_matmul_precision(products)
+
+
 def settle(threads: int, rounded: bool) -> None:
     """Set what else of torch's decides about bits, and code beside the run may have changed since:
     its threads, and whether products of float32 are ``rounded`` (tf32).

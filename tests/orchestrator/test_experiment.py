@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import entropy
 
+import fedorch
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.draws import generator
 from algorithms.part import variants
@@ -357,6 +358,13 @@ def test_what_others_set_of_torch_changes_no_bit():
         assert torch.get_num_threads() == 1
         assert torch.get_float32_matmul_precision() == "highest"
         assert beside.weights_sha256() == alone.weights_sha256()
+        # of a caller of Python's its own work keeps its speed
+        torch.set_num_threads(2)
+        mine = fedorch.Experiment(config)
+        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "highest")
+        mine.run()
+        assert torch.get_num_threads() == 2
+        assert mine.weights_sha256() == alone.weights_sha256()
     finally:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(products)
