@@ -21,9 +21,13 @@ from orchestrator.data.columns import Column
 from orchestrator.errors import UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text, write_whole
+from orchestrator.models.base import Model
+from orchestrator.models.given import GivenModule
 from orchestrator.pages.sentence import told
+from orchestrator.plugins import FOLDER as PLUGINS
+from orchestrator.results import manifest
 from orchestrator.results.columns import of_round
-from orchestrator.results.run_folder import CONFIG, INPUTS, RunFolder
+from orchestrator.results.run_folder import CONFIG, INPUTS, MODEL, RESULT, RunFolder
 from orchestrator.results.usage import Inputs, TrainedModel
 from orchestrator.terminal import console
 
@@ -226,7 +230,9 @@ def _as_sentence(model: TrainedModel) -> Iterator[None]:
 
 
 def _folder(folder: RunFolder, model: TrainedModel, path: Path) -> None:
-    """Weights, config, and what makes inputs, by the names that the hub knows."""
+    """Weights, config, and what makes inputs, by the names that the hub knows; with the result they
+    are a run's folder, which all commands take that use its model.
+    """
     path.mkdir()
     try:
         _fill(folder, model, path)
@@ -236,15 +242,18 @@ def _folder(folder: RunFolder, model: TrainedModel, path: Path) -> None:
 
 
 def _fill(folder: RunFolder, model: TrainedModel, path: Path) -> None:
-    write_whole(path / "model.safetensors", lambda file: save_file(_tensors(model), file))
+    write_whole(path / MODEL, lambda file: save_file(_tensors(model), file))
     config = folder.config()
     about = {
         "library_name": "fedorch", "model": config.model.model_dump(mode="json"),
         "inputs": model.inputs,
     }  # fmt: skip
     write_text(path / "config.json", json.dumps(about, indent=2) + "\n")
-    for name in (CONFIG, INPUTS):
-        write_text(path / name, (folder.path / name).read_text(encoding="utf-8"))
+    for name in (CONFIG, INPUTS, RESULT):
+        write_text(path / name, manifest.verify(folder.path, name).read_text(encoding="utf-8"))
+    if (plugins := folder.path / PLUGINS).is_dir():
+        shutil.copytree(plugins, path / PLUGINS)
+    manifest.seal(path, (CONFIG, INPUTS, RESULT, MODEL))
 
 
 def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path) -> str:
@@ -275,14 +284,14 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         f"# {title}\n\n{what} {ending}\n\n"
         f"Inputs: {given}, {_preparation(inputs, out)}; "
         f"{inputs['outputs']} outputs{scores}.{named}\n\n"
-        f"{_usage(out, model)}"
+        f"{_usage(out, model, config.model)}"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
         f"fedorch {result['versions'].get('fedorch', '')}.\n"
     )
 
 
-def _usage(out: Path, model: TrainedModel) -> str:
+def _usage(out: Path, model: TrainedModel, of: Model) -> str:
     """How it is loaded, in Python; for weights alone, into which network."""
     name = json.dumps(out.name)
     lines = {
@@ -296,9 +305,16 @@ def _usage(out: Path, model: TrainedModel) -> str:
                          f"network.load_state_dict(load_file({name}))"],
         ".torchscript": ["import torch", f"model = torch.jit.load({name})", "outputs = model(x)"],
     }.get(out.suffix)  # fmt: skip
-    if lines is None:
-        return ""
-    weights = out.suffix in (".pt", ".safetensors")
+    # a module that Python code has handed over nobody else can build
+    given = lines is None and isinstance(of, GivenModule)
+    if given:
+        file = json.dumps(f"{out.name}/{MODEL}")
+        loads = f"network.load_state_dict(load_file({file}))"
+        lines = ["from safetensors.torch import load_file", loads]
+    elif lines is None:
+        made = "predict" if model.inputs["task"] == "classes" else "outputs"
+        lines = ["import fedorch", f"model = fedorch.open({name})", f"made = model.{made}(x)"]
+    weights = given or out.suffix in (".pt", ".safetensors")
     into = (
         f"The weights are those of this network:\n\n```\n{model.module}\n```\n\n" if weights else ""
     )

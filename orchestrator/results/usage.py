@@ -209,11 +209,13 @@ def _built(config: Config, inputs: Inputs) -> Net:
 
 def _put(net: Net, tensors: Mapping[str, Tensor], place: str) -> None:
     """Give a network the weights and statistics of the run at ``place``; raises UserError if these
-    are of another one. Integers, and what no client trains, are as they were built.
+    are of another one. Integers, and what no client trains, are as they were built, where they are
+    not among the ``tensors``.
     """
     # by name, as a state dict leaves out buffers that are not persistent
-    mine = net.params | net.buffers
-    for name in sorted({*mine} | {*tensors}):
+    needed = net.params | net.buffers
+    mine = net.module.state_dict() | needed
+    for name in sorted({*needed} | {*tensors}):
         if name not in mine:
             raise UserError(f"{place}: its model has no {name}, which the weights are of")
         if name not in tensors:

@@ -88,6 +88,16 @@ def test_the_card_says_what_the_model_is(images, tmp_path):
     assert result["weights_sha256"] in card
     assert f"| test_accuracy | {result['metrics']['test_accuracy']:.4f} |" in card
     assert json.loads((tmp_path / "hub" / "config.json").read_text())["inputs"]["dtype"] == "uint8"
+    # and by its own words it can be used, wherever it was taken
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1].replace(
+        '"hub"', f'"{tmp_path}/hub"'
+    )
+    space = {"x": pixels().numpy()}
+    exec(code, space)
+    assert space["made"].tolist() == fedorch.open(images).predict(space["x"]).tolist()
+    assert here("evaluate", tmp_path / "hub")[1] == here("evaluate", images)[1]
+    with pytest.raises(fedorch.UserError, match=r"holds no rounds\.parquet"):
+        _ = fedorch.open(tmp_path / "hub").rounds
 
 
 def test_the_card_of_a_table_s_model_says_how_inputs_are_made(table, tmp_path):
