@@ -151,7 +151,8 @@ class PairedTests:
 
         def least(tests: int) -> str:
             t = scipy.stats.t.ppf(1 - TOLD_APART / tests / 2, fewest - 1)
-            return f"{t / math.sqrt(fewest):.1f}"
+            # rounded up: what is as large as is said is told apart
+            return f"{math.ceil(100 * t / math.sqrt(fewest)) / 100:.2f}"
 
         many = self.counted
         first = f" (the largest of {many}: {least(many)})" if many > 1 else ""
