@@ -215,18 +215,19 @@ def show_next(home: Home) -> None:
     cells = Cells.read(home.path)
     if cells.plan.choose_on == "nothing" or not cells.finished:
         return
-    name = shlex.quote(cells.plan.name)
-    then = {
-        "best": "(with --set 'data.validation={}' on all training rows)",
-        "second": f"and then: fedorch compare runs/{name}-best runs/{name}-second",
-    }
-    for which, folder in zip(then, _leading(cells), strict=False):
+    name, leading = shlex.quote(cells.plan.name), _leading(cells)
+    places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
+    several = "two settings" if len(places) > 1 else "setting"
+    console.print(
+        f"to run the best {several} on new seeds (on all training rows: with --set "
+        "'data.validation={}'):",
+        soft_wrap=True,
+    )
+    for place, folder in zip(places, leading, strict=True):
         config = shlex.quote(join(join(home.place, "trials"), join(folder.path.name, CONFIG)))
-        console.print(
-            f"to run the {which} setting on new seeds: fedorch run {config} --seeds 100-104 --out "
-            f"runs/{name}-{which} {then[which]}",
-            soft_wrap=True,
-        )
+        console.print(f"  fedorch run {config} --seeds 100-104 --out {place}", soft_wrap=True)
+    if len(places) > 1:
+        console.print(f"  fedorch compare {' '.join(places)}", soft_wrap=True)
 
 
 def _leading(cells: Cells) -> list[RunFolder]:

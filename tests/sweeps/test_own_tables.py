@@ -1,6 +1,8 @@
 """A table of a sweep of one's own hides nothing that its methods were given, and tests its own numbers."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ from scipy import stats
 
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells, _given, _tests, cells_as
+from sweeps.home import Home
 from sweeps.results import by_trial
+from sweeps.targets import show_next
 from tests.sweeps.plans import sweep
 from tests.sweeps.trials import run_here
 
@@ -59,6 +63,20 @@ def test_what_all_rows_were_given_is_not_repeated(finished):
     assert len(said) == 1
     assert said[0].startswith("MB a run, both ways: ")
     assert "local.lr=0.02 algorithm=fedavg, local.lr=0.1 algorithm=fedavg;" in said[0]
+
+
+def test_the_best_two_are_named_with_commands_that_run_them_again(tmp_path, ray_session, capsys):
+    plan = sweep(
+        axes={"local.lr": [0.02, 0.1, 0.3]}, metric="validation_accuracy", choose_on="validation"
+    )
+    run_here(plan, tmp_path / "s")
+    capsys.readouterr()
+    show_next(Home(tmp_path / "s"))
+    said = capsys.readouterr().out
+    runs = re.findall(r"^  fedorch run (\S+) --seeds 100-104 --out (\S+)$", said, re.MULTILINE)
+    order = [folder.path / "config.yaml" for folder in Cells.read(tmp_path / "s").finished]
+    assert [Path(config) for config, _ in runs] == order[:2]
+    assert f"  fedorch compare {runs[0][1]} {runs[1][1]}" in said
 
 
 def test_tests_are_of_the_table_s_own_numbers(tmp_path, ray_session):
