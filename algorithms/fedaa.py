@@ -64,8 +64,8 @@ class FedAA(FedAvg):
             "reward": "the agent's reward for the round's weights: held-out accuracy of the model "
             "that they make, or its change",
             "heldout_class_*": "held-out accuracy of that class",
-            "state_spread": "largest less smallest distance in the agent's state, by which it tells "
-            "clients apart (0: not at all)",
+            "state_spread": "largest less smallest distance in the agent's state, by which it "
+            "tells clients apart (0: not at all)",
             "policy_effective": "1/Σp² of the weights p that the agent means",
             "policy_correlation": "correlation of the weights that were executed with those that "
             "the agent means",

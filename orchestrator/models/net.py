@@ -98,14 +98,14 @@ class Net:
             if not featured:
                 return self._called(params, x)
             # before the call: the first look at it registers the hook
-            box = self.features
+            box = self._features
             return self._called(params, x), box.pop()
 
         return forward
 
     def featured(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [B, classes] and features [B, F] (the last layer's inputs) of the bound model."""
-        box = self.features
+        box = self._features
         return self.module(x), box.pop()
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class Net:
         tensors = self.spec.views(w) | {
             n: b.clone() for n, b in self.buffer_spec.views(buffers).items()
         }
-        box = self.features
+        box = self._features
         return self._called(tensors, x), box.pop()
 
     def _called(self, tensors: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ class Net:
         return found
 
     @cached_property
-    def features(self) -> list[Tensor]:
+    def _features(self) -> list[Tensor]:
         """Holds what entered the last layer in the latest forward pass: of those that own tensors,
         the one that was called last, wherever the module's class names it.
         """

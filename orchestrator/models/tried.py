@@ -297,37 +297,41 @@ def has_features(net: Net, x: Tensor) -> bool:
     """Whether what enters the last layer depends on weights, for inputs ``x`` [n, ...]; raises
     ValueError for a network of which nobody can say what that is.
     """
-    box = net.features
-    with torch.random.fork_rng(devices=[]), unchanged(net.module):
-        net.module(x)
-    if not box:
+    entered = [given for given in _calls(net, x).values() if given is not None]
+    if not entered:
         raise ValueError(
             "model: features are what enters the last layer, and the network calls no module that "
             "owns weights (functions use them): make its head a layer (torch.nn.Linear)"
         )
-    return box.pop().requires_grad
+    return entered[-1].requires_grad
 
 
 def called(net: Net, x: Tensor) -> list[str]:
     """The layers in the order in which a pass over ``x`` [n, ...] has called each last; without
     those that are never called.
     """
-    order: dict[str, None] = {}
+    return [*_calls(net, x)]
 
-    def hear(name: str) -> None:
-        order.pop(name, None)
-        order[name] = None
+
+def _calls(net: Net, x: Tensor) -> dict[str, Tensor | None]:
+    """Layer -> what entered it in its last call, if that was a tensor; in the order of these."""
+    found: dict[str, Tensor | None] = {}
+
+    def hear(name: str, inputs: tuple[object, ...]) -> None:
+        found.pop(name, None)
+        first = inputs[0] if inputs else None
+        found[name] = first if isinstance(first, torch.Tensor) else None
 
     hooks = [
         net.module.get_submodule(name).register_forward_pre_hook(
-            lambda module, inputs, name=name: hear(name)
+            lambda module, inputs, name=name: hear(name, inputs)
         )
         for name in net.spec.layers
     ]
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), unchanged(net.module):
+        with torch.random.fork_rng(devices=[]), unchanged(net.module):
             net.module(x)
     finally:
         for hook in hooks:
             hook.remove()
-    return [*order]
+    return found

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from algorithms.algorithm import Algorithm
+from algorithms.contract import Broken
 from algorithms.finite import all_finite
 from algorithms.local_config import LocalConfig
 from algorithms.parts.losses import IGNORED
+from algorithms.parts.schedules import Schedule
 from orchestrator.config import Config
 from orchestrator.data.augment import Augmentation
 from orchestrator.data.federated import FederatedData
@@ -96,7 +98,7 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
         ("schedule", local.schedule, config.rounds),
         ("within", local.within, steps),
     ):
-        if last and schedule.ends_at_zero and schedule.factor(last) == 0:
+        if last and schedule.ends_at_zero and _ended(schedule, last):
             what = "round" if key == "schedule" else "step"
             yield (
                 f"local.{key}: the learning rate of the last {what} ({last}) is 0: up to it there "
@@ -104,6 +106,16 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
             )
     yield from _of_layers(config, net, _inputs(samples, 2))
     yield from algorithm.remarks()
+
+
+def _ended(schedule: Schedule, last: int) -> bool:
+    """Whether its factor is 0 at the last round or step; of one that is no number the first that
+    meets it says so.
+    """
+    try:
+        return schedule.factor(last) == 0
+    except Broken:
+        return False
 
 
 def _of_layers(config: Config, net: Net, x: torch.Tensor) -> Iterator[str]:

@@ -217,8 +217,8 @@ def test_data_of_one_kind_from_two_files_are_told_of(tmp_path):
         )  # fmt: skip
     text = show_comparison(folders, None, form="markdown")
     assert (
-        f"f different data: csv (path {tmp_path}/a.csv), csv (path {tmp_path}/b.csv)"
-        in " ".join(text.split())
+        "f different data, which are not tested against one another: "
+        f"csv (path {tmp_path}/a.csv), csv (path {tmp_path}/b.csv)" in " ".join(text.split())
     )
 
 

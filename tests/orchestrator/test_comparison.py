@@ -655,7 +655,7 @@ def test_what_makes_runs_unlike_is_told(tmp_path, monkeypatch):
     """Other numbers of clients under one cohort, other code, ends by what is compared."""
     work = ["rounds=3", "stop.test_accuracy=0.99"]
     run_into(RunFolder(tmp_path / "a"), small(*work, "algorithm=fedavg"))
-    monkeypatch.setattr("orchestrator.rounds.drive.git_commit", lambda: "0123456789")
+    monkeypatch.setattr("orchestrator.rounds.drive.git_commit", lambda: "0123456789" * 4)
     run_into(RunFolder(tmp_path / "b"), small(*work, "algorithm=drfa"))
     code, text = here("compare", tmp_path / "a", tmp_path / "b", "--format", "markdown")
     assert code == 0, text
