@@ -238,6 +238,17 @@ def test_a_network_whose_copies_would_share_its_weights_is_refused(make):
         fedorch.Experiment(data=(x, y), model=make(), **{"data.clients": 2, "cohort": 2})
 
 
+def test_functions_that_hold_nothing_of_a_network_are_no_reason_to_refuse_it():
+    net = nn.Sequential(nn.Linear(6, 2))
+    seen = []
+    net[0].register_forward_hook(lambda module, given, made: seen.append(made.shape))
+    net.act = lambda x: nn.functional.relu(x) + len(seen)
+    net.named = lambda x: x.hooked_by_itself  # an attribute, and no global of this name
+    net.kept = partial(nn.functional.leaky_relu, negative_slope=0.1)
+    net.norm = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
+    assert give(net)
+
+
 def test_a_model_that_was_taken_out_is_its_own():
     e = fedorch.Experiment(rounds=2, model="linear", **{"data.clients": 4, "cohort": 2})
     first = e.model()

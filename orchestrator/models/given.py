@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -113,9 +114,17 @@ def _given(function: FunctionType) -> Iterator[object]:
         with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents
     file = function.__globals__
-    for one in (file[name] for name in function.__code__.co_names if name in file):
+    for one in (file[name] for name in {*_globals(function.__code__)} if name in file):
         if not isinstance(one, FunctionType) or one.__globals__ is file:
             yield one
+
+
+def _globals(code: CodeType) -> Iterator[str]:
+    """The global names that code looks up, and what functions in it do."""
+    yield from (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _globals(constant)
 
 
 def _known(module: torch.nn.Module) -> Iterator[str]:
