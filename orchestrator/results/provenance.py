@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -62,6 +63,9 @@ def git_commit() -> str | None:
     """Commit of the source tree that runs, if it is a git checkout; of one whose code was edited
     since, behind a + with a digest of what was.
     """
+    # an installed copy may lie in a repository of somebody's, which does not know its files
+    if not _git("ls-files", "--", "*.py"):
+        return None
     head, changes = _git("rev-parse", "HEAD"), _git("diff", "HEAD", "--", "*.py")
     if not head:
         return None
@@ -72,8 +76,10 @@ def git_commit() -> str | None:
 def _git(*words: str) -> bytes:
     """What git says of the code that runs, wherever the command was given; nothing without it."""
     command = ["git", "-C", str(SOURCES), *words]
+    # those name another repository, in a hook of its
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        return subprocess.run(command, capture_output=True, check=True, timeout=10).stdout
+        return subprocess.run(command, capture_output=True, check=True, timeout=10, env=own).stdout
     except (OSError, subprocess.SubprocessError):
         return b""
 

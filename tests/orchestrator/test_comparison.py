@@ -599,6 +599,13 @@ def test_edited_code_is_another(tmp_path):
         for text in ("2\n", "3\n"):
             (tmp_path / "a.py").write_text(text)
             found.append(said())
+            (tmp_path / "site").mkdir(exist_ok=True)
+            (tmp_path / "site" / "b.py").write_text("installed\n")
+        patch.setattr(provenance, "SOURCES", tmp_path / "site")
+        assert said() is None  # nobody's commit but its own
+        patch.setattr(provenance, "SOURCES", tmp_path)
+        patch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+        assert said() == found[-1]
     assert len({clean, *found}) == 3
     assert all(one.startswith(f"{clean}+") for one in found)
     (told,) = provenance.of_which_code([{"git_commit": one} for one in (clean, clean, found[0])])
