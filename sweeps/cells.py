@@ -98,7 +98,7 @@ class Cells:
         """The table's lines by their settings, those that were drawn among them."""
         drawn = [path for path, axis in self.plan.axes.items() if path in self.data]
         return [
-            ", ".join([line["trial"], *(f"{path}={line[path]}" for path in drawn)])
+            ", ".join([line["trial"], *(f"{path}={_cell(line[path])}" for path in drawn)])
             for line in self.numbered.to_dict("records")
         ]
 
@@ -106,6 +106,11 @@ class Cells:
     def runs(self) -> Runs | None:
         """The same as runs of any kind; None if there is none."""
         return Runs.read(self.finished) if self.finished else None
+
+    @cached_property
+    def tests(self) -> PairedTests:
+        """Of the settings against the first of the table."""
+        return _tests(self)
 
     @cached_property
     def finished(self) -> list[RunFolder]:
@@ -130,7 +135,7 @@ def show_cells(folder: Path) -> None:
     console.print(drawn)
     for sentence in _sentences(cells):
         console.print(sentence, soft_wrap=True)
-    show_tests(_tests(cells), folder)
+    show_tests(cells.tests, folder)
 
 
 def show_tests(tests: PairedTests, folder: Path) -> None:
@@ -154,7 +159,7 @@ def cells_as(folder: Path, form: Form) -> str:
     cells = Cells.read(folder)
     if form == "csv":
         return cells.numbered.to_csv(index=False)
-    tests = _tests(cells)
+    tests = cells.tests
     if form == "json":
         numbers = cells.numbered.to_dict("records")
         told = {"metric": cells.plan.metric, "notes": [*_sentences(cells)]}
@@ -184,7 +189,7 @@ def _order(cells: Cells) -> Iterator[str]:
     tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
     if tied > 1:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
-    if on_rows and plan.choose_on == "validation":
+    if on_rows and plan.choose_on == "validation" and cells.tests.each:
         yield SAME_RUNS
     # which setting is the best is open before that
     over = len(cells.results) >= plan.trials and tied == 1

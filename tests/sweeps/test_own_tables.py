@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.results.run_folder import RunFolder
-from sweeps.cells import Cells, _given, _tests, cells_as
+from sweeps.cells import SAME_RUNS, Cells, _given, cells_as
 from sweeps.home import Home
 from sweeps.results import by_trial
 from sweeps.targets import show_next
@@ -54,7 +54,7 @@ def test_what_rows_were_given_stands_below(unfair):
 
 
 def test_rows_of_other_data_are_not_tested(unfair):
-    assert [one.group for one in _tests(Cells.read(unfair)).each] == ["rival", "quick"]
+    assert [one.group for one in Cells.read(unfair).tests.each] == ["rival", "quick"]
 
 
 def test_what_all_rows_were_given_is_not_repeated(finished):
@@ -92,7 +92,7 @@ def test_tests_are_of_the_table_s_own_numbers(tmp_path, ray_session):
     one, other = ([best[f"local.lr={lr}", s] for s in range(3)] for lr in ("3.0", "0.1"))
     last = [t.folder.rounds()["test_accuracy"].iloc[-1] for t in by_trial(tmp_path / "s").values()]
     assert [*one, *other] != last
-    (test,) = _tests(Cells.read(tmp_path / "s")).each
+    (test,) = Cells.read(tmp_path / "s").tests.each
     assert test.record()["difference"] == pytest.approx(np.mean(other) - np.mean(one))
     assert test.pair.p == pytest.approx(stats.ttest_rel(one, other).pvalue)
 
@@ -105,8 +105,28 @@ def test_trials_that_failed_lose(tmp_path, ray_session):
         folder = by_trial(tmp_path / "s")["risky", seed].folder
         folder.write_json("result.json", {"status": "failed", "error": "NaN", "diverged": True})
         RunFolder(folder.path).seal()
-    (test,) = _tests(Cells.read(tmp_path / "s")).each
+    (test,) = Cells.read(tmp_path / "s").tests.each
     assert (test.pair.n, test.pair.missed) == (3, (2, 0))
     told = json.loads(cells_as(tmp_path / "s", "json"))
     assert told["tests"][0]["missed"] == [2, 0]
     assert "risky: rounds=2" in told["notes"]
+
+
+def test_draws_are_numbered_and_said_to_four_digits(tmp_path, ray_session):
+    plan = sweep(axes={"local.lr": {"loguniform": [0.01, 0.5]}}, samples=3)
+    run_here(plan, tmp_path / "s")
+    names = [*Cells.read(tmp_path / "s").groups]
+    assert [
+        re.fullmatch(r"sweep #\d, local\.lr=0\.\d{1,5}", name) is not None for name in names
+    ] == [True] * 3
+    assert len({*names}) == 3
+
+
+def test_that_tests_are_of_the_runs_that_chose_is_said_where_there_are_tests(tmp_path, ray_session):
+    plan = sweep(
+        axes={"local.lr": [0.02, 0.1]}, metric="validation_accuracy", choose_on="validation"
+    )
+    run_here(plan, tmp_path / "one")
+    assert SAME_RUNS not in cells_as(tmp_path / "one", "markdown")
+    run_here(plan.model_copy(update={"seeds": (0, 1)}), tmp_path / "two")
+    assert SAME_RUNS in cells_as(tmp_path / "two", "markdown")
