@@ -16,7 +16,7 @@ from orchestrator.config import Config
 from orchestrator.config.paths import has
 from orchestrator.data.federated import FederatedData, samples_sha256
 from orchestrator.data.own.given import samples_from
-from orchestrator.data.samples import Samples, array_of, checked
+from orchestrator.data.samples import Samples, array_of, checked, is_whole
 from orchestrator.errors import UserError
 from orchestrator.models.given import give
 from orchestrator.models.net import Net, require_float32
@@ -91,8 +91,7 @@ class Experiment:
 
     def run(self, rounds: int | None = None) -> pd.DataFrame:
         """Do so many rounds (default: up to the config's last); returns :attr:`rounds`."""
-        whole = isinstance(rounds, int | np.integer) and not isinstance(rounds, bool)
-        if rounds is not None and (not whole or rounds < 0):
+        if rounds is not None and (not is_whole(rounds) or rounds < 0):
             raise UserError(f"rounds: give a whole number, 0 or more, not {rounds!r}")
         end = None if rounds is None else self.round + rounds
         while self.round < end if end is not None else not self.inner.finished:

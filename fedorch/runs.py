@@ -20,6 +20,7 @@ from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import Config, build
 from orchestrator.config.defaults import put_all
 from orchestrator.config.reading import placed, raw_of
+from orchestrator.data.samples import is_whole
 from orchestrator.errors import UserError
 from orchestrator.plugins import beside
 from orchestrator.results.result import Result
@@ -269,7 +270,7 @@ def run(
 def _seeds(given: Sequence[int]) -> list[int]:
     """Whole numbers, each once; raises UserError for anything else."""
     seeds = _listed(given, "seeds", "whole numbers")
-    wrong = [s for s in seeds if isinstance(s, bool) or not isinstance(s, int | np.integer)]
+    wrong = [seed for seed in seeds if not is_whole(seed)]
     if wrong or not seeds:
         raise UserError(f"seeds: give whole numbers, not {wrong[0] if wrong else seeds!r}")
     twice = [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]

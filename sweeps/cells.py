@@ -19,7 +19,7 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import more_is_better, on_test
+from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
 from sweeps import efforts
 from sweeps.choice import Choice
@@ -88,9 +88,10 @@ class Cells:
         whole = [one for one in self.results if one.status != "stopped"]
         if all(one.status == "failed" for one in whole):
             whole = self.results
+        placed = [(place(result), result) for result in whole]
         found: dict[str, list[Result]] = {}
-        for result in sorted(whole, key=lambda result: (place(result), result.seed)):
-            found.setdefault(self._called[place(result)], []).append(result)
+        for at, result in sorted(placed, key=lambda pair: (pair[0], pair[1].seed)):
+            found.setdefault(self._called[at], []).append(result)
         return found
 
     @cached_property
@@ -109,8 +110,25 @@ class Cells:
 
     @cached_property
     def tests(self) -> PairedTests:
-        """Of the settings against the first of the table."""
-        return _tests(self)
+        """Of the settings against the first of the table, where that was chosen by other data, by
+        the table's own numbers: a trial that failed has none, and loses.
+        """
+        runs, column = self.runs, self.plan.column
+        metric, tested = ("", False) if runs is None else _judged_by(self.plan, runs.rounds)
+        if runs is None or not tested:
+            return PairedTests()
+        number = {folder.path: i for i, folder in enumerate(self.finished)}
+        values = {
+            name: {one.seed: one.beside(column, metric) for one in trials}
+            for name, trials in self.groups.items()
+            if all(
+                runs.same_data(0, number[one.folder.path])
+                for one in trials
+                if one.folder.path in number
+            )
+        }
+        measured = Measured(metric, values, runs.more_is_better(metric))
+        return PairedTests.of([measured], next(iter(values)))
 
     @cached_property
     def finished(self) -> list[RunFolder]:
@@ -206,36 +224,17 @@ def _given(cells: Cells) -> Iterator[str]:
             yield f"{cell.label}: {', '.join(cell.settings)}"
     yield from efforts.unequal(cells.groups)
     if (runs := cells.runs) is not None:
-        judged = _judged_by(cells.plan, cells.finished)[0]
+        judged = _judged_by(cells.plan, runs.rounds)[0]
         ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
         yield from filter(None, (runs.data_said, runs.honest_said, ended, runs.code_said))
 
 
-def _tests(cells: Cells) -> PairedTests:
-    """Of the settings against the first of the table, where that was chosen by other data, by the
-    table's own numbers: a trial that failed has none, and loses.
-    """
-    runs, column = cells.runs, cells.plan.column
-    metric, tested = _judged_by(cells.plan, cells.finished) if runs is not None else ("", False)
-    if runs is None or not tested:
-        return PairedTests()
-    number = {folder.path: i for i, folder in enumerate(cells.finished)}
-    values = {
-        name: {one.seed: one.beside(column, metric) for one in trials}
-        for name, trials in cells.groups.items()
-        if all(runs.same_data(0, number.get(one.folder.path, 0)) for one in trials)
-    }
-    declared = cells.finished[0].config().evaluation.metrics
-    measured = Measured(metric, values, more_is_better(metric, declared))
-    return PairedTests.of([measured], next(iter(values)))
-
-
-def _judged_by(plan: Sweep, runs: Sequence[RunFolder]) -> tuple[str, bool]:
+def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:
     """The metric by which runs are compared with the first, and whether they can be tested: who is
     the best of many by a metric is ahead by it whatever they are worth.
     """
     judging = on_test(plan.metric)
-    if judging is not None and all(judging in run.rounds() for run in runs):
+    if judging is not None and all(judging in one for one in rounds):
         return judging, True
     return plan.metric, plan.choose_on == "nothing"
 

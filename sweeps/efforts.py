@@ -37,7 +37,7 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     }
     rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
     said = [_said(what, each) for what, each in _measured(rows).items()]
-    return [*said, *_mixtures(rows), *commits(trials.values())]
+    return [*said, *_mixtures(rows), *_commits(trials.values())]
 
 
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
@@ -65,7 +65,7 @@ Cells = Mapping[str, Sequence[Result]]
 """Column -> a row's trials that it is of; several may be of the same ones."""
 
 
-def commits(trials: Iterable[Result]) -> list[str]:
+def _commits(trials: Iterable[Result]) -> list[str]:
     """Of which code the trials are, where that is not one."""
     results = [one.folder.result() for one in trials if one.status == "finished"]
     return [f"the trials are {said}" for said in of_which_code(results)]
@@ -89,9 +89,9 @@ def _mixtures(rows: Mapping[str, Sequence[Result]]) -> list[str]:
     of it was executed, for of distinct clients that count alike each has one part of the cohort.
     """
     largest = {
-        row: float(pd.Series([trial.folder.rounds()["dual_max"].mean() for trial in ended]).mean())
+        row: float(pd.Series([trial.rounds["dual_max"].mean() for trial in ended]).mean())
         for row, ended in rows.items()
-        if ended and all("dual_max" in trial.folder.rounds() for trial in ended)
+        if ended and all("dual_max" in trial.rounds for trial in ended)
     }
     what = "largest λ of a client where there is a λ, mean over rounds"
     return [_said(what, largest)] if largest else []
@@ -99,7 +99,7 @@ def _mixtures(rows: Mapping[str, Sequence[Result]]) -> list[str]:
 
 def _spent(trial: Result) -> dict[str, float]:
     """What a trial was given and has spent."""
-    rounds, clients = trial.folder.rounds(), trial.folder.clients()
+    rounds, clients = trial.rounds, trial.folder.clients()
     last = clients[clients["round"] == clients["round"].max()]
     contacted = rounds["contacted"].mean() if "contacted" in rounds else math.nan
     return {

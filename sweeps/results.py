@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +48,19 @@ class Result:
         """Which row of the sweep's table it is of: the columns that say so."""
         return {"trial": self.label, **{path: str(value) for path, value in self.drawn.items()}}
 
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """The trial's table, read once; raises UserError for one that has left none."""
+        return self.folder.rounds()
+
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed."""
-        return math.nan if self.status == "failed" else value(self.folder.rounds(), column)
+        return math.nan if self.status == "failed" else value(self.rounds, column)
 
     def beside(self, column: Column, metric: str) -> float:
         """Another metric of the trial, at the round that the column's statistic is of."""
         failed = self.status == "failed"
-        return math.nan if failed else beside(self.folder.rounds(), column, metric)
+        return math.nan if failed else beside(self.rounds, column, metric)
 
 
 def no_sweep(folder: Path | str) -> UserError:
@@ -136,7 +142,7 @@ def table(folder: Path) -> pd.DataFrame:
 def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
     several = len(sweep.seeds) > 1
-    rows = [row_of(result, sweep, several) for result in results]
+    rows = [_row(result, sweep, several) for result in results]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
@@ -172,7 +178,7 @@ def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> n
     return statuses.agg(lambda s: int((s == status).sum())).to_numpy()
 
 
-def row_of(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
+def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
     """A trial as a line; the drawn axes, which differ from sweep to sweep, are columns. Of
     ``several`` seeds one that a scheduler has stopped has no number: a mean would be of no round.
     """

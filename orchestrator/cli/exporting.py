@@ -293,7 +293,10 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
 
 def _usage(out: Path, model: TrainedModel, of: Model) -> str:
     """How it is loaded, in Python; for weights alone, into which network."""
-    name = json.dumps(out.name)
+    # a module that Python code has handed over nobody else can build: its folder is weights
+    form = ".safetensors" if not out.suffix and isinstance(of, GivenModule) else out.suffix
+    name, file = json.dumps(out.name), json.dumps(out.name if out.suffix else f"{out.name}/{MODEL}")
+    made = "predict" if model.inputs["task"] == "classes" else "outputs"
     lines = {
         ".onnx": ["import onnxruntime", f"model = onnxruntime.InferenceSession({name})",
                   'outputs = model.run(None, {"x": x})[0]'],
@@ -302,19 +305,11 @@ def _usage(out: Path, model: TrainedModel, of: Model) -> str:
         ".pt": ["import torch", f"state = torch.load({name}, weights_only=True)",
                 "network.load_state_dict(state)"],
         ".safetensors": ["from safetensors.torch import load_file",
-                         f"network.load_state_dict(load_file({name}))"],
+                         f"network.load_state_dict(load_file({file}))"],
         ".torchscript": ["import torch", f"model = torch.jit.load({name})", "outputs = model(x)"],
-    }.get(out.suffix)  # fmt: skip
-    # a module that Python code has handed over nobody else can build
-    given = lines is None and isinstance(of, GivenModule)
-    if given:
-        file = json.dumps(f"{out.name}/{MODEL}")
-        loads = f"network.load_state_dict(load_file({file}))"
-        lines = ["from safetensors.torch import load_file", loads]
-    elif lines is None:
-        made = "predict" if model.inputs["task"] == "classes" else "outputs"
-        lines = ["import fedorch", f"model = fedorch.open({name})", f"made = model.{made}(x)"]
-    weights = given or out.suffix in (".pt", ".safetensors")
+        "": ["import fedorch", f"model = fedorch.open({name})", f"made = model.{made}(x)"],
+    }[form]  # fmt: skip
+    weights = form in (".pt", ".safetensors")
     into = (
         f"The weights are those of this network:\n\n```\n{model.module}\n```\n\n" if weights else ""
     )

@@ -158,10 +158,15 @@ def checked(samples: Samples, where: object) -> Samples:
     return samples
 
 
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, of Python's or of NumPy's."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _wrong_types(samples: Samples) -> str | None:
     for name in ("train", "classes", "tags"):
         value = getattr(samples, name)
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        if not is_whole(value):
             return f"{name} is {str(value)[:50]!r}, and not a whole number"
     for name in ("x", "y", "owner", "targets"):
         value = getattr(samples, name)

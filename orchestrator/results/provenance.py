@@ -46,7 +46,7 @@ def made_by() -> dict[str, str]:
     return {**versions(), "fedorch's commit": git_commit() or "unknown"}
 
 
-def exchanged(before: Mapping[str, str]) -> str:
+def differing(before: Mapping[str, str]) -> str:
     """What computes here that is another than ``before``, as ``made_by`` said it; or ""."""
     now = made_by()
     others = [

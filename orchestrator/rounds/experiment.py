@@ -37,7 +37,7 @@ from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
 from orchestrator.results.own_code import code_sha256
-from orchestrator.results.provenance import exchanged, made_by
+from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
@@ -487,7 +487,7 @@ class Experiment:
         self.alarm.restore(state["alarm"])
         self.shares = np.asarray(state["shares"])
         self.t = t
-        others = exchanged(state.get("made_by", {}))
+        others = differing(state.get("made_by", {}))
         if others and not self.finished:
             self.alarm.note(
                 f"from round {t + 1} on the run is computed by others than before ({others}), and "

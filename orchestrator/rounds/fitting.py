@@ -86,25 +86,23 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
     """What is to be told before the first round: what will be done as it was asked, and can hardly
     be meant. Raises ValueError for features that there are none of.
     """
-    if config.algorithm.compares_features and not has_features(net, _inputs(samples, 2)):
+    x, local = _inputs(samples, 2), config.local
+    if config.algorithm.compares_features and not has_features(net, x):
         yield (
             f"{config.algorithm.name}: what enters the last layer does not depend on the weights "
             "before it, so that comparing it moves none of them (features are what enters the "
             "module that is called last of those that own weights)"
         )
-    local = config.local
-    steps = local.steps or 0
-    for key, schedule, last in (
-        ("schedule", local.schedule, config.rounds),
-        ("within", local.within, steps),
+    for key, what, schedule, last in (
+        ("schedule", "round", local.schedule, config.rounds),
+        ("within", "step", local.within, local.steps),
     ):
         if last and schedule.ends_at_zero and _ended(schedule, last):
-            what = "round" if key == "schedule" else "step"
             yield (
                 f"local.{key}: the learning rate of the last {what} ({last}) is 0: up to it there "
                 f"are {what}s in which nothing is trained, unless its over is raised"
             )
-    yield from _of_layers(config, net, _inputs(samples, 2))
+    yield from _of_layers(config, net, x)
     yield from algorithm.remarks()
 
 

@@ -15,7 +15,6 @@ from scipy import stats
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import RunFolder
 from sweeps import commands, tables
 from sweeps.cells import Cells, _judged_by, cells_as
 from sweeps.claims import differences, summaries, verdicts
@@ -284,7 +283,7 @@ def test_cells_in_other_forms_are_the_table_s(finished):
 
 
 def test_the_best_of_many_is_tested_on_other_numbers_than_it_was_chosen_by(finished):
-    runs = [RunFolder(result.folder.path) for result in by_trial(finished).values()]
+    runs = [result.rounds for result in by_trial(finished).values()]
     assert _judged_by(sweep(), runs) == ("test_accuracy", False)
     assert _judged_by(sweep(choose_on="nothing"), runs) == ("test_accuracy", True)
     by_validation = sweep(choose_on="validation", metric="validation_accuracy")

@@ -263,8 +263,8 @@ def test_trials_of_several_commits_are_told():
         return SimpleNamespace(status="finished", folder=SimpleNamespace(result=lambda: result))
 
     one, other = trial("a" * 40), trial("b" * 40)
-    assert efforts.commits([one, one]) == []
-    (said,) = efforts.commits([one, other, one, trial(None)])
+    assert efforts._commits([one, one]) == []
+    (said,) = efforts._commits([one, other, one, trial(None)])
     assert said == "the trials are of 3 commits of fedorch: aaaaaaa (2), bbbbbbb (1), unknown (1)"
 
 
@@ -307,7 +307,7 @@ def test_how_far_a_mixture_went_is_a_sentence():
     """Beside "20 distinct clients" it says that λ was mostly not executed."""
 
     def trial(**columns):
-        return SimpleNamespace(folder=SimpleNamespace(rounds=lambda: pd.DataFrame(columns)))
+        return SimpleNamespace(rounds=pd.DataFrame(columns))
 
     rows = {
         "DRDM": [trial(dual_max=[0.2, 0.4]), trial(dual_max=[0.3, 0.5])],
