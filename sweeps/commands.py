@@ -135,7 +135,9 @@ def _show_entry(one: Entry, known: Mapping[str, float]) -> None:
     for claim in one.claims:
         worse = ", ".join(claim.worse)
         console.print(f"claim: {claim.text} ({claim.better} against {worse})", soft_wrap=True)
-    console.print(f"to run it: fedorch sweep {one.id} --budget {'|'.join(one.budgets)}")
+    first, *larger = one.budgets
+    other = f"    (or {', '.join(larger)})" if larger else ""
+    console.print(f"to run it: fedorch sweep {one.id} --budget {first}{other}", soft_wrap=True)
 
 
 def _published(one: Entry) -> Table:

@@ -90,10 +90,14 @@ def _spread(data: pd.DataFrame) -> str:
 
 
 def _shown(one: Reproduction) -> Iterator[str]:
-    """What the cells are of, where all show the same."""
-    shown = {one.entry.columns[column].shows for column in one.columns}
-    if len(shown) == 1:
-        yield f"of {shown.pop()}"
+    """What the cells are of; column by column, where they do not all show the same."""
+    of: dict[str, list[str]] = {}
+    for column in one.columns:
+        of.setdefault(one.entry.columns[column].shows, []).append(column)
+    if len(of) == 1:
+        yield f"of {next(iter(of))}"
+    else:
+        yield from (f"{', '.join(columns)}: {shows}" for shows, columns in of.items())
 
 
 def wide(entry: Entry, data: pd.DataFrame) -> pd.DataFrame:

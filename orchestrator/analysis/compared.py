@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -162,9 +162,12 @@ class Runs:
         common = in_common(self.configs, cut=bool(self.stopped_said))
         return f"in all: {common}" if common else ""
 
-    @property
-    def planes_said(self) -> str:
-        """Why seconds do not compare, where the runs had different numbers of actors; or ""."""
+    def planes_said(self, rows: Iterable[str]) -> str:
+        """Why seconds do not compare, where some of the table's ``rows`` are seconds and the runs
+        had different numbers of actors; or "".
+        """
+        if not any("seconds" in row for row in rows):
+            return ""
         actors = sorted({result["actors"] for result in self.results})
         some = " and ".join(map(str, actors))
         return f"seconds: of {some} client actors, which share the cores" if actors[1:] else ""

@@ -127,8 +127,8 @@ def show_comparison(
     tests = tests_of(runs, asked, against)
     notes = [
         runs.seeds_said, runs.stopped_said, runs.stopped_by(asked), runs.unmeasured_said(asked),
-        runs.data_said,
-        runs.honest_said, runs.planes_said, runs.code_said, runs.apart_said, runs.common_said,
+        runs.data_said, runs.honest_said, runs.planes_said(line.label for line in lines),
+        runs.code_said, runs.apart_said, runs.common_said,
     ]  # fmt: skip
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:

@@ -54,8 +54,9 @@ def show_wallclock(
     step takes what it took each run's clients; raises UserError where that is not known.
     """
     table = Table()
-    for column in ("run", "syncs", "steps", "ms a step", "GB", "compute s", "link s", "total s"):
-        table.add_column(column, overflow="fold")  # a name that is cut off is another's
+    table.add_column("run", overflow="fold")  # a name that is cut off is another's
+    for column in ("syncs", "steps", "ms a\nstep", "GB", "compute\ns", "link\ns", "total\ns"):
+        table.add_column(column, no_wrap=True)
     missed: list[str] = []
     took: list[float] = []
     rounds = [folder.rounds() for folder in folders]
@@ -82,7 +83,8 @@ def show_wallclock(
         )
         table.add_row(name, str(len(counted)), *row)
     console.print(table)
-    console.print(f"link s: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s")
+    console.print("GB: up and down, of all clients", soft_wrap=True)
+    console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
     if missed:
         console.print(f"never: it never reached {metric} {target}")
     if step_ms is None:

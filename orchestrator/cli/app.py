@@ -8,7 +8,8 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -172,31 +173,41 @@ def run(
         raise UserError(
             "--detach needs a cluster that outlives this command; name one with --address"
         )
+    if seeds is not None and (detach or resume):
+        raise UserError(
+            "--seeds runs here, one seed after the other; --resume and --detach do not go with it "
+            "(the same command again goes on where it was)"
+        )
+    cluster = (address, num_cpus, num_gpus)
+    plane = _without_ray(*cluster) if in_process else connected(*cluster)
+    run_one = run_here if in_process else partial(run_on_ray, detach=detach)
     if seeds is not None:
-        if detach or resume:
-            raise UserError(
-                "--seeds runs here, one seed after the other; --resume and --detach do "
-                "not go with it (the same command again goes on where it was)"
-            )
         series = _series(config, settings or [], plugin or [], out, seeds_of(seeds))
         require_files(next(iter(series.configs.values())), address)
-        with nullcontext() if in_process else connected(address, num_cpus, num_gpus):
-            finished = series.run(run_here if in_process else run_on_ray)
+        with plane:
+            finished = series.run(run_one)
         _show_series(finished, series)
         return
     folder, chosen = _folder(config, settings or [], plugin or [], out, resume)
-    result: Result | None
     with _left_behind(folder):
         require_files(chosen, address)
-        if in_process:
-            result = run_here(chosen, folder, resume is not None)
-        else:
-            with connected(address, num_cpus, num_gpus):
-                result = run_on_ray(chosen, folder, resume is not None, detach=detach)
+        with plane:
+            result = run_one(chosen, folder, resume is not None)
     if result is None:
         _show_detached(folder, address)
     else:
         _show_end(result, folder, chosen)
+
+
+def _without_ray(
+    address: str, num_cpus: int | None, num_gpus: float | None
+) -> AbstractContextManager[None]:
+    """What stands in the place of a connection; raises UserError where one was described."""
+    if (address, num_cpus, num_gpus) != ("local", None, None):
+        raise UserError(
+            "--in-process runs without Ray; --address, --num-cpus and --num-gpus do not go with it"
+        )
+    return nullcontext()
 
 
 def _show_detached(folder: RunFolder, address: str) -> None:

@@ -162,7 +162,9 @@ def _require_folder(called: str, file: Path) -> None:
     """Raise UserError unless ``file`` can be a file in a folder that is there, and is no run's."""
     if file.is_dir():
         raise UserError(f"{called} {file}: is a folder, and a file's name is meant")
+    if not file.parent.is_dir():
+        raise UserError(f"{called} {file}: there is no folder {file.parent}")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise UserError(f"{called} {file}: {file.parent} is no folder that can be written to")
+        raise UserError(f"{called} {file}: {file.parent} cannot be written to")
     if (run := run_that_writes(file)) is not None:
         raise UserError(f"{called} {file}: is a file of the run in {run}; choose another name")

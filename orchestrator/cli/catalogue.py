@@ -183,7 +183,7 @@ def _near(name: str, known_keys: set[str]) -> str:
     # the last word may be right, and what is before it not
     close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     close += [c for c in keys_meaning(name) if c not in close]
-    close += [c for c in close_to(name, known, 5, 0.5) if c not in close]
+    close += [c for c in close_to(name, known, 5, 0.6) if c not in close]
     if not close and within:
         close = within
     return f"; did you mean {', '.join(close[:5])}?" if close else "; `fedorch list` has all parts"

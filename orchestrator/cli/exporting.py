@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 """What torch colours its sentences with."""
+OPENED = (
+    "Where the run is at hand, `network = fedorch.open(RUN).model()` builds it, RUN being its "
+    "folder, and has the weights."
+)
 EXAMPLES = 2
 """Inputs that a network is traced with."""
 
@@ -310,9 +314,12 @@ def _usage(out: Path, model: TrainedModel, of: Model) -> str:
         "": ["import fedorch", f"model = fedorch.open({name})", f"made = model.{made}(x)"],
     }[form]  # fmt: skip
     weights = form in (".pt", ".safetensors")
+    # which nobody but its own code can build
+    opened = "" if isinstance(of, GivenModule) else f"\n{OPENED}\n"
     into = (
-        f"The weights are those of this network:\n\n```\n{model.module}\n```\n\n" if weights else ""
-    )
+        f"The weights are those of this network:\n\n```\n{model.module}\n```\n{opened}\n"
+        if weights else ""
+    )  # fmt: skip
     return into + "```python\n" + "\n".join(lines) + "\n```\n\n"
 
 

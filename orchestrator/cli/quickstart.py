@@ -16,7 +16,7 @@ from orchestrator.cluster.connection import connected
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import REPORT, RunFolder
 from orchestrator.terminal import console
 
 ALIKE = ["rounds=30", "local.steps=8"]
@@ -83,6 +83,8 @@ def _compare(series: Series, finished: list[RunFolder]) -> None:
     )
     place = Path(series.place) / PAGE
     show_comparison(finished, None, [FAIR], form="json", report=place, about=ABOUT)
+    pages = ", ".join(f"{folder.place}/{REPORT}" for folder in finished)
+    console.print(f"each method's own page: {pages}", soft_wrap=True)
     alike = " --set ".join(("", *ALIKE)).strip()
     runs = "".join(
         f"  fedorch run --set algorithm={name} {alike} --seeds 0-4 --out runs/{name}\n"

@@ -132,7 +132,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
     if not checkpoint.found(folder.checkpoints):
         if folder.finished:
             raise UserError(
-                f"{folder.path}: the run is finished, and has kept no checkpoint to go on from"
+                f"{folder.path}: the run is finished, and has kept no checkpoint to go on from "
+                f"(checkpoint.every is {experiment.config.checkpoint.every})"
             )
         return ["no checkpoint had been written yet; starting from the first round"]
     t, state, notes = checkpoint.load_latest(folder.checkpoints)

@@ -117,6 +117,8 @@ def test_an_occupied_folder_is_refused(finished):
 
 
 MISTAKES = [
+    (["--in-process", "--address", "auto"], "--in-process runs without Ray"),
+    (["--in-process", "--num-gpus", "1"], "do not go with it"),
     (["--set", "algorithm=fedprx"], "did you mean 'fedprox'?"),
     (["--set", "data.clients=9000", "--set", "cohort=1"], "9000 clients cannot share 400"),
     (["--set", "data.dataset=kmnist"], "KMNIST/raw"),

@@ -104,6 +104,7 @@ def test_every_key_is_described():
         ("local.lrr", "local.lr,"),
         ("locl.lr", "local.lr,"),
         ("aggregatr", "did you mean aggregator"),
+        ("nosuch", "`fedorch list` has all parts"),
     ],
 )
 def test_what_is_near_is_named(wrong, near):

@@ -485,6 +485,8 @@ def test_how_far_apart_synchronisations_were(runs, tmp_path):
     assert "client actors" not in plain
     edit(other.path, actors=7)
     assert "seconds: of 1 and 7 client actors" in here("compare", folder.path, other.path)[1]
+    told = here("compare", folder.path, other.path, "--row", "test accuracy")[1]
+    assert "seconds: of" not in told  # no row has any
 
 
 def test_seeds_of_most_are_said_once():

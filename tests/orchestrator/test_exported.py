@@ -127,7 +127,7 @@ def test_wrong_places_are_refused(images, tmp_path):
     for out, why in (
         (tmp_path / "m.h5", "ends in none of .onnx"),
         (images, "it is there already"),
-        (tmp_path / "nowhere" / "m.pt", "is no folder that can be written to"),
+        (tmp_path / "nowhere" / "m.pt", "there is no folder"),
     ):
         code, text = here("export", images, out)
         assert code == 2, text

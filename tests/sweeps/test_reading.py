@@ -222,6 +222,15 @@ def test_every_form_of_the_table(reproduced, form, capsys):
     assert form != "latex" or not re.search(r"(?<!\\)[%_]", typeset)
 
 
+def test_what_columns_show_is_said_of_each_where_it_differs():
+    """Seconds stood beside accuracies under heads that name neither."""
+    seconds = Column("seconds", ENTRY.columns["mean"].settings, "sum")
+    entry = replace(ENTRY, columns={**ENTRY.columns, "runtime": seconds})
+    text = tables.render(Reproduction(entry, "reduced"), {}, "markdown")
+    assert "; runtime: seconds, summed" in text
+    assert f"mean: {ENTRY.columns['mean'].shows}" in text
+
+
 def test_what_could_not_be_had_stands_under_the_table():
     lacking = replace(REDUCED, entry=replace(ENTRY, unavailable="Its images are nowhere."))
     assert "; Its images are nowhere." in tables.render(lacking, {}, "markdown")
