@@ -151,7 +151,7 @@ class Runs:
         firsts = {name: self.configs[some[0]] for name, some in self.columns.items()}
         if not (keys := unsaid(firsts)):
             return ""
-        each = in_particular(firsts) if len(firsts) <= SOME else ""
+        each = in_particular(firsts, self._cut) if len(firsts) <= SOME else ""
         return "; ".join(filter(None, [each, f"they differ in {', '.join(keys)}"]))
 
     @property
@@ -159,7 +159,7 @@ class Runs:
         """What was the same in all of several groups, or ""."""
         if len(self.columns) < 2:
             return ""
-        common = in_common(self.configs, cut=bool(self.stopped_said))
+        common = in_common(self.configs, self._cut)
         return f"in all: {common}" if common else ""
 
     def planes_said(self, rows: Iterable[str]) -> str:
@@ -191,6 +191,11 @@ class Runs:
         return f"stopped: {', '.join(stopped[:SOME])}{more}" if stopped else ""
 
     @property
+    def _cut(self) -> bool:
+        """Whether the rounds that were planned are not those of all runs."""
+        return bool(self.stopped_said)
+
+    @property
     def honest_said(self) -> str:
         """Whose clients' means are, where attackers are among those of some groups; or ""."""
         attacked = {isinstance(config.attack, NoAttack) for config in self.configs}
@@ -203,7 +208,7 @@ class Runs:
         early = [
             config.stop
             for config, result in zip(self.configs, self.results, strict=True)
-            if result["rounds"] < config.rounds
+            if result["status"] == "finished" and result["rounds"] < config.rounds
         ]
         by = [one for one in metrics if any(one in stop for stop in early)]
         if not by:

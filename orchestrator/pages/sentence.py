@@ -70,11 +70,11 @@ def in_common(configs: Sequence[Config], cut: bool = False) -> str:
     return ", ".join(fact[0] for fact in first if all(fact in facts for facts in others))
 
 
-def in_particular(configs: Mapping[str, Config]) -> str:
+def in_particular(configs: Mapping[str, Config], cut: bool = False) -> str:
     """What some runs, by their names, have each for itself, as far as a name does not say it; or
-    "".
+    "". ``cut`` as above.
     """
-    facts = {name: [fact[0] for fact in _facts(config)] for name, config in configs.items()}
+    facts = {name: [fact[0] for fact in _facts(config, cut)] for name, config in configs.items()}
     apart = {
         name: ", ".join(f for f in own if not all(f in other for other in facts.values()))
         for name, own in facts.items()

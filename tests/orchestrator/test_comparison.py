@@ -680,3 +680,7 @@ def test_what_makes_runs_unlike_is_told(tmp_path, monkeypatch):
     run_into(RunFolder(tmp_path / "c"), small("rounds=3", "stop.test_accuracy=0.01"))
     early = here("compare", tmp_path / "a", tmp_path / "c", "--format", "markdown")[1]
     assert "test_accuracy ended runs (stop)" in early
+    edit(tmp_path / "c", status="stopped")  # by somebody, before the goal
+    stopped = here("compare", tmp_path / "a", tmp_path / "c", "--format", "markdown")[1]
+    assert "ended runs" not in stopped
+    assert "(seed 0) after 1 of 3 rounds" in stopped
