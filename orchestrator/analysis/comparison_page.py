@@ -70,9 +70,13 @@ def comparison_of(
     body = (
         f"<h1>{TITLE}</h1>\n"
         + f'<p class="lead">{html.escape(about or ", ".join(groups))}</p>\n'
-        + page.table(written.table)
+        + page.table(written.table, "all groups of runs")
         + notes
-        + (about_tests + page.table(tests) if tests is not None else "")
+        + (
+            about_tests + page.table(tests, "tests of their differences")
+            if tests is not None
+            else ""
+        )
         + page.axis_choice(known)
         + page.HINT
         + page.section("Curves", page.figures(drawings))

@@ -50,6 +50,10 @@
       renderer: "svg", config: looks(night.matches && !paper.matches), tooltip: { theme: night.matches ? "dark" : "light" },
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
       downloadFileName: chart.id,
+    }).then(() => {
+      // vega-embed's menu is three dots, of which nothing can be read aloud
+      const menu = place.querySelector("summary");
+      if (menu) menu.setAttribute("aria-label", "Save this chart");
     });
   };
   const drawAll = (which = () => true) => page.charts.filter(which).forEach(draw);

@@ -127,20 +127,23 @@ def _wide(what: str, content: str) -> str:
     return f'<section class="wide" tabindex="0" aria-label="{label}">{content}</section>\n'
 
 
-def table(frame: pd.DataFrame) -> str:
-    """A table of texts, as it is; its rows have names."""
-    heads = "".join(f'<th scope="col">{html.escape(str(name))}</th>' for name in frame.columns)
-    first = html.escape(str(frame.index.name or ""))
+def _head(name: str) -> str:
+    # a head without a word is none, for who has it read aloud
+    return f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>"
+
+
+def table(frame: pd.DataFrame, what: str) -> str:
+    """A table of texts, as it is; its rows have names. ``what``: what it is of, read aloud."""
+    heads = "".join(_head(str(name)) for name in (frame.index.name or "", *frame.columns))
     rows = "".join(
         f'<tr><th scope="row">{html.escape(str(name))}</th>'
         f"{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in cells)}</tr>\n"
         for name, cells in zip(frame.index, frame.itertuples(index=False), strict=True)
     )
     content = (
-        f'<table class="numbers"><thead><tr><th scope="col">{first}</th>{heads}</tr></thead>'
-        f"<tbody>\n{rows}</tbody></table>"
+        f'<table class="numbers"><thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table>'
     )
-    return _wide("all groups of runs", content)
+    return _wide(what, content)
 
 
 def sortable(

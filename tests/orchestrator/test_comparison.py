@@ -184,7 +184,11 @@ def test_a_page_leads_to_the_runs_own_reports(runs, tmp_path):
     (tmp_path / "some").mkdir()
     code, text = here("compare", *runs, "--report", tmp_path / "some" / "both.html")
     assert code == 0, text
-    links = re.findall(r'<a href="([^"#]+)">seed', (tmp_path / "some" / "both.html").read_text())
+    page = (tmp_path / "some" / "both.html").read_text()
+    assert not re.search(r"<th[^>]*></th>", page)  # nothing to be read aloud
+    labels = re.findall(r'<section class="wide"[^>]* aria-label="([^"]*)"', page)
+    assert len(labels) == len({*labels}) == 2
+    links = re.findall(r'<a href="([^"#]+)">seed', page)
     there = [place / "report.html" for place in runs if (place / "report.html").is_file()]
     assert [(tmp_path / "some" / link).resolve() for link in links] == there
     assert len(there) >= 2

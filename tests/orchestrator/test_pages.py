@@ -436,7 +436,9 @@ def test_a_browser_draws_every_chart(runs, tmp_path, kind):
     _, given = parts_of(page.read_text())
     for chart in given["charts"]:
         place = done.stdout.split(f'id="chart-{chart["id"]}"')[1]
-        assert "<svg" in place.split("</figure>")[0], chart["id"]
+        figure = place.split("</figure>")[0]
+        assert "<svg" in figure, chart["id"]
+        assert '<summary aria-label="Save this chart">' in figure
     assert done.stdout.count('<tr class="">') + done.stdout.count("<tr>") > 0
 
 
