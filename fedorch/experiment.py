@@ -127,7 +127,8 @@ class Experiment:
         for tensor in (*net.params.values(), *net.buffers.values()):
             # each with memory of its own, as files of weights want it
             tensor.data = tensor.data.clone()
-        return net.to(w.device).module.eval()
+        net.module.eval()
+        return net.to(w.device).module
 
 
 def _kept(model: torch.nn.Module) -> str:

@@ -37,7 +37,7 @@ class GivenModule(Model):
                 "model: this is a module of a Python process; hand it over again "
                 "(fedorch.Experiment(model=...)), or name its file (./nets.py:Net)"
             )
-        return copy.deepcopy(GIVEN[self.sha256]).train()
+        return copy.deepcopy(GIVEN[self.sha256])
 
 
 def give(module: torch.nn.Module) -> str:

@@ -27,6 +27,9 @@ class Net:
     def __init__(self, module: torch.nn.Module) -> None:
         """Raises ValueError as :func:`require_float32`."""
         require_float32(module)
+        # a module that has never been told is in training mode, but not by its own train(), which
+        # may leave parts of it in the other (statistics that are frozen, say)
+        module.train()
         self.module = module
         self.params = trainable(module)
         self.buffers = floating_buffers(module)

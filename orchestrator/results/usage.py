@@ -94,7 +94,8 @@ class TrainedModel:
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
         _put(net, folder.model(), folder.place)
-        self.module = net.module.eval()
+        net.module.eval()  # which need not return it
+        self.module = net.module
 
     @own_modes()
     def outputs(self, x: Given) -> Tensor:

@@ -197,7 +197,8 @@ def _takes(net: Net, x: torch.Tensor) -> bool:
     """Whether the network makes anything of such inputs."""
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), unchanged(net.module):
-            net.module.eval()(x)
+            net.module.eval()
+            net.module(x)
     except RuntimeError:
         return False
     return True

@@ -14,6 +14,7 @@ import torch
 from algorithms.local_config import Precision
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
+from orchestrator.plugins import Own
 from orchestrator.training.precision import multiplying
 
 if TYPE_CHECKING:
@@ -91,19 +92,24 @@ class Records:
     """
 
     def __init__(self, after: int = 0) -> None:
-        """``after``: uses of one kind before it is worth its recording, which then gives the very
-        bits of the computation itself: some uses show whether it does (:meth:`judge`).
-        """
+        """``after``: uses of one kind before it is worth its recording."""
         self.after = after
         self.kept: dict[Hashable, int | OnTrial | Function | None] = {}
         self.candidate: Hashable = None
         """The kind on trial that was asked for last."""
 
     def find(
-        self, its: Hashable, function: Function, inputs: tuple[Tensor, ...], delivered: int
+        self,
+        its: Hashable,
+        function: Function,
+        inputs: tuple[Tensor, ...],
+        delivered: int,
+        trusted: bool = False,
     ) -> Function | None:
         """What ``function`` was recorded as, which ``its`` tells from others; None where it cannot
-        be, or not yet. Arguments as of :func:`orchestrator.training.tracing.trace`.
+        be, or not yet. A record that is ``trusted`` is used at once, and its products may be
+        turned; of others some uses show whether they give the very bits of the computation itself
+        (:meth:`judge`). Arguments as of :func:`orchestrator.training.tracing.trace`.
         """
         # on a GPU autograd works in a thread of its own, which no recorder sees
         if inputs[0].is_cuda:
@@ -112,16 +118,10 @@ class Records:
         found = self.kept.get(key, 0)
         if isinstance(found, int):
             few = found < self.after
-            found = found + 1 if few else self._recorded(function, inputs, delivered)
+            found = found + 1 if few else _recorded(function, inputs, delivered, trusted)
         keep(self.kept, key, found, RECORDS)
         self.candidate = key if isinstance(found, OnTrial) else None
         return None if isinstance(found, int | OnTrial) else found
-
-    def _recorded(
-        self, function: Function, inputs: tuple[Tensor, ...], delivered: int
-    ) -> OnTrial | Function | None:
-        made = _traced(function, inputs, delivered, self.after > 0)
-        return OnTrial(made) if made is not None and self.after else made
 
     def judge(self, inputs: tuple[Tensor, ...], *outputs: Tensor) -> None:
         """Compare a record on trial, if that was found last, with what came of the computation
@@ -135,8 +135,8 @@ class Records:
 
 @dataclass(frozen=True)
 class OnTrial:
-    """A record that is not trusted yet: the module may do what a function of its tensors does not
-    (hooks on parameters, references to them, a memory of its own).
+    """A record that is not trusted yet: code of others may do what a function of its tensors does
+    not (hooks on parameters, references to them, a memory of its own, numbers read past torch).
     """
 
     function: Function
@@ -159,13 +159,14 @@ class OnTrial:
         return OnTrial(self.function, self.left - 1) if self.left > 1 else self.function
 
 
-def _traced(
-    function: Function, inputs: tuple[Tensor, ...], delivered: int, exactly: bool
-) -> Function | None:
+def _recorded(
+    function: Function, inputs: tuple[Tensor, ...], delivered: int, trusted: bool
+) -> OnTrial | Function | None:
     # it extends a class of torch's: above, it would load torch for commands that train nothing
     from orchestrator.training.tracing import trace
 
-    return trace(function, inputs, delivered, exactly)
+    made = trace(function, inputs, delivered, exactly=not trusted)
+    return made if made is None or trusted else OnTrial(made)
 
 
 RECORDS = 64
@@ -279,6 +280,7 @@ class Vectorized(Engine):
         self.forward = torch.func.vmap(net.functional())
         self.featured = torch.func.vmap(net.functional(featured=True))
         self.records = Records()
+        self.known = is_known(loss, *net.module.modules())
         self.attached: list[Tensor] = []
         self.shares: dict[torch.Size, tuple[list[int], Tensor]] = {}
 
@@ -320,6 +322,7 @@ class Vectorized(Engine):
             return recorded(*inputs, *self.net.spec.views(out).values())[0]
         *grads, means = self._compute(contrast.term if contrast else None, *inputs)
         self.net.spec.write(grads, out)
+        self.records.judge(inputs, *self.net.spec.views(out).values(), means)
         return means
 
     def _recorded(self, contrast: Contrast | None, inputs: tuple[Tensor, ...]) -> Function | None:
@@ -330,7 +333,9 @@ class Vectorized(Engine):
         its = lasting(term)
         if its is None:
             return None
-        return self.records.find(its, partial(self._compute, term), inputs, len(self.attached))
+        trusted = self.known and (term is None or is_known(getattr(term, "__self__", None)))
+        compute = partial(self._compute, term)
+        return self.records.find(its, compute, inputs, len(self.attached), trusted)
 
     def _compute(
         self,
@@ -366,6 +371,24 @@ def keep(kept: dict[Hashable, T], key: Hashable, value: T, most: int) -> None:
     kept[key] = value
     if len(kept) > most:
         del kept[next(iter(kept))]
+
+
+KNOWN = ("algorithms", "orchestrator", "torch")
+"""Packages whose code does with tensors what a record of it says."""
+
+
+def is_known(*parts: object) -> bool:
+    """Whether a loss, modules and rules are our code or torch's, and nobody has hung code of his
+    own on them.
+    """
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return not any(
+        type(one).__module__.partition(".")[0] not in KNOWN
+        or isinstance(one, Own)
+        or any(getattr(one, hook, None) for hook in hooks)
+        or "forward" in getattr(one, "__dict__", ())
+        for one in parts
+    )
 
 
 def lasting(term: Callable[..., Tensor] | None) -> tuple[Hashable, ...] | None:

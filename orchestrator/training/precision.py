@@ -36,7 +36,8 @@ def unfit(precision: Precision, gpus: float, module: torch.nn.Module, x: Tensor)
     try:
         with torch.random.fork_rng(devices=[]), unchanged(module):
             with multiplying(precision, "cpu"):
-                made = module.train()(x).float().sum()
+                module.train()
+                made = module(x).float().sum()
             torch.autograd.grad(made, parameters, allow_unused=True)
     except Exception as error:  # whatever libraries and code of others raise of a type
         return f"the network does not train in bfloat16: {raised(error)}"

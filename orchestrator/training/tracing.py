@@ -89,7 +89,10 @@ class Reading(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if function in READS:
+        given = (*args, *(kwargs or {}).values())
+        if function in READS or (function in MAKES and _holds_tensors(given)):
+            raise Unrecordable
+        if getattr(function, "__name__", "") in SPLITS and _holds_tensors([given[1:]]):
             raise Unrecordable
         return function(*args, **(kwargs or {}))
 
@@ -99,6 +102,18 @@ READS = frozenset(
     for name in ("numpy", "tolist", "__array__", "__dlpack__", "apply_", "map_", "item")
 )
 """Of these some are no operations, so that no recorder sees them."""
+MAKES = frozenset((torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor))
+"""These read the numbers of tensors that stand in a list, and no recorder sees it."""
+SPLITS = frozenset(("tensor_split", "_pack_padded_sequence"))
+"""These read where to split in tensors of numbers; there are several functions of such a name."""
+
+
+def _holds_tensors(given: Sequence[Any]) -> bool:
+    """Whether a tensor stands in a list among them, be it one within others."""
+    lists = [one for one in given if isinstance(one, list | tuple)]
+    return any(
+        isinstance(inner, torch.Tensor) or _holds_tensors([inner]) for one in lists for inner in one
+    )
 
 
 class Recorder(TorchDispatchMode):

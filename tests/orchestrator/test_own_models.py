@@ -10,6 +10,7 @@ from torch import nn
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.models.net import Net
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from tests.orchestrator.test_cli import here
@@ -431,6 +432,43 @@ def test_a_network_is_trained_in_training_mode_whatever_is_judged_between(config
     one = finish(load(config, [model, "rounds=4", "local.execution=sequential"]))
     both = finish(load(config, [model, "rounds=4", "local.execution=vectorized"]))
     torch.testing.assert_close(one.algorithm.w, both.algorithm.w, rtol=1e-4, atol=1e-5)
+
+
+FROZEN = """import torch
+from torch import nn
+
+
+class Frozen(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(784, 8), nn.BatchNorm1d(8), nn.Linear(8, classes)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()  # and nothing is returned
+
+    def forward(self, x):
+        return self.head(torch.relu(self.norm(self.body(x.flatten(1)))))
+
+
+class Begun(Frozen):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.norm.eval()
+
+    train = nn.Module.train
+"""
+
+
+@pytest.mark.parametrize("name", ["Frozen", "Begun"])
+def test_a_network_that_sets_its_parts_modes_itself_is_told_before_its_first_step(config, name):
+    """Its train() was first called after an evaluation: how often one looked decided the bits."""
+    (config.parent / "nets.py").write_text(FROZEN)
+    model = f"model={config.parent}/nets.py:{name}"
+    runs = [finish(load(config, [model, "rounds=4", f"evaluation.every={n}"])) for n in (1, 4)]
+    assert runs[0].weights_sha256() == runs[1].weights_sha256()
+    before = Net.of(runs[0].config.model, (1, 28, 28), 10, 0).initial_buffers
+    assert torch.equal(runs[0].algorithm.statistics(), before) == (name == "Frozen")
 
 
 def test_a_network_that_mixes_its_batch_is_not_padded(config):

@@ -1,5 +1,6 @@
 """Recorded computations against the same computed anew, by torch's own vmap and autograd."""
 
+import ctypes
 import inspect
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from orchestrator.models.net import Net
 from orchestrator.models.tried import mixes, tried, unstacked
 from orchestrator.training import engines
 from orchestrator.training.batches import common_width
-from orchestrator.training.engines import Contrast, Sequential, Vectorized
+from orchestrator.training.engines import Contrast, Sequential, Vectorized, is_known
 from orchestrator.training.tracing import trace
 
 CLIENTS, BATCH = 3, 5
@@ -297,8 +298,12 @@ def test_what_cannot_be_recorded_is_computed_anew():
     lambda x: (x * torch.from_numpy(x.numpy() * 2),),
     lambda x: (x * torch.tensor(x.tolist()),),
     lambda x: (x * torch.as_tensor(np.asarray(x)),),
+    lambda x: (x * torch.tensor([1.0 + one for one in x]),),
+    lambda x: (x * torch.as_tensor([[x[0], x[1], x[2]]])[0],),
+    lambda x: (x * torch.tensor_split(x, (x > 0).sum().reshape(1))[0].sum(),),
 ], ids=["draws", "reads a value", "as many as there are", "writes over its input", "through NumPy",
-        "through a list", "through an array"])  # fmt: skip
+        "through a list", "through an array", "through a list of tensors", "and through one of such",
+        "split where a value says"])  # fmt: skip
 def test_what_is_no_matter_of_shapes_is_not_recorded(function):
     x = torch.tensor([1.0, -2.0, 3.0])
     assert trace(function, [x]) is None
@@ -380,6 +385,31 @@ def test_a_loss_that_reads_its_targets_is_computed_anew():
         ):  # fmt: skip
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     assert set(engine.records.kept.values()) == {None}
+
+
+class Remembering(CrossEntropy.__bases__[0]):
+    """A loss that reads a number by a door that no recorder sees."""
+
+    name: str = "remembering_of_tests"
+
+    def per_sample(self, outputs, targets):
+        first = ctypes.c_int64.from_address(targets.data_ptr()).value
+        return nn.functional.cross_entropy(outputs, targets, reduction="none") * (1 + first)
+
+
+def test_code_of_others_is_tried_before_its_record_is_used():
+    """As a client's steps are: what a recorder does not see would be the first batch's for ever."""
+    net, loss = Net(MODELS["mlp"]()), Remembering()
+    engine = Vectorized(net, loss)
+    for seed in range(6):
+        w, (x, y, sizes) = models(net, seed), batch((5, 4, 3), seed)
+        got = engine_gradients(engine, w, x, y, sizes)
+        want = engine_gradients(Vectorized(net, loss), w, x, y, sizes)
+        assert all(map(torch.equal, got, want)), seed
+    assert is_known(CrossEntropy(), *net.module.modules())
+    assert not is_known(loss)
+    net.module.register_forward_hook(lambda module, inputs, out: out)
+    assert not is_known(CrossEntropy(), *net.module.modules())
 
 
 @dataclass(frozen=True)
