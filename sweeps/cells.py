@@ -15,6 +15,7 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
+from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed
 from orchestrator.files import json_text
@@ -127,8 +128,18 @@ class Cells:
                 if one.folder.path in number
             )
         }
-        measured = Measured(metric, values, runs.more_is_better(metric))
-        return PairedTests.of([measured], next(iter(values)))
+        first = next(iter(values))
+        for other in self.judged.others(metric, first):
+            values.pop(other, None)
+        return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
+
+    @cached_property
+    def judged(self) -> Judged:
+        """The clients that the lines' numbers are over, of trials that did not fail."""
+        return Judged({
+            name: {one.seed: one.folder for one in trials if one.status != "failed"}
+            for name, trials in self.groups.items()
+        })  # fmt: skip
 
     @cached_property
     def finished(self) -> list[RunFolder]:
@@ -226,7 +237,8 @@ def _given(cells: Cells) -> Iterator[str]:
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
         ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
-        yield from filter(None, (runs.data_said, runs.honest_said, ended, runs.code_said))
+        others = cells.judged.said([judged], next(iter(cells.groups)))
+        yield from filter(None, (runs.data_said, runs.honest_said, others, ended, runs.code_said))
 
 
 def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
+from orchestrator.analysis.judged import Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
     by_config,
@@ -32,8 +33,6 @@ from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES
 
-CLIENTS = ("client_", "personal_")
-"""How metrics of the clients begin."""
 SOME = 6
 """Names that a sentence has room for."""
 
@@ -93,10 +92,12 @@ class Runs:
         columns = self._named[0]
         return relabelled(columns, self.labels, self._places(columns))
 
-    def called(self, name: str) -> str:
-        """The column of that name, of that name without its label, or of that folder; raises
-        UserError for another.
+    def called(self, name: str | None) -> str:
+        """The column of that name, of that name without its label, or of that folder; without one
+        the first. Raises UserError for another.
         """
+        if name is None:
+            return next(iter(self.columns))
         before = dict(zip(self._named[0], self.columns, strict=True))
         known = self._places(self.columns) | before | {one: one for one in self.columns}
         if name not in known:
@@ -136,6 +137,14 @@ class Runs:
             return ""
         names = ", ".join(names_of_data(self.configs))
         return f"of different data, which are not tested against one another: {names}"
+
+    @cached_property
+    def judged(self) -> Judged:
+        """The clients that the columns' numbers are over."""
+        return Judged({
+            name: {self.seeds[run]: self.folders[run] for run in some}
+            for name, some in self.columns.items()
+        })  # fmt: skip
 
     def same_data(self, one: int, other: int) -> bool:
         """Whether two runs had the same samples, whatever these are called."""
@@ -199,7 +208,7 @@ class Runs:
     def honest_said(self) -> str:
         """Whose clients' means are, where attackers are among those of some groups; or ""."""
         attacked = {isinstance(config.attack, NoAttack) for config in self.configs}
-        judged = any(key.startswith(CLIENTS) for r in self.results for key in r["metrics"])
+        judged = any(family_of(key) for r in self.results for key in r["metrics"])
         some = "means over clients are over honest ones, which are fewer where there is an attack"
         return some if attacked == {True, False} and judged else ""
 

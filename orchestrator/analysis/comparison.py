@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -108,11 +109,11 @@ def show_comparison(
     metric = asked[0]
     if len(asked) > 1 and (plot is not None or target is not None):
         raise UserError("--plot and --target are of one metric: give one --metric")
-    goal = target_goal(target, metric)
+    goal, first = target_goal(target, metric), runs.called(against)
     for one in asked:
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
-        *_metrics(runs.results, runs.more_is_better),
+        *_metrics(runs.results, partial(_better, runs, first)),
         *_efforts(runs.results, runs.rounds),
         *_times(runs.rounds),
         *_attacked(runs.rounds),
@@ -124,12 +125,8 @@ def show_comparison(
     groups = runs.groups()
     if plot is not None:
         _draw(runs, metric, plot)
-    tests = tests_of(runs, asked, against)
-    notes = [
-        runs.seeds_said, runs.stopped_said, runs.stopped_by(asked), runs.unmeasured_said(asked),
-        runs.data_said, runs.honest_said, runs.planes_said(line.label for line in lines),
-        runs.code_said, runs.apart_said, runs.common_said,
-    ]  # fmt: skip
+    tests = tests_of(runs, asked, first)
+    notes = _notes(runs, lines, asked, first)
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -138,7 +135,7 @@ def show_comparison(
     if form == "csv":
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
-        told = {"runs": _told(runs, columns), "notes": [*filter(None, notes)]}
+        told = {"runs": _told(runs, columns), "notes": notes}
         told |= {"cells": [*_cells(lines, columns)]}
         return json_text(told | {"tests": tests.records()})
     if form == "latex":
@@ -182,7 +179,7 @@ def _written(
     table = pd.DataFrame(rows.values(), index=pd.Index([*rows], name="metric"), columns=[*columns])
     best = frozenset((line.label, name) for line in lines if (name := line.best(columns)))
     written = Written(
-        "", table, tuple(filter(None, notes)), best=best, further=tests.table(),
+        "", table, tuple(notes), best=best, further=tests.table(),
         about_further=tests.about, listed=True,
     )  # fmt: skip
     return written.turned() if many else written
@@ -336,16 +333,42 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def tests_of(runs: Runs, metrics: Sequence[str], against: str | None) -> PairedTests:
-    """Each column's last ``metrics`` against those of the first, or of the one that is called
-    so, of the runs that report them.
+def _notes(runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str) -> list[str]:
+    """What must be known to read the table, and the tests of the ``metrics`` against the
+    ``first``.
     """
-    first = runs.called(against) if against is not None else next(iter(runs.columns))
+    reported = [key for result in runs.results for key in result["metrics"]]
+    notes = [
+        runs.seeds_said, runs.stopped_said, runs.stopped_by(metrics), runs.unmeasured_said(metrics),
+        runs.judged.said(reported, first), runs.data_said, runs.honest_said,
+        runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
+        runs.common_said,
+    ]  # fmt: skip
+    return [*filter(None, notes)]
+
+
+def _better(runs: Runs, first: str, metric: str) -> bool | None:
+    """Whether more of it is; None where that is not known, or the columns' are not of the same
+    clients' rows.
+    """
+    return None if runs.judged.others(metric, first) else runs.more_is_better(metric)
+
+
+def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
+    """Each column's last ``metrics`` against those of the ``first``, of the runs that report them,
+    of the same rows.
+    """
     theirs = runs.columns[first][0]
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
     # a family's columns are many a run, and none of them is asked for
     asked = [metric for metric in metrics if not metric.endswith("/")]
-    return PairedTests.of([_measured(runs, metric, alike) for metric in asked], first)
+    return PairedTests.of(
+        [
+            _measured(runs, one, [n for n in alike if n not in runs.judged.others(one, first)])
+            for one in asked
+        ],
+        first,
+    )
 
 
 def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:

@@ -57,7 +57,8 @@ WHOSE = {
 }
 CLIENTS = {
     "client": "the judged model on each honest client's own rows",
-    "personal": "each honest client's own model on its own rows",
+    "personal": "the own model of each honest client that has one (with "
+    "evaluation.local_models: that was just trained), on its own rows",
 }
 OF_ONE_MODEL = tuple(f"{who}_" for who in (*WHOSE, "client"))
 """How names of metrics begin that one model for all is judged by."""

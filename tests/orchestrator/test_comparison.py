@@ -201,6 +201,39 @@ def test_what_one_has_and_another_has_not_is_said_of_the_one():
     assert by_difference(configs) == ["no clip", "clip 1.0"]
 
 
+def test_means_over_other_clients_are_no_pairs(tmp_path):
+    """Three clients that were just trained "beat" thirty of which most never were; equal models
+    were "fairer" where each client had more test rows.
+    """
+    for name, settings in {
+        "some": ["evaluation.local_models=true"], "all": ["algorithm=ditto"],
+        "rows": ["data.client_test.least=800"], "few": ["data.clients=4"],
+        "one": ["attack={name: sign_flip, fraction: 0.2}"],
+        "two": ["attack={name: sign_flip, fraction: 0.4}"], "alike": ["local.lr=0.01"],
+    }.items():  # fmt: skip
+        for seed in (0, 1):
+            work = ["rounds=1", "cohort=2", "data.clients=5", f"seed={seed}", *settings]
+            run_into(RunFolder(tmp_path / name / f"seed-{seed}"), small(*work))
+
+    def told(*names, metric):
+        places = [tmp_path / name for name in names]
+        return json.loads(here("compare", *places, "--metric", metric, "--format", "json")[1])
+
+    several = told("some", "all", metric="personal_accuracy_mean")
+    assert several["tests"] == []
+    assert any("personal_... is of other clients" in note for note in several["notes"])
+    assert any("2 clients with" in note and "5 clients with" in note for note in several["notes"])
+    others = told("some", "rows", "few", "one", "alike", metric="client_accuracy_worst")
+    assert [test["group"] for test in others["tests"]] == ["alike"]
+    attacked = told("one", "two", metric="client_accuracy_mean")
+    assert attacked["tests"] == []
+    # of one test set, and tested as ever
+    assert len(told("some", "all", metric="test_accuracy")["tests"]) == 1
+    places = [tmp_path / name for name in ("some", "all")]
+    tex = here("compare", *places, "--row", "personal accuracy, mean", "--format", "latex")[1]
+    assert "textbf" not in tex
+
+
 def test_little_is_said_with_more_digits():
     cells = [comparison._megabytes("MB", sent).cell([0]) for sent in ([12.3e6, 1e3], [123456789])]
     assert cells == ["12.30000", "123.5"]
