@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,8 @@ import torch
 
 from algorithms.part import nearest
 from orchestrator import files
+from orchestrator.cli.evaluating import own_test_rows
+from orchestrator.cli.predicting import inputs_in, require_odds
 from orchestrator.cli.run_shown import quiet
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import Config, build
@@ -30,9 +32,12 @@ from orchestrator.training.modes import put_back
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
     from torch import Tensor
 
 Place = str | PathLike[str]
+Asked: TypeAlias = "Given | Place | Image.Image"
+"""What a run's model may be asked of."""
 
 
 class Run:
@@ -97,17 +102,41 @@ class Run:
         """Names of the classes, in the order of the outputs; empty where the data have none."""
         return TrainedModel(self.folder).inputs.get("classes", [])
 
-    def outputs(self, x: Given) -> Tensor:
-        """The model's outputs [n, o], as :meth:`TrainedModel.outputs`: images are given as pixels
-        and rows of a table as they are, and become numbers as in training.
+    def outputs(self, x: Asked) -> Tensor:
+        """The model's outputs [n, o] (of classes: logits), as :meth:`TrainedModel.outputs`: images
+        are given as pixels and rows of a table as they are, and become numbers as in training.
+        ``x`` may also be the path of an image, of a folder of images, a table, ``.npy`` or
+        ``.npz``, or an image of Pillow's, of any size. Raises UserError for what the model does not
+        take.
         """
-        return TrainedModel(self.folder).outputs(x)
+        model, given = self._asked(x)
+        return model.outputs(given)
 
-    def predict(self, x: Given) -> np.ndarray:
-        """Classes [n] of inputs [n, ...]; numbers [n, o], or classes of tokens [n, L], where the
-        model was trained on such.
+    def predict(self, x: Asked) -> np.ndarray:
+        """Classes [n] of inputs [n, ...] as of :meth:`outputs`; numbers [n, o], or classes of
+        tokens [n, L], where the model was trained on such.
         """
-        return TrainedModel(self.folder).predict(x)
+        model, given = self._asked(x)
+        return model.predict(given)
+
+    def probabilities(self, x: Asked) -> np.ndarray:
+        """How likely each class is, [n, o], of inputs as of :meth:`outputs`; raises UserError where
+        the loss was none that makes probabilities of outputs (cross entropy, focal).
+        """
+        model, given = self._asked(x)
+        require_odds(model, self.config, f"the model of {self.path}")
+        return torch.softmax(model.outputs(given), 1).numpy()
+
+    def _asked(self, x: Asked) -> tuple[TrainedModel, Any]:
+        model = TrainedModel(self.folder)
+        return model, inputs_in(model, self.config, x)
+
+    def test(self) -> tuple[np.ndarray, np.ndarray]:
+        """The run's test rows anew: inputs [n, ...] as its model takes them (pixels are uint8, a
+        table's columns standardised) and targets [n]. Raises UserError if its data are gone, or are
+        others by now.
+        """
+        return own_test_rows(self.folder)
 
     def plot(self, *metrics: str) -> Figure:
         """Metrics over rounds (default: accuracies, or else losses)."""

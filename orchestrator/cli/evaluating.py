@@ -116,6 +116,17 @@ def evaluation(
     return record, Rows(len(data.test_rows), trained, nameless)
 
 
+def own_test_rows(folder: RunFolder) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets of a run's test rows; raises UserError if its data are gone, or others by
+    now.
+    """
+    config = folder.config()
+    data = FederatedData.build(config.data, config.seed)
+    _require_own(folder, data)
+    samples, rows = data.samples, data.test_rows
+    return np.array(samples.x[rows], order="C"), np.array(samples.wanted[rows])
+
+
 def _require_own(folder: RunFolder, data: FederatedData) -> None:
     digest = folder.result().get("data_sha256", data.sha256)
     if digest != data.sha256:
@@ -228,8 +239,19 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
                 f"the data have {samples.classes} classes, the model {inputs['outputs']}"
             )
         return checked(replace(samples, classes=inputs["outputs"]), "the data")
+    if _numbered(samples.names, known):
+        number = np.array([*map(int, samples.names)])
+        return checked(
+            replace(samples, y=number[samples.y], classes=len(known), names=()), "the data"
+        )
     number = np.array([_known(name, known) for name in samples.names])
     return replace(samples, y=number[samples.y], classes=len(known), names=tuple(known))
+
+
+def _numbered(names: Sequence[str], known: Sequence[str]) -> bool:
+    """Whether labels are numbers of classes that have other names."""
+    numbers = all(name.isdecimal() and int(name) < len(known) for name in names)
+    return numbers and not any(name.isdecimal() for name in known)
 
 
 def _known(name: str, known: Sequence[str]) -> int:
@@ -241,8 +263,5 @@ def _known(name: str, known: Sequence[str]) -> int:
     plain = [one.lower().replace("/", "_") for one in known]
     alike = [number for number, one in enumerate(plain) if one == name.lower()]
     if len(alike) != 1:
-        raise UserError(
-            f"the model knows no class {name!r}; it knows {', '.join(known)}"
-            + ("; give labels as these texts, also in an npz" if name.isdigit() else "")
-        )
+        raise UserError(f"the model knows no class {name!r}; it knows {', '.join(known)}")
     return alike[0]

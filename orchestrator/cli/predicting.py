@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from orchestrator.config import Config
 from orchestrator.data.columns import Column, texts_of
-from orchestrator.data.own.images import ENDINGS, pixels_of_files, shown
+from orchestrator.data.own.images import ENDINGS, pixels, pixels_of_files, shown
 from orchestrator.data.own.tables import ENDINGS as TABLES
 from orchestrator.data.own.tables import reader_of
 from orchestrator.data.samples import Dataset, array_of
@@ -36,14 +38,10 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
     """
     folder = RunFolder.viewed(place)
     model, config = TrainedModel(folder), folder.config()
-    odds: Odds = "none"
-    if config.loss.name in ODDS and model.inputs["task"] == "classes":
-        odds = "each" if each else "best"
-    if each and odds != "each":
-        raise UserError(
-            f"--each: the model of {place} gives no probabilities of classes (loss "
-            f"{config.loss.name}, task {model.inputs['task']})"
-        )
+    odds: Odds = "best" if _gives_odds(model, config) else "none"
+    if each:
+        require_odds(model, config, f"--each: the model of {place}")
+        odds = "each"
     pictures = {file: _images(file) for file in files}
     images = [image for some in pictures.values() for image in some]
     found = []
@@ -54,6 +52,34 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
             given = _read(file, config.data.dataset, model.inputs.get("columns", []))
             found.append(_told(model, [f"{file} {i}" for i in range(len(given))], given, odds))
     return pd.concat(found, ignore_index=True)
+
+
+def _gives_odds(model: TrainedModel, config: Config) -> bool:
+    return config.loss.name in ODDS and model.inputs["task"] == "classes"
+
+
+def require_odds(model: TrainedModel, config: Config, called: str) -> None:
+    """Raises UserError for a model whose outputs are not turned into probabilities by a softmax."""
+    if not _gives_odds(model, config):
+        raise UserError(
+            f"{called} gives no probabilities of classes (loss {config.loss.name}, task "
+            f"{model.inputs['task']})"
+        )
+
+
+def inputs_in(model: TrainedModel, config: Config, given: object) -> object:
+    """What a model is asked of, where that is named: of the path of an image, a folder of images, a
+    table or an array its contents, of an image of Pillow's its pixels, as the model wants them; all
+    else as it is. Raises UserError for files that it cannot read.
+    """
+    if isinstance(given, str | PathLike):
+        file = Path(given)
+        if images := _images(file):
+            return _pixels(model, images)
+        return _read(file, config.data.dataset, model.inputs.get("columns", []))
+    if callable(getattr(given, "convert", None)) and hasattr(given, "mode"):
+        return pixels([lambda: given], *_picture(model, "an image"))
+    return given
 
 
 def _images(file: Path) -> list[Path]:
@@ -67,11 +93,16 @@ def _images(file: Path) -> list[Path]:
 
 
 def _pixels(model: TrainedModel, images: Sequence[Path]) -> np.ndarray:
+    return pixels_of_files(images, *_picture(model, images[0]))
+
+
+def _picture(model: TrainedModel, named: object) -> tuple[tuple[int, int], bool]:
+    """Width and height of the images that a model takes, and whether they are grey."""
     shape = model.inputs["shape"]
     if model.inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
-        raise UserError(f"{images[0]}: the model was not trained on images of files")
+        raise UserError(f"{named}: the model was not trained on images of files")
     channels, height, width = shape
-    return pixels_of_files(images, (width, height), channels == 1)
+    return (width, height), channels == 1
 
 
 def _read(file: Path, trained: Dataset, columns: Sequence[Column]) -> pd.DataFrame | np.ndarray:

@@ -132,9 +132,13 @@ class Dataset(Part):
         if not self.generated and not isinstance(request, _Plain):
             request = _Plain(request.seed, request.clients, request.columns, request.trains)
         try:
-            return checked(self.read(request), where)
+            samples = checked(self.read(request), where)
         except MemoryError as error:
             raise UserError(f"{where}: there is not enough memory for it") from error
+        if request.trains and samples.classes < 2 and samples.task != "numbers":
+            place = getattr(self, "path", "") or where
+            raise UserError(f"{place}: all rows are of one class, and there is nothing to learn")
+        return samples
 
     @abstractmethod
     def read(self, request: Request) -> Samples:

@@ -199,8 +199,14 @@ def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
     np.savez(tmp_path / "n.npz", x=np.tile(x, (4, 1, 1, 1))[:, 0], y=np.tile(y, 4))
     words = ("--all-rows", "--set", f"data.dataset={{name: npz, path: {tmp_path}/n.npz}}")
     code, text = here("evaluate", images, *words)
-    assert code == 2
-    assert "give labels as these texts, also in an npz" in text
+    assert code == 0, text
+    assert "the data do not name their classes; their 0 is taken for" in text
+    np.savez(tmp_path / "n.npz", x=x[:1].repeat(5, 0)[:, 0], y=np.zeros(5, int))
+    code, text = here("evaluate", images, *words)
+    assert code == 0, text
+    assert "5 rows" in text
+    np.savez(tmp_path / "n.npz", x=np.tile(x, (4, 1, 1, 1))[:, 0], y=np.tile(y, 4) + 20)
+    assert "knows no class '20'" in here("evaluate", images, *words)[1]
 
 
 def test_a_class_that_no_folder_can_be_called():

@@ -51,6 +51,12 @@ def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
     assert run.classes[9] == "ankle boot"
     odds = torch.softmax(wanted, 1).amax(1).numpy()
     np.testing.assert_allclose(table["probability"], odds, rtol=1e-5)
+    # Python takes what the command takes
+    assert torch.equal(run.outputs(tmp_path), wanted)
+    with Image.open(tmp_path / "b.png") as image:
+        assert torch.equal(run.outputs(image), run.outputs(tmp_path / "b.png"))
+    assert run.predict(str(tmp_path / "a.png")).tolist() == wanted[:1].argmax(1).tolist()
+    np.testing.assert_allclose(run.probabilities(tmp_path).max(1), odds, rtol=1e-5)
     each = told(digits, tmp_path, "--each")
     columns = each[[f"P({name})" for name in run.classes]]
     np.testing.assert_allclose(columns, torch.softmax(wanted, 1), rtol=1e-5, atol=1e-7)
@@ -287,3 +293,25 @@ def test_weights_of_another_model(digits, tmp_path, changed, said):
     there.seal()
     with pytest.raises(UserError, match=said):
         TrainedModel(there)
+
+
+def test_a_run_s_test_rows_can_be_had(digits, tmp_path):
+    """They are those that its accuracy is of, and the network alone says the same of them."""
+    run = fedorch.open(digits)
+    x, y = run.test()
+    assert x.flags.writeable
+    assert x.flags.c_contiguous
+    wanted = run.result["metrics"]["test_accuracy"]
+    assert float((run.predict(x) == y).mean()) == pytest.approx(wanted)
+    inputs = json.loads((digits / "inputs.json").read_text())
+    made = (torch.from_numpy(x).float() - inputs["shift"][0]) * inputs["scale"][0]
+    with torch.no_grad():
+        mine = run.model()(made).argmax(1).numpy()
+    assert float((mine == y).mean()) == pytest.approx(wanted)
+    result = json.loads((digits / "result.json").read_text())
+    shutil.copytree(digits, tmp_path / "other")
+    changed = json.dumps(result | {"data_sha256": "0" * 64})
+    (tmp_path / "other" / "result.json").write_text(changed)
+    RunFolder(tmp_path / "other").seal()
+    with pytest.raises(UserError, match="are not those that the run had"):
+        fedorch.open(tmp_path / "other").test()

@@ -146,12 +146,9 @@ def assembled(
     ``columns`` made the inputs.
 
     Images are scaled by mean and deviation of the training rows' pixels. Raises UserError if there
-    are no rows for one of both, or one class only.
+    are no rows for one of both.
     """
     y, targets = wanted.y, wanted.targets
-    numbers = targets is not None and not wanted.tags
-    if wanted.classes < 2 and not numbers:
-        raise UserError(f"{where}: all rows are of one class, and there is nothing to learn")
     if test.all() or not test.any():
         raise UserError(f"{where}: no rows are for {'training' if test.all() else 'the test'}")
     train = int((~test).sum())
