@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
@@ -258,6 +259,7 @@ def run(
     seeds: Sequence[int] | None = None,
     address: str | None = None,
     plugins: Sequence[Place] = (),
+    resume: Place | None = None,
     verbose: bool = True,
     **settings: Any,
 ) -> Any:
@@ -266,16 +268,22 @@ def run(
     ``config`` and ``settings`` are those of :func:`config_of`; ``out`` is a new folder (default:
     runs/NAME-TIME). It runs in this process; by Ray actors if Ray is initialised in it, or on the
     cluster at ``address`` ("local" starts one for the run). With ``seeds`` one run for each, in
-    folders ``seed-N`` of ``out``: a :class:`Runs`; else a :class:`Run`. Raises UserError in one
-    sentence for whatever a user can mend.
+    folders ``seed-N`` of ``out``: a :class:`Runs`; else a :class:`Run`. ``resume`` is the folder of
+    a run that goes on, further with ``rounds=N``. Raises UserError in one sentence for whatever a
+    user can mend.
     """
     import ray
 
-    for called, given, kinds in (("out", out, str | PathLike), ("address", address, str)):
-        if given is not None and not isinstance(given, kinds):
-            raise UserError(f"{called}: give a text, not {given!r}")
+    _require_texts(out, address)
     here = address is None and not ray.is_initialized()
     one = run_here if here else run_on_ray
+    if resume is not None:
+        if (config, out, seeds) != (None, None, None):
+            raise UserError("resume: a run goes on in its own folder; give no config, out or seeds")
+        folder, chosen = _begun(resume, plugins, settings)
+        with quiet() if not verbose else nullcontext(), _ray(address), put_back():
+            one(chosen, folder, True, [])
+        return Run(folder.place)
     numbers = None if seeds is None else _seeds(seeds)
     chosen = config_of(config, plugins, **settings)
     with quiet() if not verbose else nullcontext(), _ray(address), put_back():
@@ -294,6 +302,21 @@ def run(
         if len(finished) < len(configs):  # stopped: a caller goes on with all of them, or not
             raise KeyboardInterrupt
         return Runs([Run(f.place) for f in finished])
+
+
+def _require_texts(out: object, address: object) -> None:
+    for called, given, kinds in (("out", out, str | PathLike), ("address", address, str)):
+        if given is not None and not isinstance(given, kinds):
+            raise UserError(f"{called}: give a text, not {given!r}")
+
+
+def _begun(
+    place: Place, plugins: Sequence[Place], settings: Mapping[str, Any]
+) -> tuple[RunFolder, Config]:
+    """The run there, and with what it goes on."""
+    folder = RunFolder.existing(str(place))
+    words = [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
+    return folder, folder.config([*map(str, _listed(plugins, "plugins", "files"))], words)
 
 
 def _seeds(given: Sequence[int]) -> list[int]:

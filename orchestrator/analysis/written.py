@@ -88,7 +88,7 @@ def _latex(written: Written) -> str:
         label=f"tab:{_slug(written.head)}" if written.head else None,
         column_format="l" + "r" * table.shape[1],
         position="t",
-    )
+    ).replace("\\begin{table}[t]\n", "\\begin{table}[t]\n\\centering\n")
     said = [line.replace("\n", " ") for line in (*written.said, *_comments(written))]
     return "".join(f"% {line}\n" for line in ("needs the package booktabs", *said)) + text
 

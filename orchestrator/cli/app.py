@@ -147,7 +147,10 @@ def run(
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(callback=path, help="continue the run in this folder (or s3://...)"),
+        typer.Option(
+            callback=path,
+            help="continue the run in this folder (or s3://...); further with --set rounds=N",
+        ),
     ] = None,
     address: Annotated[
         str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
@@ -265,13 +268,13 @@ def _folder(
     resume: str | None,
 ) -> tuple[RunFolder, Config]:
     if resume is not None:
-        if config or settings or out:
+        if config or out:
             raise UserError(
-                "--resume continues a run with its own config; give no config, --set or --out "
-                "beside it"
+                "--resume continues a run with its own config, in its folder; give no config or "
+                "--out beside it (--set rounds=... goes further)"
             )
         folder = RunFolder.existing(resume)
-        return folder, folder.config(plugins)
+        return folder, folder.config(plugins, settings)
     chosen = load(config, settings, plugins)
     return RunFolder.dated(chosen.name) if out is None else RunFolder.new(out), chosen
 

@@ -270,10 +270,10 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
     metrics = {k: v for k, v in result["metrics"].items() if k.startswith(("test", "client"))}
     rows = "".join(f"| {k} | {v:.4f} | {of_round(k)} |\n" for k, v in metrics.items())
     inputs = model.inputs
-    given = (
-        f"pixels, uint8 {inputs['shape']}" if inputs["dtype"] == "uint8"
-        else f"{inputs['dtype']} {inputs['shape']}"
-    )  # fmt: skip
+    given = f"{'pixels, ' if inputs['dtype'] == 'uint8' else ''}{_array(inputs)}"
+    # a module that Python code has handed over nobody else can build: its folder is weights
+    given_module = isinstance(config.model, GivenModule)
+    form = ".safetensors" if not out.suffix and given_module else out.suffix
     classes = inputs.get("classes", [])
     title = f"{config.model.name} on {config.data.dataset.name}, by {config.algorithm.name}"
     title = title if config.name == UNNAMED else config.name
@@ -286,32 +286,35 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
         f"tags: [federated-learning, {config.algorithm.name}]\n"
         f"datasets: [{config.data.dataset.name}]\n---\n\n"
         f"# {title}\n\n{what} {ending}\n\n"
-        f"Inputs: {given}, {_preparation(inputs, out)}; "
+        f"Inputs: {given}, {_preparation(inputs, form)}; "
         f"{inputs['outputs']} outputs{scores}.{named}\n\n"
-        f"{_usage(out, model, config.model)}"
+        f"{_usage(out, form, model, config.model)}"
         f"| metric | value | meaning |\n|---|---|---|\n{rows}\n"
         f"weights_sha256 `{result['weights_sha256']}`, seed {result['seed']}, "
         f"fedorch {result['versions'].get('fedorch', '')}.\n"
     )
 
 
-def _usage(out: Path, model: TrainedModel, of: Model) -> str:
+def _usage(out: Path, form: str, model: TrainedModel, of: Model) -> str:
     """How it is loaded, in Python; for weights alone, into which network."""
-    # a module that Python code has handed over nobody else can build: its folder is weights
-    form = ".safetensors" if not out.suffix and isinstance(of, GivenModule) else out.suffix
     name, file = json.dumps(out.name), json.dumps(out.name if out.suffix else f"{out.name}/{MODEL}")
     made = "predict" if model.inputs["task"] == "classes" else "outputs"
+    shown = [*_example(model.inputs)]
+    asked = '"picture.png"' if len(shown) > 1 else "x"
+    text = shown[-1] if asked == "x" else f"# or an array, {_array(model.inputs)}"
     lines = {
         ".onnx": ["import onnxruntime", f"model = onnxruntime.InferenceSession({name})",
-                  'outputs = model.run(None, {"x": x})[0]'],
+                  *shown, 'outputs = model.run(None, {"x": x})[0]'],
         ".pt2": ["import torch", f"model = torch.export.load({name}).module()",
-                 "outputs = model(x)"],
+                 *shown, "outputs = model(torch.as_tensor(x))"],
         ".pt": ["import torch", f"state = torch.load({name}, weights_only=True)",
                 "network.load_state_dict(state)"],
         ".safetensors": ["from safetensors.torch import load_file",
                          f"network.load_state_dict(load_file({file}))"],
-        ".torchscript": ["import torch", f"model = torch.jit.load({name})", "outputs = model(x)"],
-        "": ["import fedorch", f"model = fedorch.open({name})", f"made = model.{made}(x)"],
+        ".torchscript": ["import torch", f"model = torch.jit.load({name})", *shown,
+                         "outputs = model(torch.as_tensor(x))"],
+        "": ["import fedorch", f"model = fedorch.open({name})", text,
+             f"made = model.{made}({asked})"],
     }[form]  # fmt: skip
     weights = form in (".pt", ".safetensors")
     # which nobody but its own code can build
@@ -323,13 +326,38 @@ def _usage(out: Path, model: TrainedModel, of: Model) -> str:
     return into + "```python\n" + "\n".join(lines) + "\n```\n\n"
 
 
-def _preparation(inputs: Inputs, out: Path) -> str:
+def _example(inputs: Inputs) -> Iterator[str]:
+    """Lines that make inputs ``x`` of a picture; of others what they are."""
+    shape = inputs["shape"]
+    if inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
+        yield f"# x: {_array(inputs)}"
+        return
+    mode, axes = ("L", "None, None") if shape[0] == 1 else ("RGB", "None")
+    turned = "" if shape[0] == 1 else ".transpose(0, 3, 1, 2).copy()"
+    yield "import numpy"
+    yield "from PIL import Image"
+    yield (
+        f'picture = Image.open("picture.png").convert("{mode}").resize(({shape[2]}, {shape[1]}), '
+        "Image.Resampling.BILINEAR)"
+    )
+    yield f"x = numpy.array(picture)[{axes}]{turned}  # {_array(inputs)}"
+
+
+def _array(inputs: Inputs) -> str:
+    """Type and shape of inputs."""
+    return f"{inputs['dtype']} [{', '.join(map(str, ('n', *inputs['shape'])))}]"
+
+
+def _preparation(inputs: Inputs, form: str) -> str:
     """What must be done to inputs first."""
+    if not form:
+        of_table = "; frames and mappings of the table's columns, too"
+        return f"as they are: `fedorch.open` scales them{of_table if inputs.get('columns') else ''}"
     if columns := inputs.get("columns"):
         return f"made of a table's columns, in this order: {'; '.join(map(_made, columns))}"
     if inputs["dtype"] != "uint8":
         return "as the model was trained on"
-    if out.suffix in (".onnx", ".pt2", ".torchscript"):
+    if form in (".onnx", ".pt2", ".torchscript"):
         return "scaled inside the model"
     shift, scale = (", ".join(f"{v:.9g}" for v in inputs[key]) for key in ("shift", "scale"))
     return f"to be scaled, (x − [{shift}]) · [{scale}] of each channel"

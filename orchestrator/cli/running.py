@@ -165,13 +165,20 @@ class Series:
         if not folder.holds(CONFIG):
             folder.require_empty()
             return folder
-        there = RunFolder.existing(folder.place).config()
-        if not _says(self.configs[name], there):
+        there, asked = RunFolder.existing(folder.place).config(), self.configs[name]
+        # more rounds of the same are a run that goes further
+        alike = _says(asked.model_copy(update={"rounds": there.rounds}), there)
+        if not alike or asked.rounds < there.rounds:
             raise UserError(
                 f"{folder.place}: the run there is of another config; choose another --out"
             )
         self._require_code(name, RunFolder.existing(folder.place))
         return folder
+
+    def _is_done(self, name: str, folder: RunFolder) -> bool:
+        """Whether a run is finished, and no more rounds are asked for."""
+        there = RunFolder.existing(folder.place)
+        return there.finished and there.config().rounds >= self.configs[name].rounds
 
     def _require_code(self, name: str, there: RunFolder) -> None:
         """Raise UserError for a finished run whose parts were other ones of the same names; of one
@@ -199,7 +206,7 @@ class Series:
         interrupts: list[int] = []
         for name, folder in folders.items():
             begun = folder.holds(CONFIG)
-            if begun and RunFolder.existing(folder.place).finished:
+            if begun and self._is_done(name, folder):
                 told("note", f"{name} is finished already")
             else:
                 try:

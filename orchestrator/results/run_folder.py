@@ -18,7 +18,8 @@ import pandas as pd
 
 from orchestrator import files
 from orchestrator.config import Config, build
-from orchestrator.config.reading import read_whole
+from orchestrator.config.reading import apply_all, read_whole
+from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.plugins import FOLDER as PLUGINS
 from orchestrator.plugins import exchanged, kept, source
@@ -217,9 +218,10 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def config(self, plugins: Sequence[str] = ()) -> Config:
+    def config(self, plugins: Sequence[str] = (), settings: Sequence[str] = ()) -> Config:
         """The config that the run was started with, but for other ``plugins`` in the place of those
-        of the same names; raises UserError if it is not whole.
+        of the same names, and for ``settings`` (``rounds=60``) of what decides no round's results;
+        raises UserError if it is not whole, and for other settings.
         """
         path = self.path / CONFIG
         raw = exchanged(kept(read_whole(path), path), plugins)
@@ -229,6 +231,14 @@ class RunFolder:
             raise UserError(
                 f"{path} is damaged, or of another version of fedorch: it has lost {lost}"
             )
+        for setting in settings:
+            section = setting.partition("=")[0].partition(".")[0]
+            if section not in HOW_MUCH:
+                raise UserError(
+                    f"--set {setting[:100]}: a run goes on as it was begun; only "
+                    f"{', '.join(HOW_MUCH)} can be others"
+                )
+        apply_all(raw, settings)
         return build(raw)
 
     def plugins(self) -> dict[str, str]:
@@ -250,6 +260,10 @@ class RunFolder:
         """Create the folder, if it is not there; raises UserError if that is impossible."""
         with files.said(f"--out {self._here}: cannot be created"):
             self.path.mkdir(parents=True, exist_ok=True)
+
+    def says(self, config: Config) -> bool:
+        """Whether config.yaml is that config, with everything settled."""
+        return files.read_bytes(self.path / CONFIG).decode() == config.dump()
 
     def open(self, config: Config) -> None:
         """Create the folder with the resolved config, and the plugins' files that it names."""

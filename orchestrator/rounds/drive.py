@@ -85,6 +85,9 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
     notes = _resume(experiment, folder) if resuming else []
     if resuming and experiment.config.plugins:
         _exchange(experiment, folder)
+    if resuming and not folder.says(experiment.config):  # more rounds, say
+        folder.open(experiment.config)
+        folder.publish()
     sizes = experiment.data.train.sizes
     return Prepared(
         config=experiment.config,

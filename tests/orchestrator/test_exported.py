@@ -9,6 +9,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 import fedorch
@@ -92,9 +93,17 @@ def test_the_card_says_what_the_model_is(images, tmp_path):
     code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1].replace(
         '"hub"', f'"{tmp_path}/hub"'
     )
-    space = {"x": pixels().numpy()}
-    exec(code, space)
-    assert space["made"].tolist() == fedorch.open(images).predict(space["x"]).tolist()
+    Image.fromarray(pixels()[0, 0].numpy()).save(tmp_path / "picture.png")
+    for name in ("hub", "m.torchscript"):
+        if name != "hub":
+            assert here("export", images, tmp_path / name)[0] == 0
+            text = (tmp_path / f"{name}.md").read_text()
+            code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+            code = code.replace(f'"{name}"', f'"{tmp_path}/{name}"')
+        space = {}
+        exec(code.replace('"picture.png"', f'"{tmp_path}/picture.png"'), space)
+        made = space["made"] if name == "hub" else space["outputs"].argmax(1)
+        assert made.tolist() == fedorch.open(images).predict(pixels()[:1].numpy()).tolist()
     assert here("evaluate", tmp_path / "hub")[1] == here("evaluate", images)[1]
     with pytest.raises(fedorch.UserError, match=r"holds no rounds\.parquet"):
         _ = fedorch.open(tmp_path / "hub").rounds

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import fedorch as facade
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
@@ -71,6 +72,33 @@ def test_what_are_no_seeds(text):
 
 def test_what_are_seeds():
     assert seeds_of("0-2, 7") == [0, 1, 2, 7]
+
+
+def test_runs_go_further_with_the_bits_of_longer_ones(tmp_path):
+    """By --resume, by the command with more rounds, and from Python; and nothing else is another."""
+    work = [*SMALL, "--set", "checkpoint.every=1"]
+    fedorch("run", *work, "--set", "rounds=5", "--out", tmp_path / "long")
+    wanted = sha(tmp_path / "long")
+    fedorch("run", *work, "--out", tmp_path / "one")
+    further = ("run", "--resume", tmp_path / "one", "--in-process")
+    said = fedorch(*further, "--set", "rounds=4")
+    assert "continuing after round 2" in said
+    run = facade.run(resume=tmp_path / "one", rounds=5, verbose=False)
+    assert run.result["weights_sha256"] == wanted
+    assert (tmp_path / "one" / "config.yaml").read_text() == (
+        tmp_path / "long" / "config.yaml"
+    ).read_text()
+    for setting, why in (("rounds=4", "none is taken back"), ("local.lr=1", "only rounds, stop")):
+        with pytest.raises(UserError, match=why):
+            fedorch(*further, "--set", setting)
+    assert run.config.rounds == 5
+    assert sha(tmp_path / "one") == wanted
+    seeds = (*work, "--seeds", "0,1", "--out", tmp_path / "all")
+    fedorch("run", *seeds)
+    assert "continuing after round 2" in fedorch("run", *seeds, "--set", "rounds=5")
+    assert sha(tmp_path / "all" / "seed-0") == wanted
+    with pytest.raises(UserError, match="of another config"):
+        fedorch("run", *seeds, "--set", "rounds=3")
 
 
 def test_seeds_are_for_new_runs(tmp_path):
