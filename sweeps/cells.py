@@ -214,6 +214,7 @@ def _order(cells: Cells) -> Iterator[str]:
     yield CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
     if plan.choose_on == "nothing" or not len(data):
         return
+    yield from _cut(cells)
     whole = data[data["count"] == data["count"].max()]
     tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
     if tied > 1:
@@ -224,6 +225,22 @@ def _order(cells: Cells) -> Iterator[str]:
     over = len(cells.results) >= plan.trials and tied == 1
     for edge in _edges(cells) if over else ():
         yield f"the best has {edge} of its grid: what lies beyond may be better"
+
+
+def _cut(cells: Cells) -> Iterator[str]:
+    """What a scheduler did to the lines."""
+    if cells.plan.scheduler.name == "pbt":
+        yield (
+            "pbt changed settings as trials ran: a line has those of its end, and a new run with "
+            "them is another"
+        )
+    elif cells.data["stopped"].any():
+        rounds = [one.folder.result()["rounds"] for one in cells.results if one.status == "stopped"]
+        some = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
+        yield (
+            f"trials that {cells.plan.scheduler.name} stopped stand below the others: their "
+            f"numbers are after {some} rounds"
+        )
 
 
 def _given(cells: Cells) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,10 +24,13 @@ from sweeps.spaces import (
     Axis,
     Yaml,
     as_settings,
+    bounds_of,
     cells,
+    mutations,
     problem,
     require_few,
     require_free,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +75,8 @@ class Scheduler(Section):
         if self.name == "pbt":
             return schedulers.PopulationBasedTraining(
                 time_attr="round", perturbation_interval=self.interval,
-                hyperparam_mutations=dict(drawn), require_attrs=False,
+                hyperparam_mutations=mutations(drawn), require_attrs=False,
+                custom_explore_fn=partial(within, bounds_of(drawn)),
             )  # fmt: skip
         return schedulers.FIFOScheduler()
 

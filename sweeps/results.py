@@ -131,7 +131,8 @@ def _result(path: Path, planned_ones: Collection[Planned]) -> Result | None:
 def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
     metric, and how many of its trials were stopped, failed or diverged; the best first, unless
-    nothing is to be chosen, and behind them those of which some seed has no number.
+    nothing is to be chosen, behind them those that a scheduler has stopped, whose numbers are of
+    fewer rounds, and last those of which some seed has no number.
 
     Where the metric is of validation rows, ``test`` is the mean of the same on test rows, and
     ``test_sem`` its standard error.
@@ -165,9 +166,10 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
         return cells.iloc[place.argsort(kind="stable")].reset_index(drop=True)
     # a setting that some seeds did not survive is not as good as the rest of them
     cells["whole"] = grouped["value"].agg(_all_known).to_numpy()
-    upwards = [False, sweep.direction == "min"]
-    ordered = cells.sort_values(["whole", "mean"], ascending=upwards, kind="stable")
-    return ordered.drop(columns="whole").reset_index(drop=True)
+    cells["cut"] = cells["stopped"] > 0
+    upwards = [False, True, sweep.direction == "min"]
+    ordered = cells.sort_values(["whole", "cut", "mean"], ascending=upwards, kind="stable")
+    return ordered.drop(columns=["whole", "cut"]).reset_index(drop=True)
 
 
 def _all_known(values: pd.Series) -> bool:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import Field, model_validator
@@ -90,6 +90,35 @@ def cells(axes: Mapping[str, Axis]) -> list[dict[str, Yaml]]:
                 if fits(axis, cell) or place == 0
             ]
     return found
+
+
+def mutations(drawn: Mapping[str, Domain]) -> dict[str, Any]:
+    """What pbt may make of drawn axes: of one that is drawn from values the next of them, and no
+    number in between.
+    """
+    from ray.tune.search.sample import Categorical
+
+    return {
+        path: list(domain.categories) if isinstance(domain, Categorical) else domain
+        for path, domain in drawn.items()
+    }
+
+
+def bounds_of(drawn: Mapping[str, Domain]) -> dict[str, tuple[float, float]]:
+    """Path -> the ends of an axis that is drawn between two numbers."""
+    from ray.tune.search.sample import Float
+
+    return {
+        path: (domain.lower, domain.upper)
+        for path, domain in drawn.items()
+        if isinstance(domain, Float)
+    }
+
+
+def within(bounds: Mapping[str, tuple[float, float]], config: dict[str, Any]) -> dict[str, Any]:
+    """A trial's settings, in which what pbt has multiplied does not leave its axis."""
+    ends = {path: bounds[path] for path in config if path in bounds}
+    return config | {path: min(max(config[path], low), high) for path, (low, high) in ends.items()}
 
 
 def numbers_of(values: Sequence[Yaml]) -> list[int | float]:

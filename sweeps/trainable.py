@@ -150,7 +150,9 @@ class Trial(tune.Trainable):
         return self._report(result["rounds"], done=True)
 
     def _advance(self, experiment: Experiment) -> None:
-        """Rounds up to the next report."""
+        """Rounds up to the next report, which tells the metric: schedulers and searchers go by
+        it.
+        """
         begun, done = time.monotonic(), 0
         while not experiment.finished:
             record = experiment.step()
@@ -160,12 +162,16 @@ class Trial(tune.Trainable):
             for note in experiment.federation.plane.events() + experiment.alarm.news():
                 console.print(f"note: {note}")  # to the log of the trial's process
             done += 1
-            if done == self.facts.report_every:
-                break
-            if not self.facts.report_every and time.monotonic() - begun >= REPORT_SECONDS:
+            if self.facts.column.metric in self.latest and self._is_due(done, begun):
                 break
         if self.facts.column.metric in self.latest:
             self.compared = value(pd.DataFrame(experiment.records), self.facts.column)
+
+    def _is_due(self, done: int, begun: float) -> bool:
+        """Whether a report is, so many rounds after the last one, which was at ``begun``."""
+        if self.facts.report_every:
+            return done >= self.facts.report_every
+        return time.monotonic() - begun >= REPORT_SECONDS
 
     def _failed(self) -> dict[str, object]:
         """A trial that cannot go on by its own fault is reported, and not tried again."""

@@ -156,7 +156,9 @@ class Watcher(tune.Callback):
             choice = Choice.of(trial.config)
             name = choice.name(trial.trial_id)
             seeds = self.settings.setdefault(choice.setting, {})
-            seeds[choice.planned.seed] = float(last.get(COMPARED, math.nan)), name
+            # what a scheduler has stopped has a number of fewer rounds than others
+            compared = float(last.get(COMPARED, math.nan)) if done else math.nan
+            seeds[choice.planned.seed] = compared, name
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later

@@ -9,10 +9,11 @@ import pytest
 from scipy import stats
 
 from orchestrator.results.run_folder import RunFolder
-from sweeps.cells import SAME_RUNS, Cells, _given, cells_as
+from sweeps.cells import SAME_RUNS, Cells, _given, _order, cells_as
 from sweeps.home import Home
-from sweeps.results import by_trial
+from sweeps.results import by_trial, table
 from sweeps.targets import show_next
+from tests.orchestrator.test_comparison import edit
 from tests.sweeps.plans import sweep
 from tests.sweeps.trials import run_here
 
@@ -130,3 +131,19 @@ def test_that_tests_are_of_the_runs_that_chose_is_said_where_there_are_tests(tmp
     assert SAME_RUNS not in cells_as(tmp_path / "one", "markdown")
     run_here(plan.model_copy(update={"seeds": (0, 1)}), tmp_path / "two")
     assert SAME_RUNS in cells_as(tmp_path / "two", "markdown")
+
+
+def test_what_a_scheduler_stopped_stands_below_what_finished(tmp_path, ray_session):
+    """Numbers after 6 rounds were "best first" above one after 20."""
+    plan = sweep(
+        axes={"local.lr": [0.02, 0.1, 0.3]}, seeds=[0], scheduler="asha",
+        metric="validation_accuracy", choose_on="validation",
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    before = table(tmp_path / "s")["trial"].tolist()
+    (best,) = (one for (label, _), one in by_trial(tmp_path / "s").items() if label == before[0])
+    edit(best.folder.path, status="stopped", rounds=2)
+    assert table(tmp_path / "s")["trial"].tolist() == [*before[1:], before[0]]
+    assert [*_order(Cells.read(tmp_path / "s"))][1] == (
+        "trials that asha stopped stand below the others: their numbers are after 2 rounds"
+    )

@@ -118,7 +118,9 @@ def test_asha_stops_bad_trials_early(tmp_path):
     "scheduler", [{"name": "median", "grace": 1}, {"name": "pbt", "interval": 2}]
 )
 def test_other_schedulers(tmp_path, scheduler):
-    drawn = {"local.lr": {"loguniform": [0.01, 0.1]}}
+    drawn = {
+        "local.lr": {"uniform": [0.05, 0.06]}, "local.batch_size": {"choice": [8, 16]}
+    }  # fmt: skip
     plan = sweep(
         set=[*SMALL, "rounds=6"],
         axes=drawn,
@@ -134,6 +136,9 @@ def test_other_schedulers(tmp_path, scheduler):
         3 if scheduler["name"] == "pbt" else 1
     )
     assert max(len(r.folder.rounds()) for r in found) == 6
+    # nobody trains what was not asked for: pbt multiplies by 1.2 and 0.8
+    assert all(0.05 <= r.folder.config().local.lr <= 0.06 for r in found)
+    assert {r.folder.config().local.batch_size for r in found} <= {8, 16}
 
 
 @pytest.mark.parametrize("run_it", EITHER)

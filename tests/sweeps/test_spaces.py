@@ -9,7 +9,7 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from sweeps.choice import Planned
 from sweeps.plan import Scheduler, Sweep, read_sweep
-from sweeps.spaces import Axis, as_settings, cells
+from sweeps.spaces import Axis, as_settings, bounds_of, cells, mutations, within
 
 AXES = {
     "local.lr": Axis(grid=(0.01, 0.1)),
@@ -214,3 +214,21 @@ def test_a_run_s_config_is_no_sweep(tmp_path):
     (tmp_path / "c.yaml").write_text("rounds: 3\n")
     with pytest.raises(UserError, match="a config's of a run: fedorch run FILE"):
         read_sweep(tmp_path / "c.yaml")
+
+
+def test_what_pbt_makes_of_settings_is_of_their_axes():
+    """It trained rates beyond both ends, and batches of 10 where 8 and 16 were asked for."""
+    plan = Sweep(
+        axes={
+            "local.lr": {"uniform": [0.05, 0.06]}, "local.batch_size": {"choice": [8, 16]},
+            "algorithm.mu": {"loguniform": [0.1, 10]},
+        },
+        samples=2, scheduler="pbt",
+    )  # fmt: skip
+    drawn = plan.drawn()
+    assert mutations(drawn)["local.batch_size"] == [8, 16]
+    bounds = bounds_of(drawn)
+    assert bounds == {"local.lr": (0.05, 0.06), "algorithm.mu": (0.1, 10)}
+    made = within(bounds, {"local.lr": 0.072, "local.batch_size": 8, "algorithm.mu": 0.05})
+    assert made == {"local.lr": 0.06, "local.batch_size": 8, "algorithm.mu": 0.1}
+    assert within(bounds, {"local.lr": 0.055}) == {"local.lr": 0.055}
