@@ -88,21 +88,22 @@ class CrossEntropy(Loss):
     )
     weight: tuple[Annotated[float, Field(ge=0)], ...] = option(
         (),
-        "factor of each class's losses, in their order; unset: 1. The mean is over rows (torch's "
-        "divides by the sum of the rows' factors)",
+        "factor of each class's term of the losses, in their order; unset: 1. The mean is over "
+        "rows (torch's divides by the sum of the rows' factors)",
         max_length=100_000,
     )
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
         tokens = targets.dim() > 1
+        weight = outputs.new_tensor(self.weight) if self.weight else None
         losses = torch.nn.functional.cross_entropy(
             outputs.movedim(-1, 1) if tokens else outputs,
             targets,
+            weight,
             reduction="none",
             label_smoothing=self.label_smoothing,
             ignore_index=IGNORED,
         )
-        losses = losses * self._factors(targets) if self.weight else losses
         return over_tokens(losses, targets) if tokens else losses
 
     def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -119,10 +120,6 @@ class CrossEntropy(Loss):
         return torch.nn.functional.cross_entropy(
             outputs, targets, reduction="sum", label_smoothing=self.label_smoothing
         )
-
-    def _factors(self, targets: Tensor) -> Tensor:
-        # what is ignored has a loss of 0, whatever its factor
-        return torch.tensor(self.weight, device=targets.device)[targets.clamp_min(0)]
 
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
         if self.weight and len(self.weight) != outputs:

@@ -37,6 +37,8 @@ PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
+ALIKE = 1.1
+"""Ratio up to which runs were looked at as often."""
 ACROSS = 6
 """Columns of numbers that a page in print has room for."""
 
@@ -126,7 +128,7 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, first)
-    notes = _notes(runs, lines, asked, first)
+    notes = _notes(runs, lines, asked, first, targeted=goal is not None)
     written = _written(lines, columns, notes, tests, whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -333,14 +335,37 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _notes(runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str) -> list[str]:
+def _looked(runs: Runs, metric: str) -> str:
+    """How often the groups were looked at, where that is not the same; or ""."""
+    means = {
+        name: float(np.mean([_local_steps_a_look(one, metric) for one in some]))
+        for name, some in runs.groups().items()
+    }
+    if max(means.values()) <= ALIKE * min(means.values()):
+        return ""
+    shown = ", ".join(f"{mean:.3g} in {name}" for name, mean in means.items())
+    return (
+        f"looked at every so many local steps: {shown}; who is looked at more often is seen to "
+        "reach it earlier"
+    )
+
+
+def _local_steps_a_look(rounds: pd.DataFrame, metric: str) -> float:
+    """Local steps from one number of the metric to the next, in the mean."""
+    return steps_of(rounds) / max(1, int(rounds[metric].notna().sum()))
+
+
+def _notes(
+    runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str, targeted: bool
+) -> list[str]:
     """What must be known to read the table, and the tests of the ``metrics`` against the
-    ``first``.
+    ``first``; ``targeted``: the table has what the one metric took to a target.
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
         runs.seeds_said, runs.stopped_said, runs.stopped_by(metrics), runs.unmeasured_said(metrics),
         runs.judged.said(reported, first), runs.data_said, runs.honest_said,
+        _looked(runs, metrics[0]) if targeted else "",
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,
     ]  # fmt: skip

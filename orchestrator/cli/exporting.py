@@ -40,6 +40,8 @@ OPENED = (
     "Where the run is at hand, `network = fedorch.open(RUN).model()` builds it, RUN being its "
     "folder, and has the weights."
 )
+SCALES = (1.0, 10.0, 0.01)
+"""Of the numbers that a trace is tried with."""
 EXAMPLES = 2
 """Inputs that a network is traced with."""
 
@@ -144,8 +146,11 @@ def _traced(model: TrainedModel) -> bytes:
         written, network = io.BytesIO(), Prepared(model).eval()
         trace = torch.jit.trace(network, _examples(model))
         torch.jit.save(torch.jit.script(OfPixels(trace)) if network.pixels else trace, written)
-    others = _taken(network, _others(model), _examples(model))
-    if not _follows(trace, others, network(others)):
+    others = _others(model)
+    # numbers that are small or large may take another way
+    scaled = [others * scale for scale in SCALES] if others.is_floating_point() else [others]
+    tried = [_taken(network, some, _examples(model)) for some in scaled]
+    if not all(_follows(trace, some, network(some)) for some in tried):
         raise UserError(
             f"export: what {type(model.module).__name__} does depends on the values of its inputs, "
             "which TorchScript's trace does not follow; export .pt or .safetensors"

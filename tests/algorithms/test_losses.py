@@ -37,6 +37,12 @@ def by_hand(y):
             + 0.3 * np.mean([by_hand(np.full(40, c)) for c in range(4)], 0),
         ),
         (
+            losses.CrossEntropy(label_smoothing=0.3, weight=WEIGHT),
+            CLASSES,
+            lambda: 0.7 * np.array(WEIGHT)[CLASSES] * by_hand(CLASSES)
+            + 0.3 * np.mean([WEIGHT[c] * by_hand(np.full(40, c)) for c in range(4)], 0),
+        ),
+        (
             losses.Focal(gamma=1.5),
             CLASSES,
             lambda: (1 - np.exp(-by_hand(CLASSES))) ** 1.5 * by_hand(CLASSES),

@@ -479,6 +479,19 @@ def test_a_target_of_a_loss_says_from_which_side(runs):
     assert (code, "rounds to <= 99" in text) == (0, True)
 
 
+def test_how_often_runs_were_looked_at_is_told_with_what_they_needed(tmp_path):
+    """The same weights, and "2.64 MB" against "3.01"."""
+    for every in (1, 2):
+        run_into(RunFolder(tmp_path / f"e{every}"), small("rounds=4", f"evaluation.every={every}"))
+    both = [tmp_path / "e1", tmp_path / "e2"]
+    told = "looked at every so many local steps: 3 in e1, 6 in e2"
+    assert told.replace("e1", "every 1").replace("e2", "every 2") in " ".join(
+        here("compare", *both, "--target", "0.1")[1].split()
+    )
+    assert "looked at" not in here("compare", *both)[1]
+    assert "looked at" not in here("compare", both[0], "--target", "0.1")[1]
+
+
 def test_a_target_says_what_it_cost(runs):
     """Rounds of FDA and of Synchronous are not the same; steps and bytes are."""
     code, text = here("compare", *[*runs][:1], "--target", "0.01", "--format", "csv")

@@ -247,6 +247,15 @@ class Loop(nn.Module):
         return torch.stack([self.a(row) * (2 if row[0] > row[-1] else 1) for row in x.flatten(1)])
 
 
+class Clamped(nn.Module):
+    def __init__(self, features, classes):
+        super().__init__()
+        self.a = nn.Linear(features, classes)
+
+    def forward(self, x):
+        return self.a(x.clamp(max=6.0) if x.max() > 6 else x)
+
+
 class Levels(nn.Module):
     def __init__(self, classes):
         super().__init__()
@@ -267,10 +276,10 @@ class Tied(nn.Module):
 """
 
 
-def own(tmp_path, name):
+def own(tmp_path, name, *settings):
     (tmp_path / "nets.py").write_text(BRANCHING)
     place = tmp_path / name
-    run_into(RunFolder(place), small("rounds=1", f"model={tmp_path}/nets.py:{name}"))
+    run_into(RunFolder(place), small("rounds=1", f"model={tmp_path}/nets.py:{name}", *settings))
     return place
 
 
@@ -282,6 +291,9 @@ def test_what_a_trace_does_not_follow_is_not_written(tmp_path):
     assert "depends on the values of its inputs" in text
     assert not (tmp_path / "m.torchscript").exists()
     assert here("export", place, tmp_path / "m.pt")[0] == 0
+    of_numbers = ("data.dataset=synthetic", "data.partition=natural", "data.limit=null")
+    place = own(tmp_path, "Clamped", *of_numbers)
+    assert "depends on the values" in here("export", place, tmp_path / "c.torchscript")[1]
 
 
 def test_weights_that_are_shared_are_written_twice(tmp_path):
