@@ -183,14 +183,34 @@ class Runs:
 
     @property
     def code_said(self) -> str:
-        """Of which code and which torch the runs are, where not all are of the same; or ""."""
-        return "; ".join(f"runs are {said}" for said in of_which_code(self.results))
+        """Of which code, torch and number of threads the runs are, where not all are of the same;
+        or "".
+        """
+        said = [f"runs are {said}" for said in of_which_code(self.results)]
+        threads = sorted({config.resources.threads for config in self.configs})
+        if threads[1:]:
+            said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
+        return "; ".join(said)
+
+    def no_pairs_said(self, against: str) -> str:
+        """Which columns of several seeds share fewer than two with ``against``; or ""."""
+        seeds = {name: {self.seeds[run] for run in some} for name, some in self.columns.items()}
+        few = [
+            name
+            for name, some in seeds.items()
+            if len(some & seeds[against]) < 2 < len(some) + len(seeds[against])
+        ]
+        if not few:
+            return ""
+        return (
+            f"{', '.join(few[:SOME])}: fewer than two seeds of {against}, and so no pairs to test"
+        )
 
     @property
     def stopped_said(self) -> str:
         """Which runs were stopped before their last round, by somebody or a scheduler; or ""."""
         stopped = [
-            f"{name} (seed {self.seeds[run]}) after {result['rounds']:,} of "
+            f"{_with_seed(name, self.seeds[run])} after {result['rounds']:,} of "
             f"{self.configs[run].rounds:,} rounds"
             for name, some in self.columns.items()
             for run in some
@@ -261,3 +281,9 @@ class Runs:
         """The first of the headlines that one of them reports."""
         found = (key for key in HEADLINES if any(key in table for table in self.rounds))
         return next(found, "test_accuracy")
+
+
+def _with_seed(name: str, seed: int) -> str:
+    """A column's name with one run's seed, which it may say itself."""
+    said = f" (seed {seed})"
+    return name if name.endswith(said) else f"{name}{said}"

@@ -364,7 +364,8 @@ def _notes(
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
         runs.seeds_said, runs.stopped_said, runs.stopped_by(metrics), runs.unmeasured_said(metrics),
-        runs.judged.said(reported, first), runs.data_said, runs.honest_said,
+        runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
+        runs.honest_said,
         _looked(runs, metrics[0]) if targeted else "",
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,

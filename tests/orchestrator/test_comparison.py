@@ -479,6 +479,23 @@ def test_a_target_of_a_loss_says_from_which_side(runs):
     assert (code, "rounds to <= 99" in text) == (0, True)
 
 
+def test_groups_that_share_no_seeds_and_threads_are_told(tmp_path):
+    for name, seeds, settings in (
+        ("a", (0, 1), []), ("b", (2, 3), ["local.lr=0.01"]),
+        ("c", (0, 1), ["local.lr=0.02", "resources.threads=2"]),
+    ):  # fmt: skip
+        for seed in seeds:
+            work = ["rounds=1", f"seed={seed}", *settings]
+            run_into(RunFolder(tmp_path / name / f"seed-{seed}"), small(*work))
+    places = [tmp_path / name for name in "abc"]
+    text = " ".join(here("compare", *places)[1].split())
+    assert "lr 0.01 (seeds 2, 3): fewer than two seeds of lr 0.1, and so no pairs to test" in text
+    assert "runs had 1 and 2 threads, whose bits differ" in text
+    edit(tmp_path / "b" / "seed-2", status="stopped", rounds=1)
+    text = " ".join(here("compare", places[0], tmp_path / "b" / "seed-2")[1].split())
+    assert "stopped: lr 0.01 (seed 2) after 1 of 1 rounds" in text
+
+
 def test_how_often_runs_were_looked_at_is_told_with_what_they_needed(tmp_path):
     """The same weights, and "2.64 MB" against "3.01"."""
     for every in (1, 2):
