@@ -220,11 +220,9 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
     """The samples with the classes of the model; raises UserError for others than it knows."""
     shape, kind = tuple(inputs["shape"]), str(samples.x.dtype)
     if samples.shape != shape or kind != inputs["dtype"] or samples.task != inputs["task"]:
-        coloured = len(shape) == 3 == samples.shape[0] and shape[0] == 1
         raise UserError(
             f"the data are {samples.task} of {kind} inputs {samples.shape}; the model was trained "
-            f"on {inputs['task']} of {inputs['dtype']} inputs {shape}"
-            + ("; data.dataset.grey=true makes one channel of three" if coloured else "")
+            f"on {inputs['task']} of {inputs['dtype']} inputs {shape}{_made_alike(samples, shape)}"
         )
     if samples.task != "classes":
         if samples.outputs != inputs["outputs"]:
@@ -246,6 +244,18 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
         )
     number = np.array([_known(name, known) for name in samples.names])
     return replace(samples, y=number[samples.y], classes=len(known), names=tuple(known))
+
+
+def _made_alike(samples: Samples, shape: tuple[int, ...]) -> str:
+    """Which options of a folder make its images what a model was trained on; or ""."""
+    if not len(shape) == len(samples.shape) == 3:
+        return ""
+    hints = []
+    if (samples.shape[0], shape[0]) == (3, 1):
+        hints.append("data.dataset.grey=true makes one channel of three")
+    if samples.shape[1:] != shape[1:] and shape[1] == shape[2]:
+        hints.append(f"data.dataset.side={shape[1]} resizes images")
+    return "".join(f"; {hint}" for hint in hints)
 
 
 def _numbered(names: Sequence[str], known: Sequence[str]) -> bool:

@@ -50,7 +50,13 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
     for file in files:
         if not pictures[file]:
             given = _read(file, config.data.dataset, model.inputs.get("columns", []))
-            found.append(_told(model, [f"{file} {i}" for i in range(len(given))], given, odds))
+            names = [f"{file} {i}" for i in range(len(given))]
+            try:
+                found.append(_told(model, names, given, odds))
+            except UserError as error:
+                # one of several files
+                text = str(error)
+                raise UserError(text if str(file) in text else f"{file}: {text}") from error
     return pd.concat(found, ignore_index=True)
 
 

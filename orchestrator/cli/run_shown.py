@@ -120,7 +120,9 @@ def show_plan(about: Prepared) -> None:
         f"{about.actors} client actor(s), {c.local.execution} training in blocks of {c.local.block}"
     )
     if about.done:
-        console.print(f"continuing after round {about.done}")
+        all_done = about.done >= about.config.rounds
+        more = ", the last one (--set rounds=... goes further)" if all_done else ""
+        console.print(f"continuing after round {about.done}{more}")
     show_notes(about.notes)
 
 

@@ -309,3 +309,21 @@ def test_inputs_that_a_network_does_not_take_are_no_evidence(tmp_path):
     place = own(tmp_path, "Levels")
     code, text = here("export", place, tmp_path / "m.torchscript")
     assert code == 0, text
+
+
+def test_what_does_not_fit_is_said_with_its_file_and_what_makes_it_fit(images, table, tmp_path):
+    for number in range(2):
+        folder = tmp_path / "photos" / ("bag", "coat")[number]
+        folder.mkdir(parents=True)
+        Image.new("RGB", (40, 40), (9, 9, 9 * number)).save(folder / "a.png")
+    data = f"data.dataset={{name: folder, path: {tmp_path}/photos}}"
+    code, text = here("evaluate", images, "--all-rows", "--set", data)
+    assert code == 2
+    assert "data.dataset.grey=true" in text
+    assert "data.dataset.side=28 resizes images" in text
+    frame = pd.read_csv(table / "new.csv")
+    frame["x"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    code, text = here("predict", table / "run", table / "new.csv", tmp_path / "gaps.csv")
+    assert code == 2
+    assert f"{tmp_path}/gaps.csv: column" in text.replace("\n", "")
