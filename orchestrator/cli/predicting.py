@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -84,8 +85,21 @@ def inputs_in(model: TrainedModel, config: Config, given: object) -> object:
             return _pixels(model, images)
         return _read(file, config.data.dataset, model.inputs.get("columns", []))
     if callable(getattr(given, "convert", None)) and hasattr(given, "mode"):
-        return pixels([lambda: given], *_picture(model, "an image"))
+        return pixels([_InMemory(given)], *_picture(model, "the image"))
     return given
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    """An image of Pillow's, as one that is opened."""
+
+    image: object
+
+    def __call__(self) -> object:
+        return self.image
+
+    def __str__(self) -> str:
+        return "the image"
 
 
 def _images(file: Path) -> list[Path]:
