@@ -16,7 +16,8 @@ import torch
 
 from algorithms.part import nearest
 from orchestrator import files
-from orchestrator.cli.evaluating import own_test_rows
+from orchestrator.cli.evaluating import evaluation, own_test_rows
+from orchestrator.cli.exporting import write_model
 from orchestrator.cli.predicting import inputs_in, require_odds
 from orchestrator.cli.run_shown import quiet
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Place = str | PathLike[str]
-Asked: TypeAlias = "Given | Place | Image.Image"
+Asked: TypeAlias = (
+    "Given | Place | Image.Image | Sequence[Place | Image.Image | Mapping[str, object]]"
+)
 """What a run's model may be asked of."""
 
 
@@ -107,8 +110,8 @@ class Run:
         """The model's outputs [n, o] (of classes: logits), as :meth:`TrainedModel.outputs`: images
         are given as pixels and rows of a table as they are, and become numbers as in training.
         ``x`` may also be the path of an image, of a folder of images, a table, ``.npy`` or
-        ``.npz``, or an image of Pillow's, of any size. Raises UserError for what the model does not
-        take.
+        ``.npz``, or an image of Pillow's, of any size; or a list of these, or of mappings. Raises
+        UserError for what the model does not take.
         """
         model, given = self._asked(x)
         return model.outputs(given)
@@ -138,6 +141,21 @@ class Run:
         others by now.
         """
         return own_test_rows(self.folder)
+
+    def evaluate(self, all_rows: bool = False, **settings: Any) -> pd.Series:
+        """Metrics of the final model on test rows, with ``settings`` of ``data`` and ``evaluation``
+        applied (``**{"data.dataset.path": "new.csv"}``), or on ``all_rows`` of other data: what
+        ``fedorch evaluate`` prints. Raises UserError for data that the model does not fit.
+        """
+        words = [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
+        return pd.Series(evaluation(self.folder, words, all_rows)[0], dtype=float)
+
+    def export(self, file: Place, license: str = "unknown") -> Path:
+        """Write the model as ``fedorch export`` does, by the ending of ``file``, with a card beside
+        it; returns where. Raises UserError for another ending, and what is there already.
+        """
+        write_model(self.folder, Path(file), license)
+        return Path(file)
 
     def plot(self, *metrics: str) -> Figure:
         """Metrics over rounds (default: accuracies, or else losses)."""

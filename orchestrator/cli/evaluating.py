@@ -188,6 +188,8 @@ def _is_dataset(setting: str) -> bool:
 def _without_clients(config: Config) -> Config:
     """For rows that nobody has: one client with all of them, of which nothing is said."""
     data = config.data.model_dump(mode="json", include={"dataset", "scale"})
+    # nor need a table say whose rows are whose
+    data["dataset"] |= {"client": ""} if isinstance(data["dataset"].get("client"), str) else {}
     raw = config.model_dump(mode="json", include=set(KEPT))
     raw["data"] = {**data, "clients": 1, "partition": "iid"}
     raw["evaluation"]["clients"] = False
@@ -241,6 +243,11 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
         number = np.array([*map(int, samples.names)])
         return checked(
             replace(samples, y=number[samples.y], classes=len(known), names=()), "the data"
+        )
+    if wrong := [n for n in samples.names if n.isdecimal() and int(n) >= len(known)]:
+        raise UserError(
+            f"the model knows no class {wrong[0]}: it has {len(known)}, from 0 to {len(known) - 1} "
+            f"({', '.join(known)})"
         )
     number = np.array([_known(name, known) for name in samples.names])
     return replace(samples, y=number[samples.y], classes=len(known), names=tuple(known))

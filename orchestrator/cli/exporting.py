@@ -304,20 +304,23 @@ def _usage(out: Path, form: str, model: TrainedModel, of: Model) -> str:
     """How it is loaded, in Python; for weights alone, into which network."""
     name, file = json.dumps(out.name), json.dumps(out.name if out.suffix else f"{out.name}/{MODEL}")
     made = "predict" if model.inputs["task"] == "classes" else "outputs"
-    shown = [*_example(model.inputs)]
-    asked = '"picture.png"' if len(shown) > 1 else "x"
-    text = shown[-1] if asked == "x" else f"# or an array, {_array(model.inputs)}"
+    shown, scaled = [*_example(model.inputs)], [*_scaling(model.inputs)]
+    text, asked = _asked(model.inputs)
+    named = [*_names(model.inputs)]
     lines = {
         ".onnx": ["import onnxruntime", f"model = onnxruntime.InferenceSession({name})",
-                  *shown, 'outputs = model.run(None, {"x": x})[0]'],
+                  *shown, 'outputs = model.run(None, {"x": x})[0]', *named],
         ".pt2": ["import torch", f"model = torch.export.load({name}).module()",
-                 *shown, "outputs = model(torch.as_tensor(x))"],
+                 *shown, "outputs = model(torch.as_tensor(x)).detach()", *named],
         ".pt": ["import torch", f"state = torch.load({name}, weights_only=True)",
-                "network.load_state_dict(state)"],
-        ".safetensors": ["from safetensors.torch import load_file",
-                         f"network.load_state_dict(load_file({file}))"],
+                "network.load_state_dict(state)  # the network above", "network.eval()",
+                *shown, *scaled, "outputs = network(torch.as_tensor(x)).detach()", *named],
+        ".safetensors": ["import torch", "from safetensors.torch import load_file",
+                         f"network.load_state_dict(load_file({file}))  # the network above",
+                         "network.eval()", *shown, *scaled,
+                         "outputs = network(torch.as_tensor(x)).detach()", *named],
         ".torchscript": ["import torch", f"model = torch.jit.load({name})", *shown,
-                         "outputs = model(torch.as_tensor(x))"],
+                         "outputs = model(torch.as_tensor(x)).detach()", *named],
         "": ["import fedorch", f"model = fedorch.open({name})", text,
              f"made = model.{made}({asked})"],
     }[form]  # fmt: skip
@@ -348,6 +351,39 @@ def _example(inputs: Inputs) -> Iterator[str]:
     yield f"x = numpy.array(picture)[{axes}]{turned}  # {_array(inputs)}"
 
 
+def _scaling(inputs: Inputs) -> Iterator[str]:
+    """Lines that scale pixels ``x``, for a network without that in front."""
+    if inputs["dtype"] == "uint8":
+        shift, scale = (
+            f"torch.tensor([{', '.join(f'{v:.9g}' for v in inputs[key])}]).view(-1, 1, 1)"
+            for key in ("shift", "scale")
+        )
+        yield f"x = (torch.as_tensor(x).float() - {shift}) * {scale}"
+
+
+def _names(inputs: Inputs) -> Iterator[str]:
+    """Lines that turn ``outputs`` into classes."""
+    if inputs["task"] == "classes" and (classes := inputs.get("classes")):
+        yield f"classes = {json.dumps(classes, ensure_ascii=False)}"
+        yield "print([classes[int(row.argmax())] for row in outputs])"
+
+
+def _asked(inputs: Inputs) -> tuple[str, str]:
+    """A comment, and what `fedorch.open`'s model is asked of: a picture, a row, an array."""
+    if columns := inputs.get("columns"):
+        row = {
+            c["name"]: round(c["mean"], 3) if c["texts"] is None else c["texts"][0] for c in columns
+        }
+        about = (
+            f"# rows as they are, also as a frame; an array has to be made ready, {_array(inputs)}"
+        )
+        return about, json.dumps(row, ensure_ascii=False)
+    pixels = inputs["dtype"] == "uint8" and len(inputs["shape"]) == 3
+    if pixels and inputs["shape"][0] in (1, 3):
+        return f"# or an array, {_array(inputs)}", '"picture.png"'
+    return f"# x: {_array(inputs)}", "x"
+
+
 def _array(inputs: Inputs) -> str:
     """Type and shape of inputs."""
     return f"{inputs['dtype']} [{', '.join(map(str, ('n', *inputs['shape'])))}]"
@@ -356,8 +392,10 @@ def _array(inputs: Inputs) -> str:
 def _preparation(inputs: Inputs, form: str) -> str:
     """What must be done to inputs first."""
     if not form:
-        of_table = "; frames and mappings of the table's columns, too"
-        return f"as they are: `fedorch.open` scales them{of_table if inputs.get('columns') else ''}"
+        if columns := inputs.get("columns"):
+            names = ", ".join(column["name"] for column in columns)
+            return f"which `fedorch.open` makes of rows with the columns {names}"
+        return "as they are: `fedorch.open` scales pixels"
     if columns := inputs.get("columns"):
         return f"made of a table's columns, in this order: {'; '.join(map(_made, columns))}"
     if inputs["dtype"] != "uint8":

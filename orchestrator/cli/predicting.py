@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -76,17 +76,30 @@ def require_odds(model: TrainedModel, config: Config, called: str) -> None:
 
 def inputs_in(model: TrainedModel, config: Config, given: object) -> object:
     """What a model is asked of, where that is named: of the path of an image, a folder of images, a
-    table or an array its contents, of an image of Pillow's its pixels, as the model wants them; all
-    else as it is. Raises UserError for files that it cannot read.
+    table or an array its contents; of an image of Pillow's its pixels, as the model wants them; of
+    a list of such all of theirs, and of mappings the rows; all else as it is. Raises UserError for
+    files that it cannot read.
     """
     if isinstance(given, str | PathLike):
         file = Path(given)
         if images := _images(file):
             return _pixels(model, images)
         return _read(file, config.data.dataset, model.inputs.get("columns", []))
-    if callable(getattr(given, "convert", None)) and hasattr(given, "mode"):
+    if isinstance(given, list | tuple) and given:
+        if all(isinstance(one, Mapping) for one in given):
+            return pd.DataFrame([*given])
+        if all(isinstance(one, str | PathLike) or _is_picture(one) for one in given):
+            parts: list[Any] = [inputs_in(model, config, one) for one in given]
+            tables = all(isinstance(part, pd.DataFrame) for part in parts)
+            return pd.concat(parts, ignore_index=True) if tables else np.concatenate(parts)
+    if _is_picture(given):
         return pixels([_InMemory(given)], *_picture(model, "the image"))
     return given
+
+
+def _is_picture(given: object) -> bool:
+    """Whether it is an image of Pillow's."""
+    return callable(getattr(given, "convert", None)) and hasattr(given, "mode")
 
 
 @dataclass(frozen=True)

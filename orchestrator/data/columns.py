@@ -11,9 +11,14 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from orchestrator.errors import UserError
+from orchestrator.terminal import told
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+SOME = 6
+"""Texts that a note has room for."""
 
 
 class Column(TypedDict):
@@ -72,7 +77,22 @@ def inputs_of_rows(columns: Sequence[Column], rows: pd.DataFrame) -> np.ndarray:
             row = int(np.argmax(empty))
             raise UserError(f"column {name!r}: row {row + 1} is empty or NaN")
         blocks.append(encoded(column, rows[name], f"column {name!r}"))
+        if column["texts"] is not None:
+            _tell_unknown(column, rows[name], blocks[-1])
     return np.concatenate(blocks, axis=1)
+
+
+def _tell_unknown(column: Column, values: pd.Series, made: np.ndarray) -> None:
+    """Note that rows have a text that no training row had, which is none of those that had."""
+    unknown = ~made.any(axis=1)
+    if unknown.any():
+        row, known = int(np.argmax(unknown)), ", ".join((column["texts"] or [])[:SOME])
+        told(
+            "note",
+            f"column {column['name']!r}: {str(values.iloc[row])[:50]!r} (row {row + 1}; "
+            f"{int(unknown.sum()):,} such rows) is no text of the training rows ({known}), and "
+            "counts as none of them",
+        )
 
 
 def plain(column: pd.Series, where: str) -> np.ndarray:

@@ -175,7 +175,7 @@ def _require_no_fewer(done: int, experiment: Experiment, folder: RunFolder) -> N
     if done > experiment.config.rounds:
         raise UserError(
             f"{folder.path}: {done} rounds have been done, and none is taken back; rounds is "
-            f"{experiment.config.rounds} in config.yaml"
+            f"{experiment.config.rounds}"
         )
 
 

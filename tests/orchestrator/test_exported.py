@@ -215,7 +215,7 @@ def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
     assert code == 0, text
     assert "5 rows" in text
     np.savez(tmp_path / "n.npz", x=np.tile(x, (4, 1, 1, 1))[:, 0], y=np.tile(y, 4) + 20)
-    assert "knows no class '20'" in here("evaluate", images, *words)[1]
+    assert "knows no class 20: it has 10, from 0 to 9" in here("evaluate", images, *words)[1]
 
 
 def test_a_class_that_no_folder_can_be_called():
@@ -327,3 +327,31 @@ def test_what_does_not_fit_is_said_with_its_file_and_what_makes_it_fit(images, t
     code, text = here("predict", table / "run", table / "new.csv", tmp_path / "gaps.csv")
     assert code == 2
     assert f"{tmp_path}/gaps.csv: column" in text.replace("\n", "")
+
+
+def test_the_folder_of_a_table_s_model_is_asked_by_rows(table, tmp_path, capfd):
+    """Its card sent arrays of raw numbers to a model that wants them standardised."""
+    run = fedorch.open(table / "run")
+    assert run.export(tmp_path / "hub", license="mit") == tmp_path / "hub"
+    card = (tmp_path / "hub" / "README.md").read_text()
+    assert "which `fedorch.open` makes of rows with the columns x, town;" in card
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    space = {}
+    exec(code.replace('"hub"', f'"{tmp_path}/hub"'), space)
+    row = json.loads(re.search(r"predict\((.*)\)", code)[1])
+    assert space["made"].tolist() == run.predict([row]).tolist()
+    assert len(run.predict([row, row])) == 2
+    odd = {**row, "town": "rome"}
+    capfd.readouterr()
+    run.predict([row, odd])
+    assert "column 'town': 'rome' (row 2; 1 such rows)" in capfd.readouterr().err.replace("\n", " ")
+    # others' rows, whoever they are of
+    frame = pd.read_csv(table / "new.csv").drop(columns="who")
+    frame.to_csv(tmp_path / "nobody.csv", index=False)
+    settings = {"data.dataset.path": str(tmp_path / "nobody.csv")}
+    found = run.evaluate(all_rows=True, **settings)
+    assert found["test_accuracy"] == pytest.approx(
+        np.mean([run.classes[c] for c in run.predict(frame)] == frame["y"])
+    )
+    own = {k: v for k, v in run.result["metrics"].items() if k.startswith("test")}
+    assert run.evaluate()[[*own]].to_dict() == pytest.approx(own)

@@ -55,6 +55,8 @@ def test_images_are_resized_and_made_grey_as_in_training(digits, tmp_path):
     assert torch.equal(run.outputs(tmp_path), wanted)
     with Image.open(tmp_path / "b.png") as image:
         assert torch.equal(run.outputs(image), run.outputs(tmp_path / "b.png"))
+    pair = [str(tmp_path / "b.png"), tmp_path / "a.png"]
+    assert torch.equal(run.outputs(pair), wanted.flip(0))
     with pytest.raises(UserError, match="the image: its pixels are of mode I"):
         run.predict(Image.fromarray(np.zeros((28, 28), np.uint16)))
     assert run.predict(str(tmp_path / "a.png")).tolist() == wanted[:1].argmax(1).tolist()
