@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,7 +99,8 @@ def evaluation(
         )
     # where nothing is said of clients, few rows need not have each class in both splits
     dealt = replace(samples, y=np.zeros_like(samples.y)) if every else samples
-    data = FederatedData.build(config.data, config.seed, dealt)
+    with _hinted(other):
+        data = FederatedData.build(config.data, config.seed, dealt)
     data = replace(
         data, samples=samples, shift=tuple(inputs["shift"]), scale=tuple(inputs["scale"])
     )
@@ -114,6 +116,21 @@ def evaluation(
     trained = _trained_on(folder, data, _judging_rows(data, record)) if other else {}
     nameless = other and bool(inputs.get("classes")) and not samples.names
     return record, Rows(len(data.test_rows), trained, nameless)
+
+
+@contextmanager
+def _hinted(other: bool) -> Iterator[None]:
+    """Of ``other`` data that cannot be dealt out to the run's clients: how they can judge all the
+    same.
+    """
+    try:
+        yield
+    except UserError as error:
+        if not other:
+            raise
+        raise UserError(
+            f"{error}; rows of whomever judge with --all-rows and --set data.dataset.path=FILE"
+        ) from error
 
 
 def own_test_rows(folder: RunFolder) -> tuple[np.ndarray, np.ndarray]:

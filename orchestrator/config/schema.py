@@ -136,7 +136,10 @@ class CheckpointConfig(Section):
     """Section ``checkpoint``."""
 
     every: int = Field(
-        10, ge=0, description="write a checkpoint after every n-th round; 0: only when stopped"
+        10,
+        ge=0,
+        description="write a checkpoint after every n-th round, and the last one; 0: only when "
+        "stopped",
     )
     keep: int = Field(2, ge=1, description="checkpoints kept")
 

@@ -22,6 +22,7 @@ from orchestrator.models.net import Net
 from orchestrator.plugins import raised
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
+from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 Given: TypeAlias = "np.ndarray | Tensor | pd.DataFrame | Mapping[str, object]"
 """What a model may be asked of."""
+WILD = 30.0
+"""Deviations from the mean beyond which inputs of a table are hardly standardised."""
 BATCH = 500
 """Rows of one forward pass, as in training's evaluations."""
 
@@ -121,9 +124,17 @@ class TrainedModel:
     def _numbers(self, x: Given) -> np.ndarray:
         if isinstance(x, Mapping):
             x = frame_of(x)
-        if not isinstance(x, pd.DataFrame):
-            return array_of(x, "inputs")
         columns = self.inputs.get("columns", [])
+        if not isinstance(x, pd.DataFrame):
+            array = array_of(x, "inputs")
+            scaled = any(column["mean"] or column["std"] != 1 for column in columns)
+            if scaled and array.dtype.kind in "iuf" and (np.abs(array) > WILD).any():
+                told(
+                    "note",
+                    f"the array has numbers beyond ±{WILD:g}, and the model wants columns that are "
+                    "standardised: give rows as they are as a frame or a mapping",
+                )
+            return array
         if not columns:
             raise UserError("the model was not trained on a table: give its inputs as an array")
         return inputs_of_rows(columns, x)

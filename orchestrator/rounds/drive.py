@@ -136,7 +136,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
         if folder.finished:
             raise UserError(
                 f"{folder.path}: the run is finished, and has kept no checkpoint to go on from "
-                f"(checkpoint.every is {experiment.config.checkpoint.every})"
+                f"(checkpoint.every is {experiment.config.checkpoint.every}, or this is a copy of "
+                "its model)"
             )
         return ["no checkpoint had been written yet; starting from the first round"]
     t, state, notes = checkpoint.load_latest(folder.checkpoints)
@@ -246,7 +247,8 @@ def _rounds(
         folder.require_mine()
         tracks.add(record)
         on_round(record)
-        if plan.every and experiment.t % plan.every == 0:
+        # after the last one, too: whoever wants more rounds goes on from there
+        if plan.every and (experiment.t % plan.every == 0 or experiment.finished):
             tracks.flush()
             folder.save(experiment.t, experiment.state(), plan.keep)
 

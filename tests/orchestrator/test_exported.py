@@ -3,6 +3,7 @@ has the numbers that the run had."""
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 import fedorch
 from orchestrator.cli.evaluating import _known
+from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.orchestrator.test_cli import here
@@ -345,6 +347,10 @@ def test_the_folder_of_a_table_s_model_is_asked_by_rows(table, tmp_path, capfd):
     capfd.readouterr()
     run.predict([row, odd])
     assert "column 'town': 'rome' (row 2; 1 such rows)" in capfd.readouterr().err.replace("\n", " ")
+    run.predict(np.array([[71.0, 0, 1]], np.float32))
+    assert "the model wants columns that are standardised" in capfd.readouterr().err.replace(
+        "\n", " "
+    )
     # others' rows, whoever they are of
     frame = pd.read_csv(table / "new.csv").drop(columns="who")
     frame.to_csv(tmp_path / "nobody.csv", index=False)
@@ -353,5 +359,14 @@ def test_the_folder_of_a_table_s_model_is_asked_by_rows(table, tmp_path, capfd):
     assert found["test_accuracy"] == pytest.approx(
         np.mean([run.classes[c] for c in run.predict(frame)] == frame["y"])
     )
+    clinics = Path(__file__).parents[2] / "examples" / "own_data"
+    words = ("run", clinics / "clinics.yaml", "--set", "rounds=1", "--in-process")
+    assert here(*words, "--out", tmp_path / "clinics")[0] == 0
+    new = pd.read_csv(clinics / "clinics.csv").head(3).assign(clinic="elsewhere")
+    new.to_csv(tmp_path / "elsewhere.csv", index=False)
+    with pytest.raises(UserError, match=r"--all-rows and --set data\.dataset\.path=FILE"):
+        fedorch.open(tmp_path / "clinics").evaluate(
+            **{"data.dataset.test": str(tmp_path / "elsewhere.csv")}
+        )
     own = {k: v for k, v in run.result["metrics"].items() if k.startswith("test")}
     assert run.evaluate()[[*own]].to_dict() == pytest.approx(own)
