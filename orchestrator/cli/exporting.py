@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -322,7 +322,8 @@ def _usage(out: Path, form: str, model: TrainedModel, of: Model) -> str:
         ".torchscript": ["import torch", f"model = torch.jit.load({name})", *shown,
                          "outputs = model(torch.as_tensor(x)).detach()", *named],
         "": ["import fedorch", f"model = fedorch.open({name})", text,
-             f"made = model.{made}({asked})"],
+             f"made = model.{made}({asked})",
+             *(["print([model.classes[c] for c in made])"] if named else [])],
     }[form]  # fmt: skip
     weights = form in (".pt", ".safetensors")
     # which nobody but its own code can build
@@ -337,6 +338,11 @@ def _usage(out: Path, form: str, model: TrainedModel, of: Model) -> str:
 def _example(inputs: Inputs) -> Iterator[str]:
     """Lines that make inputs ``x`` of a picture; of others what they are."""
     shape = inputs["shape"]
+    if columns := inputs.get("columns"):
+        yield "import numpy"
+        yield f"row = {_row(columns)}"
+        yield f'x = numpy.array([[{", ".join(map(_of_row, columns))}]], "float32")'
+        return
     if inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
         yield f"# x: {_array(inputs)}"
         return
@@ -349,6 +355,22 @@ def _example(inputs: Inputs) -> Iterator[str]:
         "Image.Resampling.BILINEAR)"
     )
     yield f"x = numpy.array(picture)[{axes}]{turned}  # {_array(inputs)}"
+
+
+def _row(columns: Sequence[Column]) -> str:
+    """A row in the middle of those that were trained on."""
+    middle = {
+        c["name"]: round(c["mean"], 3) if c["texts"] is None else c["texts"][0] for c in columns
+    }
+    return json.dumps(middle, ensure_ascii=False)
+
+
+def _of_row(column: Column) -> str:
+    """What makes a column's inputs of ``row``."""
+    value = f"row[{json.dumps(column['name'], ensure_ascii=False)}]"
+    if column["texts"] is None:
+        return f"({value} - {column['mean']:.9g}) / {column['std']:.9g}"
+    return ", ".join(f"{value} == {json.dumps(t, ensure_ascii=False)}" for t in column["texts"])
 
 
 def _scaling(inputs: Inputs) -> Iterator[str]:
@@ -371,13 +393,8 @@ def _names(inputs: Inputs) -> Iterator[str]:
 def _asked(inputs: Inputs) -> tuple[str, str]:
     """A comment, and what `fedorch.open`'s model is asked of: a picture, a row, an array."""
     if columns := inputs.get("columns"):
-        row = {
-            c["name"]: round(c["mean"], 3) if c["texts"] is None else c["texts"][0] for c in columns
-        }
-        about = (
-            f"# rows as they are, also as a frame; an array has to be made ready, {_array(inputs)}"
-        )
-        return about, json.dumps(row, ensure_ascii=False)
+        about = "# rows as they are, also as a frame; an array has to be made ready"
+        return f"{about}, {_array(inputs)}", _row(columns)
     pixels = inputs["dtype"] == "uint8" and len(inputs["shape"]) == 3
     if pixels and inputs["shape"][0] in (1, 3):
         return f"# or an array, {_array(inputs)}", '"picture.png"'

@@ -132,6 +132,12 @@ def test_the_card_of_a_table_s_model_says_how_inputs_are_made(table, tmp_path):
     (outputs,) = session.run(None, {"x": np.array([row], np.float32)})
     expected = fedorch.open(table / "run").outputs({"x": x, "town": town})
     np.testing.assert_allclose(outputs, expected.numpy(), rtol=1e-4, atol=1e-5)
+    # and its code runs as it stands
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    space = {}
+    exec(code.replace('"m.onnx"', f'"{tmp_path}/m.onnx"'), space)
+    expected = fedorch.open(table / "run").outputs(space["row"])
+    np.testing.assert_allclose(space["outputs"], expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_wrong_places_are_refused(images, tmp_path):
