@@ -147,8 +147,7 @@ class Run:
         applied (``**{"data.dataset.path": "new.csv"}``), or on ``all_rows`` of other data: what
         ``fedorch evaluate`` prints. Raises UserError for data that the model does not fit.
         """
-        words = [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
-        return pd.Series(evaluation(self.folder, words, all_rows)[0], dtype=float)
+        return pd.Series(evaluation(self.folder, _words(settings), all_rows)[0], dtype=float)
 
     def export(self, file: Place, license: str = "unknown") -> Path:
         """Write the model as ``fedorch export`` does, by the ending of ``file``, with a card beside
@@ -333,8 +332,13 @@ def _begun(
 ) -> tuple[RunFolder, Config]:
     """The run there, and with what it goes on."""
     folder = RunFolder.existing(str(place))
-    words = [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
-    return folder, folder.config([*map(str, _listed(plugins, "plugins", "files"))], words)
+    named = [*map(str, _listed(plugins, "plugins", "files"))]
+    return folder, folder.config(named, _words(settings))
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as ``--set`` has them."""
+    return [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
 
 
 def _seeds(given: Sequence[int]) -> list[int]:

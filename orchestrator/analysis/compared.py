@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
-from orchestrator.analysis.judged import Judged, family_of
+from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
     by_config,
@@ -32,9 +32,6 @@ from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES
-
-SOME = 6
-"""Names that a sentence has room for."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.cli.predicting import ODDS
+from orchestrator.cli.predicting import gives_odds, takes_pictures
 from orchestrator.config import UNNAMED
 from orchestrator.data.columns import Column
 from orchestrator.models.base import Model
@@ -39,7 +39,7 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
     classes = inputs.get("classes", [])
     title = f"{config.model.name} on {config.data.dataset.name}, by {config.algorithm.name}"
     title = title if config.name == UNNAMED else config.name
-    odds = config.loss.name in ODDS and inputs["task"] == "classes"
+    odds = gives_odds(model, config)
     scores = ", whose softmax is how likely each class is" if odds else ""
     named = f" Classes, in the order of the outputs: {', '.join(classes)}." if classes else ""
     return (
@@ -100,7 +100,7 @@ def _example(inputs: Inputs) -> Iterator[str]:
         yield f"row = {_row(columns)}"
         yield f'x = numpy.array([[{", ".join(map(_of_row, columns))}]], "float32")'
         return
-    if inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
+    if not takes_pictures(inputs):
         yield f"# x: {_array(inputs)}"
         return
     mode, axes = ("L", "None, None") if shape[0] == 1 else ("RGB", "None")
@@ -152,8 +152,7 @@ def _asked(inputs: Inputs) -> tuple[str, str]:
     if columns := inputs.get("columns"):
         about = "# rows as they are, also as a frame; an array has to be made ready"
         return f"{about}, {_array(inputs)}", _row(columns)
-    pixels = inputs["dtype"] == "uint8" and len(inputs["shape"]) == 3
-    if pixels and inputs["shape"][0] in (1, 3):
+    if takes_pictures(inputs):
         return f"# or an array, {_array(inputs)}", '"picture.png"'
     return f"# x: {_array(inputs)}", "x"
 

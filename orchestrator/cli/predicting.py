@@ -21,7 +21,7 @@ from orchestrator.data.samples import Dataset, array_of
 from orchestrator.data.sources import read_npz, reading
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import TrainedModel
+from orchestrator.results.usage import Inputs, TrainedModel
 
 ODDS = ("cross_entropy", "focal")
 """Losses under which a softmax of the outputs says how likely a class is."""
@@ -39,7 +39,7 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
     """
     folder = RunFolder.viewed(place)
     model, config = TrainedModel(folder), folder.config()
-    odds: Odds = "best" if _gives_odds(model, config) else "none"
+    odds: Odds = "best" if gives_odds(model, config) else "none"
     if each:
         require_odds(model, config, f"--each: the model of {place}")
         odds = "each"
@@ -61,13 +61,14 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
     return pd.concat(found, ignore_index=True)
 
 
-def _gives_odds(model: TrainedModel, config: Config) -> bool:
+def gives_odds(model: TrainedModel, config: Config) -> bool:
+    """Whether a softmax of the model's outputs says how likely each class is."""
     return config.loss.name in ODDS and model.inputs["task"] == "classes"
 
 
 def require_odds(model: TrainedModel, config: Config, called: str) -> None:
     """Raises UserError for a model whose outputs are not turned into probabilities by a softmax."""
-    if not _gives_odds(model, config):
+    if not gives_odds(model, config):
         raise UserError(
             f"{called} gives no probabilities of classes (loss {config.loss.name}, task "
             f"{model.inputs['task']})"
@@ -131,11 +132,16 @@ def _pixels(model: TrainedModel, images: Sequence[Path]) -> np.ndarray:
 
 def _picture(model: TrainedModel, named: object) -> tuple[tuple[int, int], bool]:
     """Width and height of the images that a model takes, and whether they are grey."""
-    shape = model.inputs["shape"]
-    if model.inputs["dtype"] != "uint8" or len(shape) != 3 or shape[0] not in (1, 3):
+    if not takes_pictures(model.inputs):
         raise UserError(f"{named}: the model was not trained on images of files")
-    channels, height, width = shape
+    channels, height, width = model.inputs["shape"]
     return (width, height), channels == 1
+
+
+def takes_pictures(inputs: Inputs) -> bool:
+    """Whether inputs can be made of image files: pixels of one channel, or of three."""
+    shape = inputs["shape"]
+    return inputs["dtype"] == "uint8" and len(shape) == 3 and shape[0] in (1, 3)
 
 
 def _read(file: Path, trained: Dataset, columns: Sequence[Column]) -> pd.DataFrame | np.ndarray:

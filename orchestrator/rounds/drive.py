@@ -85,7 +85,7 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
     notes = _resume(experiment, folder) if resuming else []
     if resuming and experiment.config.plugins:
         _exchange(experiment, folder)
-    if resuming and not folder.says(experiment.config):  # more rounds, say
+    if resuming and not folder.says(experiment.config):  # more rounds, say, or other plugins
         folder.open(experiment.config)
         folder.publish()
     sizes = experiment.data.train.sizes
@@ -120,8 +120,6 @@ def _exchange(experiment: Experiment, folder: RunFolder) -> None:
     )
     # the note is in a checkpoint before anything says that the run goes on with others
     folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
-    folder.open(experiment.config)
-    folder.publish()
 
 
 def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
