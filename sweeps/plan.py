@@ -34,8 +34,9 @@ from sweeps.spaces import (
 )
 
 if TYPE_CHECKING:
-    from ray.tune.schedulers import TrialScheduler
     from ray.tune.search.sample import Domain
+
+    from sweeps.schedulers import Remembering
 
 
 KEPT_BACK = {"clients": 0.1}
@@ -59,26 +60,26 @@ class Scheduler(Section):
     def _by_name(cls, value: Yaml) -> Yaml:
         return {"name": value} if isinstance(value, str) else value
 
-    def start(self, rounds: int, drawn: Mapping[str, Domain]) -> TrialScheduler:
-        """Tune's scheduler for trials of ``rounds`` rounds; ``drawn`` are the axes that pbt may
-        change.
+    def start(self, rounds: int, drawn: Mapping[str, Domain]) -> Remembering | None:
+        """A scheduler for trials of ``rounds`` rounds, of which pbt may change the ``drawn`` axes;
+        None for one after the other.
         """
-        from ray.tune import schedulers
+        from sweeps.schedulers import ROUND, Halving, Median, Population
 
         if self.name == "asha":
-            return schedulers.ASHAScheduler(
-                time_attr="round", max_t=max(rounds, self.grace), grace_period=self.grace,
+            return Halving(
+                time_attr=ROUND, max_t=max(rounds, self.grace), grace_period=self.grace,
                 reduction_factor=self.reduction,
             )  # fmt: skip
         if self.name == "median":
-            return schedulers.MedianStoppingRule(time_attr="round", grace_period=self.grace)
+            return Median(time_attr=ROUND, grace_period=self.grace)
         if self.name == "pbt":
-            return schedulers.PopulationBasedTraining(
-                time_attr="round", perturbation_interval=self.interval,
+            return Population(
+                time_attr=ROUND, perturbation_interval=self.interval,
                 hyperparam_mutations=mutations(drawn), require_attrs=False,
                 custom_explore_fn=partial(within, bounds_of(drawn)),
             )  # fmt: skip
-        return schedulers.FIFOScheduler()
+        return None
 
 
 class Cell(Section):

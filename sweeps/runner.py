@@ -37,6 +37,7 @@ from sweeps.home import TUNE, TUNING, Home
 from sweeps.plan import Sweep
 from sweeps.results import no_sweep, require_plan
 from sweeps.reuse import NOTHING, Finished, tell
+from sweeps.schedulers import Memory
 from sweeps.status import Status
 from sweeps.trainable import SweepFacts, Trial, bundles, check_room
 from sweeps.watch import Watcher
@@ -272,6 +273,8 @@ def _tuner(
 ) -> tune.Tuner:
     sweep = prepared.sweep
     rounds = max(config.rounds for config in prepared.configs)
+    scheduler = sweep.scheduler.start(rounds, sweep.drawn())
+    memory = [Memory(scheduler, sweep.metric)] if scheduler is not None else []
     return tune.Tuner(
         trainable,
         param_space=space(sweep, shuffled=sweep.scheduler.name in SHUFFLED),
@@ -279,7 +282,7 @@ def _tuner(
             metric=sweep.metric,
             mode=sweep.direction,
             num_samples=sweep.samples if sweep.searcher == "optuna" else 1,
-            scheduler=sweep.scheduler.start(rounds, sweep.drawn()),
+            scheduler=scheduler,
             search_alg=prepared.searcher,
             max_concurrent_trials=sweep.at_once if sweep.searcher == "optuna" else None,
             reuse_actors=True,
@@ -288,7 +291,7 @@ def _tuner(
         run_config=tune.RunConfig(
             name="trials",
             storage_path=storage,
-            callbacks=[watcher, *prepared.loggers],
+            callbacks=[watcher, *memory, *prepared.loggers],
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=sweep.retries),
             checkpoint_config=tune.CheckpointConfig(

@@ -372,6 +372,10 @@ class ParquetTable(Table):
         import pandas as pd
 
         frame = pd.read_parquet(path)
+        for name in frame:
+            # numbers of databases, which pandas leaves as objects
+            if pd.api.types.infer_dtype(frame[name]) == "decimal":
+                frame[name] = frame[name].astype(np.float64)
         # a named index is a column of the file like any other
         named = [name for name in frame.index.names if name is not None]
         return frame.reset_index(level=named) if named else frame
