@@ -129,9 +129,27 @@ class Cells:
             )
         }
         first = next(iter(values))
-        for other in self.judged.others(metric, first):
+        for other in [*self.judged.others(metric, first), *self._looked_at_otherwise(first)]:
             values.pop(other, None)
         return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
+
+    @property
+    def looks(self) -> dict[str, float]:
+        """How often each line's metric was looked at, mean over its trials; empty where the number
+        of a line is not the best of several looks.
+        """
+        if self.plan.statistic != "best":
+            return {}
+        return {
+            name: sum(int(one.rounds[self.plan.metric].notna().sum()) for one in whole) / len(whole)
+            for name, trials in self.groups.items()
+            if (whole := [one for one in trials if self.plan.metric in one.rounds])
+        }
+
+    def _looked_at_otherwise(self, first: str) -> list[str]:
+        """The lines whose best is one of more looks, or of fewer, than that of the ``first``."""
+        looks = self.looks
+        return [name for name, many in looks.items() if many != looks.get(first, many)]
 
     @cached_property
     def judged(self) -> Judged:
@@ -251,6 +269,13 @@ def _given(cells: Cells) -> Iterator[str]:
         if cell.settings:
             yield f"{cell.label}: {', '.join(cell.settings)}"
     yield from efforts.unequal(cells.groups)
+    looks = cells.looks
+    if len({*looks.values()}) > 1:
+        each = ", ".join(f"{many:.3g} in {name}" for name, many in [*looks.items()][:LISTED])
+        yield (
+            f"the best of so many looks: {each}; more looks find a better one by luck, and "
+            "unequal ones are not tested"
+        )
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
         ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])

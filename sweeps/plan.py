@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -152,6 +153,7 @@ class Sweep(Section):
             self._require_schedulable,
             self._require_draws,
             self._require_choice,
+            self._require_one_loss,
         ):
             require()
         return self
@@ -212,6 +214,16 @@ class Sweep(Section):
         if self.choose_on == "nothing" and chooses:
             who = self.searcher if self.searcher != "random" else self.scheduler.name
             raise ValueError(f"choose_on: nothing, but {who} chooses by the metric")
+
+    def _require_one_loss(self) -> None:
+        settings = (*self.axes, *(s for cell in self.cells for s in cell.settings))
+        varies = any(re.match(r"loss\b", one) for one in settings)
+        if varies and self.choose_on != "nothing" and "loss" in self.metric.split("_"):
+            raise ValueError(
+                f"metric: {self.metric}, and trials have losses of their own, of which the least "
+                "says nothing; choose by a metric that is one for all (validation_accuracy, or of "
+                "numbers validation_rmse)"
+            )
 
     @property
     def _all_on_the_grid(self) -> bool:

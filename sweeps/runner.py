@@ -134,8 +134,20 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
             "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, "
             "gpus_per_actor and strategy must not differ among them"
         )
+    for config in configs:
+        _require_metric(sweep, config)
     check_room(resources)
     return Prepared(sweep, configs, Shelf.of(configs), _searcher(sweep), _loggers(sweep, home))
+
+
+def _require_metric(sweep: Sweep, config: Config) -> None:
+    """Raise UserError for a metric that no trial of such data could report."""
+    numbers = getattr(config.data.dataset, "task", "") == "numbers"
+    if numbers and "accuracy" in sweep.metric.split("_"):
+        raise UserError(
+            f"metric: {sweep.metric}, and data.dataset.task is numbers, of which none is right or "
+            "wrong; take validation_loss, or validation_rmse"
+        )
 
 
 def _count(home: Home) -> None:

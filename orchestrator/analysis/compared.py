@@ -180,13 +180,15 @@ class Runs:
 
     @property
     def code_said(self) -> str:
-        """Of which code, torch and number of threads the runs are, where not all are of the same;
-        or "".
+        """Of which code, torch, number of threads and kind of processors the runs are, where not
+        all are of the same; or "".
         """
         said = [f"runs are {said}" for said in of_which_code(self.results)]
         threads = sorted({config.resources.threads for config in self.configs})
         if threads[1:]:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
+        if len({config.resources.gpus_per_actor > 0 for config in self.configs}) > 1:
+            said.append("some runs were on GPUs, and others on CPUs, whose bits and seconds differ")
         return "; ".join(said)
 
     def no_pairs_said(self, against: str) -> str:
@@ -261,7 +263,11 @@ class Runs:
         )
 
     def more_is_better(self, metric: str) -> bool | None:
-        """Which way a metric is better, as the runs say that have declared it."""
+        """Which way a metric is better, as the runs say that have declared it; of what was trained
+        on, which other methods choose otherwise, nobody can say it.
+        """
+        if metric.startswith("train_"):
+            return None
         declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)
 

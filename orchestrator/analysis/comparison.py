@@ -191,8 +191,13 @@ def _for_print(written: Written, tests: PairedTests, lines: Sequence[Line]) -> W
     """With a head, the best means in bold and a star at what the tests tell apart; a row for each
     group, where a page is wide enough: papers' tables have a line a method.
     """
-    starred = frozenset((_called(one.metric), one.group) for one in tests.each if one.told_apart)
-    turned = not {*map(_called, tests.metrics)} & {*written.table.index}
+    turned = not {line.label for line in lines} & {*written.table.index}
+    shown = {*(written.table.columns if turned else written.table.index)}
+    starred = frozenset(
+        (_called(one.metric), one.group)
+        for one in tests.each
+        if one.told_apart and _called(one.metric) in shown
+    )
     apart = " or ".join(dict.fromkeys(row for row, _ in sorted(starred)))
     notes = [
         "best means in bold" if written.best else "",
@@ -375,9 +380,10 @@ def _notes(
 
 def _better(runs: Runs, first: str, metric: str) -> bool | None:
     """Whether more of it is; None where that is not known, or the columns' are not of the same
-    clients' rows.
+    data, the same rows, or by one formula.
     """
-    return None if runs.judged.others(metric, first) else runs.more_is_better(metric)
+    same = all(runs.same_data(runs.columns[first][0], some[0]) for some in runs.columns.values())
+    return runs.more_is_better(metric) if same and not runs.judged.others(metric, first) else None
 
 
 def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:

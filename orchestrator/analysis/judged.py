@@ -1,15 +1,30 @@
-"""Whose rows the numbers of runs are of: means over other clients are no like numbers."""
+"""What the numbers of runs are of: means over other clients or other rows are no like numbers, nor
+are losses by other formulas.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from orchestrator.config import Config
+from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
 
-FAMILIES = {"client_": ("accuracy", "loss"), "personal_": ("personal_accuracy", "personal_loss")}
+FAMILIES = {
+    "client_validation_": "client_validation",
+    "personal_validation_": "client_validation",
+    "client_": "client",
+    "personal_": "client",
+    "test_": "test",
+    "validation_": "validation",
+    "heldout_": "heldout",
+}
+"""How metrics begin -> which of a run's ``rows_sha256`` theirs is; the longer ones first."""
+COLUMNS = {"client_": ("accuracy", "loss"), "personal_": ("personal_accuracy", "personal_loss")}
 """How metrics of the clients begin -> the columns of clients.parquet that they are made of."""
 SOME = 6
 """Groups that a sentence has room for."""
@@ -19,58 +34,112 @@ Rows: TypeAlias = dict[int, float]
 
 
 @dataclass(frozen=True)
+class Basis:
+    """What a run's last numbers are of."""
+
+    config: Config
+    digests: Mapping[str, str]
+    """``rows_sha256``; empty of a run of before."""
+    counts: Mapping[str, Rows]
+    """Of ``COLUMNS`` -> the honest clients that are judged."""
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> Basis:
+        return cls(folder.config(), folder.result().get("rows_sha256", {}), rows_of(folder))
+
+    def has_rows_of(self, other: Basis, family: str) -> bool:
+        """Whether a family of metrics is over the same rows of the same clients; where one of both
+        has none, or it is not known, it is.
+        """
+        mine, theirs = (one.counts.get(family, {}) for one in (self, other))
+        if mine and theirs and mine != theirs:
+            return False
+        key = FAMILIES[family]
+        known = {one.digests[key] for one in (self, other) if key in one.digests}
+        return len(known) < 2 or (family in COLUMNS and not (mine and theirs))
+
+    def yardstick(self, metric: str) -> str:
+        """By which formula a metric is, as far as a config chooses that."""
+        chosen = [self.config.loss] if "loss" in metric.split("_") else []
+        own = [
+            one
+            for one in self.config.evaluation.metrics
+            if re.search(rf"(^|_){re.escape(one.called)}(_|$)", metric)
+        ]
+        return "\n".join(json_text(one.model_dump(mode="json")) for one in [*chosen, *own])
+
+
+@dataclass(frozen=True)
 class Judged:
-    """The clients, and their rows, that the last numbers of groups of runs are over."""
+    """What the last numbers of groups of runs are of."""
 
     groups: Mapping[str, Mapping[int, RunFolder]]
     """Name -> seed -> a run."""
 
     @cached_property
-    def _rows(self) -> dict[str, dict[int, dict[str, Rows]]]:
-        """Name -> seed -> family -> these; read where a metric is of clients."""
+    def _basis(self) -> dict[str, dict[int, Basis]]:
+        """Name -> seed -> what its numbers are of."""
         return {
-            name: {seed: rows_of(folder) for seed, folder in runs.items()}
+            name: {seed: Basis.of(folder) for seed, folder in runs.items()}
             for name, runs in self.groups.items()
         }
 
     def others(self, metric: str, against: str) -> list[str]:
-        """The groups in which a metric of clients is over other clients, or other test rows of
-        theirs, than in ``against``, on a seed of both; those aside that do not report it.
+        """The groups in which a metric is of something else than in ``against``; those aside that
+        do not report it.
+        """
+        found = {*self._of_other_rows(metric, against), *self._by_others(metric, against)}
+        return [name for name in self.groups if name in found]
+
+    def _of_other_rows(self, metric: str, against: str) -> dict[str, int]:
+        """The groups in which it is over other clients, or other rows of theirs, on a seed of both
+        -> such a seed, with other numbers of rows if there is one.
         """
         family = family_of(metric)
+        found: dict[str, int] = {}
         if family is None:
-            return []
-        theirs = self._rows[against]
-        return [
-            name
-            for name, its in self._rows.items()
-            if any(
-                its[seed][family] != theirs[seed][family]
-                for seed in {*its} & {*theirs}
-                if its[seed][family] and theirs[seed][family]
-            )
-        ]
+            return found
+        for name, its in self._basis.items():
+            theirs = self._basis[against]
+            apart = [s for s in its if s in theirs and not its[s].has_rows_of(theirs[s], family)]
+            counted = [s for s in apart if its[s].counts != theirs[s].counts]
+            if apart:
+                found[name] = [*counted, *apart][0]
+        return found
+
+    def _by_others(self, metric: str, against: str) -> list[str]:
+        """The groups in which it is by another formula."""
+        one = next(iter(self._basis[against].values())).yardstick(metric)
+        first = {name: next(iter(its.values())) for name, its in self._basis.items()}
+        return [name for name, basis in first.items() if basis.yardstick(metric) != one]
 
     def said(self, metrics: Iterable[str], against: str) -> str:
-        """Which of the ``metrics`` are over whose rows, where not all are over the same; or ""."""
+        """Which of the ``metrics`` are of what, where not all are of the same; or ""."""
+        metrics = [*metrics]
         families = {family: metric for metric in metrics if (family := family_of(metric))}
         notes = []
         for family, metric in families.items():
-            if others := self.others(metric, against):
-                shown = "; ".join(self._counts(family, name) for name in [against, *others[:SOME]])
+            if others := self._of_other_rows(metric, against):
                 notes.append(
-                    f"{family}... is of other clients or other test rows, and not tested: {shown}"
+                    f"{family}... is of other clients or other rows, and not tested: "
+                    + "; ".join(self._counts(family, others, against))
                 )
+        by = [metric for metric in metrics if self._by_others(metric, against)]
+        if by:
+            notes.append(f"by other formulas, and not tested: {', '.join(dict.fromkeys(by))}")
         return "; ".join(notes)
 
-    def _counts(self, family: str, name: str) -> str:
-        """How many they are in a group, on its first seed."""
-        rows = next(iter(self._rows[name].values()))[family]
-        return f"{len(rows):,} clients with {sum(rows.values()):,.0f} rows in {name}"
+    def _counts(self, family: str, others: Mapping[str, int], against: str) -> Iterable[str]:
+        """How many they are in some groups, on a seed on which they are not the same."""
+        seed = next(iter(others.values()))
+        for name, on in {against: seed, **dict([*others.items()][:SOME])}.items():
+            rows = self._basis[name][on].counts.get(family)
+            many = f"{len(rows):,} clients with {sum(rows.values()):,.0f} rows in " if rows else ""
+            yield f"{many}{name}"
 
 
 def family_of(metric: str) -> str | None:
-    """Which of ``FAMILIES`` a metric is of; None where it is not of clients."""
+    """Which of ``FAMILIES`` a metric is of; None where it is of none."""
     return next((family for family in FAMILIES if metric.startswith(family)), None)
 
 
@@ -83,7 +152,7 @@ def rows_of(folder: RunFolder) -> dict[str, Rows]:
     if "malicious" in last:
         last = last[~last["malicious"].astype(bool)]
     found = {}
-    for family, columns in FAMILIES.items():
+    for family, columns in COLUMNS.items():
         known = last.reindex(columns=[*columns]).notna().any(axis=1) & (last["test_rows"] > 0)
         judged = last[known]
         rows = zip(judged["client"].tolist(), judged["test_rows"].tolist(), strict=True)

@@ -233,15 +233,19 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
 
     Raises UserError for a group in which one run was stopped before its end.
     """
-    groups: dict[tuple[str, int], list[RunFolder]] = {}
-    seen: dict[tuple[str, int], int] = {}
-    for folder in folders:
-        config, seed = alike(folder), folder.config().seed
-        copy = seen.get((config, seed), 0)
-        if copy and folder.holds(TRIAL):
+    known = [(alike(folder), folder.config().seed, folder) for folder in folders]
+    often = Counter((config, seed) for config, seed, _ in known)
+    # where seeds come twice, there are two series, which are not to be mixed
+    twice = {config for (config, _), many in often.items() if many > 1}
+    groups: dict[tuple[str, str, int], list[RunFolder]] = {}
+    seen: Counter[tuple[str, str, int]] = Counter()
+    for config, seed, folder in known:
+        if often[config, seed] > 1 and seen["", config, seed] and folder.holds(TRIAL):
             continue
-        seen[config, seed] = copy + 1
-        groups.setdefault((config, copy), []).append(folder)
+        series = folder.place.rpartition("/")[0] if config in twice else ""
+        copy = seen[series, config, seed]
+        seen.update({(series, config, seed), ("", config, seed)})
+        groups.setdefault((config, series, copy), []).append(folder)
     for runs in groups.values():
         _require_ended(runs)
     return list(groups.values())

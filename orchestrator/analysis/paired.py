@@ -39,7 +39,8 @@ class Paired:
     p: float
     """Two-sided, that neither is ahead: paired t-test, or, where a run of a pair has no number, a
     test on signed ranks in which it loses, or, where all differ by the same, one of signs; NaN with
-    fewer than two pairs, and where nothing differs."""
+    fewer than two pairs, where nothing differs, and where both have one number each on all
+    seeds, which decide nothing then, and are no repetitions."""
     missed: tuple[int, int]
     """Runs without a number (target missed, diverged, failed) of the one and of the other."""
     ahead: bool
@@ -67,6 +68,8 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
     half = effect = math.nan
     if any(missed):
         lead, p = _rank_test(gaps)
+    elif all(_deviation(side) <= ROUNDING * size for side in (a, b)):
+        lead, p = mean, math.nan
     else:
         lead, p = mean, _t_test(mean, spread, len(known))
         if spread > 0:

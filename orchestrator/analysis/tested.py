@@ -48,7 +48,10 @@ class Difference:
     def verdict(self) -> str:
         """In a word or a few."""
         if math.isnan(self.p):
-            return "too few pairs, or nothing differs"
+            numbers, differs = self.pair.numbers, self.pair.ahead or self.pair.behind
+            several = numbers > 1 and differs and not any(self.pair.missed)
+            same = "all seeds are one: nothing repeats"
+            return same if several else "too few pairs, or nothing differs"
         if not self.told_apart:
             return "not told apart"
         if self.more_is_better is None:

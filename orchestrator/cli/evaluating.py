@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from rich.table import Table
+from rich.table import Table as Printed
 
+from algorithms.parts.losses import IGNORED
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import Config, build
 from orchestrator.config.reading import apply_all
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import Mapped
+from orchestrator.data.own.tables import Table
 from orchestrator.data.samples import Request, Samples, checked
+from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.pages.sentence import measured_earlier
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import Inputs, inputs_left, require_common
+from orchestrator.results.usage import Inputs, inputs_left, require_common, tell_of_imports
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import console, labels_of, told
@@ -35,20 +38,12 @@ def show_evaluation(
     folder: RunFolder, settings: Sequence[str], as_json: bool, every: bool = False
 ) -> None:
     """Print what :func:`evaluation` finds."""
-    record, rows = evaluation(folder, settings, every)
-    for name, (trained, judged) in rows.trained.items():
-        told("note", f"{trained:,} of {judged:,} {name} are rows that the run trained on")
-    if rows.nameless:
-        classes = inputs_left(folder)["classes"]
-        told("note", f"the data do not name their classes; their 0 is taken for {classes[0]!r}, …")
-    earlier = measured_earlier(folder.result())
-    if earlier and not settings:
-        told("note", earlier)
+    record, judged = evaluation(folder, settings, every)
     if as_json:
         console.print(json_text(record), soft_wrap=True)
         return
-    title = f"{rows.judged:,} {'rows' if every else 'test rows'}"
-    table = Table("metric", "value", title=title, title_justify="left")
+    title = f"{judged:,} {'rows' if every else 'test rows'}"
+    table = Printed("metric", "value", title=title, title_justify="left")
     shown = labels_of(record)
     for name, label in shown.items():
         table.add_row(label, f"{record[name]:.4f}")
@@ -58,29 +53,17 @@ def show_evaluation(
         console.print(f"{more} more with --format json; their meanings: fedorch describe columns")
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What a model was judged by."""
-
-    judged: int
-    """Test rows."""
-    trained: Mapping[str, tuple[int, int]]
-    """Of which of other data some equal a row that the run trained on, where its data are still
-    there -> how many, of how many."""
-    nameless: bool = False
-    """Whether other data name no classes, and the model's have names."""
-
-
 def evaluation(
     folder: RunFolder, settings: Sequence[str], every: bool = False
-) -> tuple[Record, Rows]:
-    """The metrics of the run's final model on test rows, with ``settings`` (of
-    data and evaluation) applied to its config; or on ``every`` row of other data, which then are
-    no clients'. Inputs are made as in training: pixels are scaled, and a table's columns
+) -> tuple[Record, int]:
+    """The metrics of the run's final model on test rows, and how many these are, with ``settings``
+    (of data and evaluation) applied to its config; or on ``every`` row of other data, which then
+    are no clients'. Inputs are made as in training: pixels are scaled, and a table's columns
     standardised, by what training found. Raises UserError for data that the model does not fit,
     and without settings of data for others than the run's.
     """
     require_common(folder)
+    tell_of_imports(folder)
     other = "data" in map(_section, settings)
     if every and not any(map(_is_dataset, settings)):
         raise UserError(
@@ -88,9 +71,11 @@ def evaluation(
             "data.dataset.path=…"
         )
     config, inputs = _settled(folder, settings), inputs_left(folder)
-    config = _without_clients(config) if every else config
-    columns = tuple(inputs.get("columns", ()))
-    request = Request(config.seed, config.data.clients, columns, trains=False)
+    if not every:
+        _require_other_rows(config, settings)
+    config = _without_clients(config, settings) if every else config
+    columns, tokens = tuple(inputs.get("columns", ())), inputs.get("tokens", "")
+    request = Request(config.seed, config.data.clients, columns, tokens, trains=False)
     samples = _fitting(config.data.dataset.load(request), inputs)
     if other and samples.train < config.data.clients:
         raise UserError(
@@ -113,9 +98,21 @@ def evaluation(
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)
-    trained = _trained_on(folder, data, _judging_rows(data, record)) if other else {}
-    nameless = other and bool(inputs.get("classes")) and not samples.names
-    return record, Rows(len(data.test_rows), trained, nameless)
+    if other:
+        _tell_of_others(folder, data, record, inputs.get("classes", []))
+    elif (earlier := measured_earlier(folder.result())) and not settings:
+        told("note", earlier)
+    return record, len(data.test_rows)
+
+
+def _tell_of_others(
+    folder: RunFolder, data: FederatedData, record: Record, classes: Sequence[str]
+) -> None:
+    """Note what a record of other data leaves open, of a model of such ``classes``."""
+    for name, (trained, judged) in _trained_on(folder, data, _judging_rows(data, record)).items():
+        told("note", f"{trained:,} of {judged:,} {name} are rows that the run trained on")
+    if classes and not data.samples.names:
+        told("note", f"the data do not name their classes; their 0 is taken for {classes[0]!r}, …")
 
 
 @contextmanager
@@ -202,15 +199,38 @@ def _is_dataset(setting: str) -> bool:
     return setting.startswith(("data=", "data.dataset"))
 
 
-def _without_clients(config: Config) -> Config:
+def _without_clients(config: Config, settings: Sequence[str]) -> Config:
     """For rows that nobody has: one client with all of them, of which nothing is said."""
     data = config.data.model_dump(mode="json", include={"dataset", "scale"})
+    if _keeps_test(config, settings):
+        del data["dataset"]["test"]  # all rows of the new file judge, and no others
     # nor need a table say whose rows are whose
     data["dataset"] |= {"client": ""} if isinstance(data["dataset"].get("client"), str) else {}
     raw = config.model_dump(mode="json", include=set(KEPT))
     raw["data"] = {**data, "clients": 1, "partition": "iid"}
     raw["evaluation"]["clients"] = False
     return _judging(raw)
+
+
+def _keeps_test(config: Config, settings: Sequence[str]) -> bool:
+    """Whether settings name another table, and what the run's config says of its test still holds:
+    a file, or a column that tells.
+    """
+    dataset, given = config.data.dataset, {setting.partition("=")[0] for setting in settings}
+    told = isinstance(dataset, Table) and isinstance(dataset.test, str)
+    return told and "data.dataset.path" in given and "data.dataset.test" not in given
+
+
+def _require_other_rows(config: Config, settings: Sequence[str]) -> None:
+    """Raise UserError where another table is named, and the run's file of test rows would judge."""
+    dataset = config.data.dataset
+    if not _keeps_test(config, settings) or not isinstance(dataset, Table):
+        return
+    if located(str(dataset.test)) is not None:
+        raise UserError(
+            f"the test rows would still be those of {dataset.test}: name others with --set "
+            "data.dataset.test=…, or judge by all rows of the new file with --all-rows"
+        )
 
 
 def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
@@ -243,31 +263,44 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
             f"the data are {samples.task} of {kind} inputs {samples.shape}; the model was trained "
             f"on {inputs['task']} of {inputs['dtype']} inputs {shape}{_made_alike(samples, shape)}"
         )
-    if samples.task != "classes":
-        if samples.outputs != inputs["outputs"]:
-            raise UserError(
-                f"the data ask for {samples.outputs} outputs, the model has {inputs['outputs']}"
-            )
-        return samples
-    known = inputs.get("classes", [])
-    if not known or not samples.names:
-        if samples.classes > inputs["outputs"]:
-            raise UserError(
-                f"the data have {samples.classes} classes, the model {inputs['outputs']}"
-            )
-        return checked(replace(samples, classes=inputs["outputs"]), "the data")
-    if _numbered(samples.names, known):
-        number = np.array([*map(int, samples.names)])
-        return checked(
-            replace(samples, y=number[samples.y], classes=len(known), names=()), "the data"
+    made = inputs.get("tokens") or samples.tokens
+    if samples.tokens not in ("", made):
+        raise UserError(
+            f"the data make token ids by other means ({samples.tokens[:200]}) than those that the "
+            f"model was trained on ({made[:200]})"
         )
-    if wrong := [n for n in samples.names if n.isdecimal() and int(n) >= len(known)]:
+    known, outputs = inputs.get("classes", []), inputs["outputs"]
+    if samples.task == "numbers" or not samples.names:
+        if samples.outputs > outputs or (samples.task != "classes" and samples.outputs != outputs):
+            raise UserError(f"the data ask for {samples.outputs} outputs, the model has {outputs}")
+        wider = samples.task == "classes"
+        return checked(replace(samples, classes=outputs), "the data") if wider else samples
+    numbers = _numbers_of(samples.names, known, outputs)
+    names = tuple(known) if not _numbered(samples.names, known, outputs) else ()
+    if samples.task == "tokens":
+        tags = samples.wanted
+        meant = np.where(tags == IGNORED, IGNORED, numbers[np.maximum(tags, 0)])
+        return checked(replace(samples, targets=meant, tags=outputs, names=names), "the data")
+    return checked(replace(samples, y=numbers[samples.y], classes=outputs, names=names), "the data")
+
+
+def _numbers_of(names: Sequence[str], known: Sequence[str], outputs: int) -> np.ndarray:
+    """The model's class [c] for each class of the data, by their ``names``; raises UserError for
+    one that the model does not have.
+    """
+    if _numbered(names, known, outputs):
+        return np.array([*map(int, names)])
+    if not known:
+        raise UserError(
+            f"the classes of the model have no names, only numbers from 0 to {outputs - 1}, and "
+            f"those of the data are {', '.join(names)[:200]}: name them by numbers"
+        )
+    if wrong := [n for n in names if n.isdecimal() and int(n) >= len(known)]:
         raise UserError(
             f"the model knows no class {wrong[0]}: it has {len(known)}, from 0 to {len(known) - 1} "
             f"({', '.join(known)})"
         )
-    number = np.array([_known(name, known) for name in samples.names])
-    return replace(samples, y=number[samples.y], classes=len(known), names=tuple(known))
+    return np.array([_known(name, known) for name in names])
 
 
 def _made_alike(samples: Samples, shape: tuple[int, ...]) -> str:
@@ -282,9 +315,9 @@ def _made_alike(samples: Samples, shape: tuple[int, ...]) -> str:
     return "".join(f"; {hint}" for hint in hints)
 
 
-def _numbered(names: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether labels are numbers of classes that have other names."""
-    numbers = all(name.isdecimal() and int(name) < len(known) for name in names)
+def _numbered(names: Sequence[str], known: Sequence[str], outputs: int) -> bool:
+    """Whether labels are numbers of classes that have other names, or none."""
+    numbers = all(name.isdecimal() and int(name) < outputs for name in names)
     return numbers and not any(name.isdecimal() for name in known)
 
 

@@ -87,12 +87,14 @@ def inputs_in(model: TrainedModel, config: Config, given: object) -> object:
             return _pixels(model, images)
         return _read(file, config.data.dataset, model.inputs.get("columns", []))
     if isinstance(given, list | tuple) and given:
-        if all(isinstance(one, Mapping) for one in given):
-            return pd.DataFrame([*given])
+        if all(isinstance(one, Mapping | pd.Series) for one in given):
+            return pd.DataFrame([*map(dict, given)])
         if all(isinstance(one, str | PathLike) or _is_picture(one) for one in given):
             parts: list[Any] = [inputs_in(model, config, one) for one in given]
             tables = all(isinstance(part, pd.DataFrame) for part in parts)
             return pd.concat(parts, ignore_index=True) if tables else np.concatenate(parts)
+        if any(map(_is_picture, given)):
+            raise UserError("images of Pillow's stand in a list with images, and files, alone")
     if _is_picture(given):
         return pixels([_InMemory(given)], *_picture(model, "the image"))
     return given

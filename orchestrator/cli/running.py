@@ -16,6 +16,8 @@ from algorithms.section import WHOLE
 from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
 from orchestrator.errors import UserError
+from orchestrator.results import manifest
+from orchestrator.results.imports import imports_sha256
 from orchestrator.results.own_code import code_sha256
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
@@ -176,19 +178,26 @@ class Series:
         return folder
 
     def _is_done(self, name: str, folder: RunFolder) -> bool:
-        """Whether a run is finished, and no more rounds are asked for."""
+        """Whether a run is finished, and no more rounds are asked for; not one that was going
+        further when it was killed, whose config is another than that of its results.
+        """
         there = RunFolder.existing(folder.place)
-        return there.finished and there.config().rounds >= self.configs[name].rounds
+        enough = there.config().rounds >= self.configs[name].rounds
+        return there.finished and enough and manifest.holds(there.path, CONFIG)
 
     def _require_code(self, name: str, there: RunFolder) -> None:
         """Raise UserError for a finished run whose parts were other ones of the same names; of one
         that goes on its checkpoint says it.
         """
         if there.finished:
-            known = there.result().get("code_sha256")
-            if known is not None and known != code_sha256(self.configs[name]):
+            result, asked = there.result(), self.configs[name]
+            now = {
+                "code_sha256": code_sha256(asked), "imports_sha256": imports_sha256(asked.plugins)
+            }  # fmt: skip
+            if any(result.get(key, code) != code for key, code in now.items()):
                 raise UserError(
-                    f"{there.place}: the run there is by other code of parts of the same names; "
+                    f"{there.place}: the run there is by other code of parts of the same names, or "
+                    "of what plugins import; "
                     "choose another --out"
                 )
 

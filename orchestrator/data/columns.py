@@ -72,6 +72,8 @@ def inputs_of_rows(columns: Sequence[Column], rows: pd.DataFrame) -> np.ndarray:
         name = column["name"]
         if name not in rows:
             raise UserError(f"the rows have no column {name!r}, which the model was trained on")
+        if rows[name].ndim > 1:
+            raise UserError(f"the rows have more than one column {name!r}")
         empty = rows[name].isna().to_numpy()
         if empty.any():
             row = int(np.argmax(empty))

@@ -153,9 +153,22 @@ class FederatedData:
     def sha256(self) -> str:
         """Digest of the samples, and of who holds which rows of them."""
         lists = (self.train, self.validation, self.test)
-        rows = [part for one in lists for part in (one.rows, one.offsets)]
+        rows = [part for one in lists for part in _parts(one)]
         rows += [self.test_rows, self.validation_rows, self.heldout_rows]
         return _sha256([self.samples_sha256, self.shift, self.scale], rows)
+
+    def rows_sha256(self) -> dict[str, str]:
+        """Digests of the rows that models are judged by, of the server's sets and of clients', as
+        far as there are any.
+        """
+        sets = {
+            "test": [self.test_rows],
+            "validation": [self.validation_rows],
+            "heldout": [self.heldout_rows],
+            "client": _parts(self.test),
+            "client_validation": _parts(self.validation),
+        }
+        return {name: _sha256([], rows) for name, rows in sets.items() if len(rows[0])}
 
     @cached_property
     def samples_sha256(self) -> str:
@@ -236,6 +249,10 @@ def called(config: DataConfig, data: FederatedData) -> tuple[str, ...]:
     """Names of the clients, where each is one of the dataset's own that have names."""
     natural = isinstance(config.partition, Natural)
     return data.samples.owners[: data.clients] if natural else ()
+
+
+def _parts(lists: Lists) -> list[np.ndarray]:
+    return [lists.rows, lists.offsets]
 
 
 def samples_sha256(samples: Samples) -> str:

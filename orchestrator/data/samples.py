@@ -52,6 +52,8 @@ class Samples:
     """Number of classes of tokens; 0 where nothing is said of tokens."""
     owners: tuple[str, ...] = ()
     """Names of the natural clients, by number, where they have any."""
+    tokens: str = ""
+    """What made token ids of texts, where that is said: another would mean others by them."""
 
     @property
     def outputs(self) -> int:
@@ -97,6 +99,8 @@ class Request:
     clients: int
     columns: tuple[Column, ...] = ()
     """How columns become inputs; empty: as the training rows say."""
+    tokens: str = ""
+    """``Samples.tokens`` of what the model was trained on; "": as the training rows say."""
     trains: bool = True
     """Whether the training rows are trained on, so that the test rows must be others."""
 
@@ -105,7 +109,7 @@ class _Plain(Request):
     """For a dataset that has not said that it depends on the run, and whatever it is made of."""
 
     def __repr__(self) -> str:
-        return f"Request(columns={self.columns}, trains={self.trains})"
+        return f"Request(columns={self.columns}, tokens={self.tokens!r}, trains={self.trains})"
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("seed", "clients"):
@@ -130,7 +134,7 @@ class Dataset(Part):
         """
         where = f"dataset {self.name!r}"
         if not self.generated and not isinstance(request, _Plain):
-            request = _Plain(request.seed, request.clients, request.columns, request.trains)
+            request = _Plain(**vars(request))
         try:
             samples = checked(self.read(request), where)
         except MemoryError as error:

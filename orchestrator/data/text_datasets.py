@@ -7,6 +7,7 @@ import re
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +36,13 @@ class Tokens(Dataset):
     vocabulary: int = option(
         20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2, le=1_000_000
     )
+
+    def load(self, request: Request) -> Samples:
+        samples = super().load(request)
+        if samples.tokens or samples.x.dtype != np.int32:
+            return samples
+        words = f"words, hashed to {self.vocabulary} (vocabulary)"
+        return replace(samples, tokens=f"tokenizer {self.tokenizer}" if self.tokenizer else words)
 
     def ids(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Token ids [n, length] int32 of texts of one or two pieces; of a tokenizer, ids and types

@@ -102,9 +102,11 @@ def _write(partial: Path, t: int, state: Mapping[str, Any]) -> None:
 
     _remove(partial)
     partial.mkdir(parents=True)
-    tensors: dict[str, Tensor] = {}
-    rest = _split(state, "", tensors)
-    save_file(tensors, partial / TENSORS)
+    rest, tensors = _parts(state)
+    # safetensors refuses tensors that share memory
+    save_file(
+        {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, partial / TENSORS
+    )
     (partial / REST).write_text(json.dumps({"round": t, "state": rest}, allow_nan=False))
     for path in (partial / TENSORS, partial / REST):
         sync(path)
@@ -140,22 +142,59 @@ def _load(path: Path) -> dict[str, Any]:
     return state
 
 
+def require_storable(state: Mapping[str, Any]) -> None:
+    """Raise UserError for a state that no checkpoint can hold, before one is to be written."""
+    _parts(state)
+
+
+def _parts(state: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
+    """JSON form of a state, and its tensors and arrays by the names that they have there; raises
+    UserError for what would come back as something else.
+    """
+    tensors: dict[str, Tensor] = {}
+    return _split(state, "", tensors), tensors
+
+
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        # safetensors refuses tensors that share memory
-        tensors[path] = tensor.detach().cpu().contiguous().clone()
-        return {"$tensor" if tensor is value else "$array": path}
-    if isinstance(value, Mapping):
+    if isinstance(value, torch.Tensor):
+        return {"$tensor": _named(value, path, tensors)}
+    if isinstance(value, np.ndarray) and _is_plain(value):
+        # a step of torch's is never negative
+        return {"$array": _named(torch.from_numpy(np.ascontiguousarray(value)), path, tensors)}
+    if isinstance(value, Mapping) and not hasattr(value, "__missing__"):
         # pairs, because JSON's keys are text and clients have numbers
-        items = [[k, _split(v, f"{path}/{k}", tensors)] for k, v in value.items()]
+        items = [
+            [_split(k, f"{path}, a key", tensors), _split(v, f"{path}/{k}", tensors)]
+            for k, v in value.items()
+        ]
         return {"$map": items}
-    if isinstance(value, list | tuple):
-        return [_split(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+    if type(value) in (list, tuple):
+        found = [_split(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
+        return found if isinstance(value, list) else {"$tuple": found}
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(value)}  # JSON has no name for them
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise UserError(
+        f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is made "
+        "of dicts, lists, tuples, texts, numbers, tensors and arrays without a mask"
+    )
+
+
+def _is_plain(value: np.ndarray) -> bool:
+    """Whether a tensor can hold all there is of an array."""
+    return value.dtype.kind in "biufc" and not isinstance(value, np.ma.MaskedArray)
+
+
+def _named(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> str:
+    """Keep a tensor under a name of its own, which is its path where no other has that."""
+    name = path
+    while name in tensors:
+        name += "'"
+    tensors[name] = tensor
+    return name
 
 
 def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
@@ -169,4 +208,6 @@ def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[value["$array"]].numpy()
     if "$float" in value:
         return float(value["$float"])
-    return {k: _join(v, tensors) for k, v in value["$map"]}
+    if "$tuple" in value:
+        return tuple(_join(value["$tuple"], tensors))
+    return {_join(k, tensors): _join(v, tensors) for k, v in value["$map"]}

@@ -21,6 +21,7 @@ from orchestrator.errors import UserError
 from orchestrator.models.net import Net
 from orchestrator.plugins import raised
 from orchestrator.results import manifest
+from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import INPUTS, RunFolder
 from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes
@@ -28,7 +29,7 @@ from orchestrator.training.modes import own_modes
 if TYPE_CHECKING:
     from torch import Tensor
 
-Given: TypeAlias = "np.ndarray | Tensor | pd.DataFrame | Mapping[str, object]"
+Given: TypeAlias = "np.ndarray | Tensor | pd.DataFrame | pd.Series | Mapping[str, object]"
 """What a model may be asked of."""
 WILD = 30.0
 """Deviations from the mean beyond which inputs of a table are hardly standardised."""
@@ -50,6 +51,8 @@ class Inputs(TypedDict):
     task: Literal["classes", "numbers", "tokens"]
     columns: NotRequired[list[Column]]
     """What makes inputs of a table's rows; empty for other data."""
+    tokens: NotRequired[str]
+    """What made token ids of texts; "" where nothing is known of that."""
     classes: NotRequired[list[str]]
     """Names, where the data have any."""
     clients: NotRequired[list[str]]
@@ -64,7 +67,8 @@ def inputs_of(data: FederatedData, clients: Sequence[str] = ()) -> Inputs:
         "shape": list(samples.shape), "dtype": dtype, "shift": list(data.shift),
         "scale": list(data.scale), "outputs": samples.outputs,
         "task": samples.task,
-        "columns": list(samples.columns), "classes": list(samples.names), "clients": list(clients),
+        "columns": list(samples.columns), "tokens": samples.tokens,
+        "classes": list(samples.names), "clients": list(clients),
     }  # fmt: skip
 
 
@@ -85,6 +89,17 @@ def require_common(folder: RunFolder) -> None:
         )
 
 
+def tell_of_imports(folder: RunFolder) -> None:
+    """Note that what the run's plugins import has changed since, and with it perhaps its model."""
+    left = folder.result().get("imports_sha256", "")
+    if left and left != imports_sha256(folder.config().plugins):
+        told(
+            "note",
+            f"{folder.place}: modules that its plugins import are not those that it was trained "
+            "with; its model may be another",
+        )
+
+
 class TrainedModel:
     """The final model of a run."""
 
@@ -94,6 +109,7 @@ class TrainedModel:
         has left is nobody's, since all models stay with the clients.
         """
         require_common(folder)
+        tell_of_imports(folder)
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
         _put(net, folder.model(), folder.place)
@@ -104,8 +120,9 @@ class TrainedModel:
     def outputs(self, x: Given) -> Tensor:
         """The model's outputs [n, o] for inputs [n, ...], or one input: images as uint8 pixels
         [C, H, W] ([H, W] where they are grey, [H, W, C] will do), scaled here as in training; rows
-        of a table (a frame, a mapping of columns, or of one row), made numbers here as in training;
-        all else as it was trained on. Raises UserError for inputs of another shape or type.
+        of a table (a frame, a row of one, a mapping of columns, or of one row), made numbers here
+        as in training; all else as it was trained on. Raises UserError for inputs of another shape
+        or type.
         """
         rows = self._rows(self._numbers(x))
         return torch.cat([self._made(part) for part in rows.split(BATCH)])
@@ -122,9 +139,11 @@ class TrainedModel:
         return made
 
     def _numbers(self, x: Given) -> np.ndarray:
+        columns = self.inputs.get("columns", [])
+        if isinstance(x, pd.Series) and columns:
+            x = {str(name): value for name, value in x.items()}  # a row of a frame
         if isinstance(x, Mapping):
             x = frame_of(x)
-        columns = self.inputs.get("columns", [])
         if not isinstance(x, pd.DataFrame):
             array = array_of(x, "inputs")
             scaled = any(column["mean"] or column["std"] != 1 for column in columns)

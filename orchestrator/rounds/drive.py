@@ -236,12 +236,15 @@ def _rounds(
     stopping: Callable[[], bool],
 ) -> None:
     """The round loop, with a checkpoint every so often."""
-    plan = experiment.config.checkpoint
+    plan, begun = experiment.config.checkpoint, experiment.t
     if experiment.finished and experiment.records:
         experiment.judge_last()
         tracks.add(experiment.records[-1])
     while not experiment.finished and not stopping():
         record = experiment.step()
+        if experiment.t == begun + 1:
+            # not after hours, when the first checkpoint is due
+            checkpoint.require_storable(experiment.algorithm.state())
         folder.require_mine()
         tracks.add(record)
         on_round(record)
@@ -268,6 +271,7 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "seed": experiment.config.seed,
         "data_sha256": experiment.origin["data_sha256"],
         "initial_sha256": experiment.origin["initial_sha256"],
+        "rows_sha256": experiment.data.rows_sha256(),
         "weights_sha256": experiment.weights_sha256(),
         "state_sha256": experiment.state_sha256(),
         "actors": experiment.federation.plane.actors,
@@ -280,6 +284,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
     }
     if code := experiment.origin.get("code_sha256"):
         result["code_sha256"] = code
+    if code := experiment.origin.get("imports_sha256"):
+        result["imports_sha256"] = code
     if not experiment.config.data.dataset.generated:
         result["samples_sha256"] = experiment.data.samples_sha256
     return result

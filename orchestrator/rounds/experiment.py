@@ -36,6 +36,7 @@ from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
+from orchestrator.results.imports import imports_sha256
 from orchestrator.results.own_code import code_sha256
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
@@ -93,11 +94,14 @@ class Experiment:
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
         # of all tensors, before any is trained: also those that stay as a file gave them
-        code = code_sha256(config)
+        codes = {
+            "code_sha256": code_sha256(config),
+            "imports_sha256": imports_sha256(config.plugins),
+        }
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
-            **({"code_sha256": code} if code else {}),
+            **{key: code for key, code in codes.items() if code},
         }
         """What the run has begun with, apart from its config."""
         self.world = self._world()
@@ -471,6 +475,7 @@ class Experiment:
             ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
             ("initial_sha256", "the initial weights of the model are not those"),
             ("code_sha256", "the code of parts that are in no plugin is not that"),
+            ("imports_sha256", "modules that its plugins import are not those"),
         ):
             now = self.origin.get(key)
             if known.get(key, now) != now:

@@ -29,6 +29,16 @@ class Alphabet:
         """What labels can be."""
         return (*self.characters, *(() if self.closed else (UNKNOWN,)))
 
+    def __str__(self) -> str:
+        return f"characters{'' if self.closed else ' and others'}: {self.characters}"
+
+    @classmethod
+    def told(cls, text: str) -> Alphabet | None:
+        """Of the ``text`` that it is told by; None for one that is no alphabet's."""
+        kinds = {str(cls("", closed)): closed for closed in (True, False)}
+        begins = next((kind for kind in kinds if text.startswith(kind)), None)
+        return None if begins is None else cls(text.removeprefix(begins), kinds[begins])
+
     @cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """Code points of the characters in order, and the id of each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -64,20 +65,24 @@ class Leaf(Tokens):
             raise UserError(f"{root}: no user has any rows")
         owner = owners(train, test)
         tested = np.arange(len(owner)) >= sum(len(user.y) for user in train)
-        x, wanted = self._kind(users[0])(users, train, root)
-        return require_other_rows(assembled(x, wanted, tested, owner, root), request, root)
+        if _reads_characters(users[0]):
+            alphabet = Alphabet.told(request.tokens) or self._alphabet(train)
+            made, tokens = _characters(users, alphabet, root), str(alphabet)
+        else:
+            made, tokens = self._kind(users[0])(users, root), ""
+        samples = require_other_rows(assembled(*made, tested, owner, root), request, root)
+        return replace(samples, tokens=tokens)
 
-    def _kind(
-        self, user: User
-    ) -> Callable[[Sequence[User], Sequence[User], Path], tuple[np.ndarray, Wanted]]:
+    def _alphabet(self, train: Sequence[User]) -> Alphabet:
+        return Alphabet() if self.alphabet == "leaf" else of_texts(train)
+
+    def _kind(self, user: User) -> Callable[[Sequence[User], Path], tuple[np.ndarray, Wanted]]:
         """What makes inputs and classes of all users' rows, by the first one's."""
-        x, y = user.x[0], user.y[0]
+        x = user.x[0]
         if isinstance(x, np.ndarray):
             return self._numbers
         if isinstance(x, str) and x.lower().endswith(ENDINGS):
             return self._images
-        if isinstance(x, str) and isinstance(y, str) and len(y) == 1:
-            return self._characters
         if isinstance(x, str) or (isinstance(x, list) and x and isinstance(x[0], str)):
             return self._texts
         raise UserError(
@@ -85,9 +90,7 @@ class Leaf(Tokens):
             "tweet nor the name of an image"
         )
 
-    def _numbers(
-        self, users: Sequence[User], train: Sequence[User], root: Path
-    ) -> tuple[np.ndarray, Wanted]:
+    def _numbers(self, users: Sequence[User], root: Path) -> tuple[np.ndarray, Wanted]:
         width = users[0].x[0].size
         for user in users:
             if not isinstance(user.x, np.ndarray) or user.x.shape[1] != width:
@@ -101,28 +104,11 @@ class Leaf(Tokens):
         x = np.concatenate([user.x for user in users])
         return x.reshape(-1, *(self.shape or (width,))), _labels(users)
 
-    def _characters(
-        self, users: Sequence[User], train: Sequence[User], root: Path
-    ) -> tuple[np.ndarray, Wanted]:
-        length = len(users[0].x[0])
-        rows = sum(len(user.y) for user in users)
-        need(12 * rows * length, root)
-        for user in users:
-            _require_texts(user, length)
-        alphabet = Alphabet() if self.alphabet == "leaf" else of_texts(train)
-        x = np.concatenate([alphabet.ids(user.x, length) for user in users])
-        y = np.concatenate([alphabet.labels(user) for user in users])
-        return x, Wanted(y, len(alphabet.classes), names=alphabet.classes)
-
-    def _texts(
-        self, users: Sequence[User], train: Sequence[User], root: Path
-    ) -> tuple[np.ndarray, Wanted]:
+    def _texts(self, users: Sequence[User], root: Path) -> tuple[np.ndarray, Wanted]:
         texts = [(_text(user, row),) for user in users for row in range(len(user.y))]
         return self.ids(texts), _labels(users)
 
-    def _images(
-        self, users: Sequence[User], train: Sequence[User], root: Path
-    ) -> tuple[np.ndarray, Wanted]:
+    def _images(self, users: Sequence[User], root: Path) -> tuple[np.ndarray, Wanted]:
         folder = root / "raw" / "img_align_celeba"
         if self.images:
             folder = place_of(self.images, f"dataset {self.name!r}: images")
@@ -130,6 +116,24 @@ class Leaf(Tokens):
             raise UserError(f"{folder}: there is no such folder of images; name it (images)")
         files = [folder / _image(user, row) for user in users for row in range(len(user.y))]
         return decoded(files, self.side, self.grey), _labels(users)
+
+
+def _reads_characters(user: User) -> bool:
+    """Whether rows are texts, whose labels are the characters that follow them."""
+    x, y = user.x[0], user.y[0]
+    texts = isinstance(x, str) and not x.lower().endswith(ENDINGS)
+    return texts and isinstance(y, str) and len(y) == 1
+
+
+def _characters(users: Sequence[User], alphabet: Alphabet, root: Path) -> tuple[np.ndarray, Wanted]:
+    length = len(users[0].x[0])
+    rows = sum(len(user.y) for user in users)
+    need(12 * rows * length, root)
+    for user in users:
+        _require_texts(user, length)
+    x = np.concatenate([alphabet.ids(user.x, length) for user in users])
+    y = np.concatenate([alphabet.labels(user) for user in users])
+    return x, Wanted(y, len(alphabet.classes), names=alphabet.classes)
 
 
 def _require_texts(user: User, length: int) -> None:

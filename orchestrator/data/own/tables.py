@@ -36,6 +36,7 @@ from orchestrator.data.room import need
 from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import reading
 from orchestrator.errors import UserError
+from orchestrator.terminal import told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +102,8 @@ class Table(Dataset):
     def read(self, request: Request) -> Samples:
         key, texts = f"dataset {self.name!r}", texts_of(request.columns)
         path = place_of(self.path, f"{key}: path")
-        frame = self._complete(path, texts)
+        known = tuple(column["name"] for column in request.columns)
+        frame = self._complete(path, texts, known)
         marks = None
         if isinstance(self.test, str) and self.test in frame:
             marks = frame.pop(self.test)
@@ -109,7 +111,7 @@ class Table(Dataset):
             place = place_of(self.test, f"{key}: test (no column has that name)")
             if request.trains:
                 require_another(place, path, f"{key}: test")
-            frame, test = _joined(*self._two(path, place, texts), path)
+            frame, test = _joined(*self._two(path, place, texts, known), path)
         owner, owners = None, list[str]()
         if self.client:
             owner, owners = numbered(self._keys(frame, self.client, path))
@@ -126,29 +128,42 @@ class Table(Dataset):
     def _predicted(self) -> tuple[str, ...]:
         return (self.label,) if isinstance(self.label, str) else self.label
 
-    def _two(self, path: Path, place: Path, texts: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def _two(
+        self, path: Path, place: Path, texts: Set[str], known: Sequence[str]
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows of two files, in which what is a text in one is a text in both."""
-        first, second = self._complete(path, texts), self._complete(place, texts)
+        first, second = self._complete(path, texts, known), self._complete(place, texts, known)
         columns = [first[name] for name in first] + [second[name] for name in second]
         words = {str(column.name) for column in columns if not _numeric(column)}
         if any(_numeric(column) and column.name in words for column in columns):
-            return self._complete(path, texts | words), self._complete(place, texts | words)
+            texts = texts | words
+            return self._complete(path, texts, known), self._complete(place, texts, known)
         return first, second
 
-    def _complete(self, path: Path, texts: Set[str]) -> pd.DataFrame:
-        """The columns of a file that count, without the rows that are to be dropped."""
+    def _complete(self, path: Path, texts: Set[str], known: Sequence[str]) -> pd.DataFrame:
+        """The columns of a file that count, without the rows that are to be dropped: of inputs
+        those that a model has ``known``, if it is for one.
+        """
         frame = self.rows(path, texts)
         if not len(frame):
             raise UserError(f"{path}: it holds no rows")
-        named = [*self._predicted, *([self.client] if self.client else []), *self.features]
+        inputs = [*known] or [*self.features]
+        named = [*self._predicted, *([self.client] if self.client else []), *inputs]
         for name in named:
             if name not in frame:
                 there = [str(column) for column in frame.columns]
                 raise UserError(f"{path} has no column {name!r}; {nearest(name, there)}"[:500])
         marks = [self.test] if isinstance(self.test, str) and self.test in frame else []
-        frame = frame[list(dict.fromkeys([*named, *marks]))] if self.features else frame
+        frame = frame[list(dict.fromkeys([*named, *marks]))] if inputs else frame
         empty = frame.isna()
         if self.missing == "drop":
+            lost = int(empty.any(axis=1).sum())
+            if lost:
+                told(
+                    "note",
+                    f"{path}: {lost:,} of {len(frame):,} rows have empty fields, and are "
+                    "left out (missing: drop)",
+                )
             return frame[~empty.any(axis=1)].copy()
         if empty.to_numpy().any():
             row, column = np.argwhere(empty.to_numpy())[0]

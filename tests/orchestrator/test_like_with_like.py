@@ -1,0 +1,108 @@
+"""Numbers that are of other rows, by other formulas or of no repetitions are not tested, nor in bold."""
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis import comparison
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.comparison import show_comparison
+from orchestrator.analysis.names import by_config
+from orchestrator.analysis.paired import compare
+from orchestrator.config import load
+from orchestrator.results.run_folder import RunFolder
+from tests.running import run_into
+from tests.sweeps.plans import SMALL
+
+
+def runs_of(place, *settings, seeds=(0, 1, 2)):
+    folders = [RunFolder(place / f"seed-{seed}") for seed in seeds]
+    for seed, folder in zip(seeds, folders, strict=True):
+        run_into(folder, load(None, [*SMALL, *settings, f"seed={seed}"]))
+    return [RunFolder.viewed(str(folder.path)) for folder in folders]
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """Few rows each: how they were made is what matters."""
+    place = tmp_path_factory.mktemp("like")
+    own = ["data.pool=all", "data.client_test.source=local"]
+    return {
+        "plain": runs_of(place / "plain"),
+        "mixed": runs_of(place / "mixed", "data.partition={name: dirichlet, alpha: 0.9}"),
+        "even": runs_of(place / "even", "data.partition={name: zipf, alpha: 2}"),
+        "uneven": runs_of(place / "uneven", "data.partition={name: zipf, alpha: 8}"),
+        "focal": runs_of(place / "focal", "loss={name: focal, gamma: 2}"),
+        "few": runs_of(place / "few", *own, "data.client_test.fraction=0.1"),
+        "many": runs_of(place / "many", *own, "data.client_test.fraction=0.4"),
+        "kept": runs_of(place / "kept", "data.validation.clients=0.1"),
+        "more": runs_of(place / "more", "data.validation.clients=0.4"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "metric", "tested"),
+    [
+        ("plain", "mixed", "test_accuracy", True),
+        ("plain", "mixed", "client_accuracy_worst", False),
+        # as many rows each, in other mixes of classes
+        ("even", "uneven", "client_accuracy_worst", False),
+        ("plain", "focal", "test_accuracy", True),
+        ("plain", "focal", "client_accuracy_worst", True),
+        ("plain", "focal", "test_loss", False),
+        ("plain", "focal", "client_loss_worst", False),
+        ("few", "many", "test_accuracy", False),
+        ("kept", "more", "test_accuracy", True),
+        ("kept", "more", "validation_accuracy", False),
+        ("kept", "more", "client_validation_accuracy_worst", False),
+    ],
+)
+def test_what_is_of_something_else_is_not_tested(groups, one, other, metric, tested):
+    runs = Runs.read([*groups[one], *groups[other]])
+    first = next(iter(runs.columns))
+    assert bool(comparison.tests_of(runs, [metric], first).each) == tested
+    assert (metric in runs.judged.said([metric], first)) == (not tested) or not tested
+    assert bool(runs.judged.said([metric], first)) == (not tested)
+
+
+def test_the_same_rows_were_as_many(groups):
+    """Else the case above would be told apart by their number."""
+    rows = [
+        groups[name][0].clients().groupby("client")["test_rows"].last().tolist()
+        for name in ("even", "uneven")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_where_seeds_decide_nothing_there_is_no_p():
+    """One run each, however often: with seeds enough any p could be had."""
+    one, other = dict.fromkeys(range(9), 0.7), dict.fromkeys(range(9), 0.71)
+    assert np.isnan(compare(one, other, True).p)
+    # all differences are the same, and the values are not
+    varied = {seed: 0.1 * seed for seed in range(9)}
+    shifted = {seed: 0.1 * seed + 0.01 for seed in range(9)}
+    assert compare(varied, shifted, True).p == 2**-8
+
+
+def test_series_that_share_seeds_are_not_mixed(tmp_path):
+    """The longer one's other seeds were those of the shorter one's group."""
+    one = runs_of(tmp_path / "one", seeds=(0, 1))
+    other = runs_of(tmp_path / "other", "resources.threads=2", seeds=(0, 1, 2))
+    found = [[folder.path.parent.name for folder in group] for group in by_config([*one, *other])]
+    assert found == [["one"] * 2, ["other"] * 3]
+    # one series in two places is one group
+    more = runs_of(tmp_path / "more", seeds=(3,))
+    assert [len(group) for group in by_config([*one, *more])] == [3]
+
+
+def test_latex_of_a_metric_that_is_no_row(groups):
+    folders = [*groups["plain"], *groups["mixed"]]
+    text = show_comparison(folders, None, ["test_accuracy"], form="latex", only=["test_loss"])
+    assert "Test loss" in text or "test loss" in text
+
+
+def test_nothing_is_the_best_of_other_data(groups, tmp_path):
+    elsewhere = runs_of(tmp_path / "s", "data.dataset={name: synthetic}")
+    text = show_comparison([*groups["plain"], *elsewhere], None, form="latex")
+    rows = [line for line in text.splitlines() if line.startswith(("test accuracy", "test loss"))]
+    assert rows
+    assert not any("textbf" in line for line in rows)
