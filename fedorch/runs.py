@@ -153,6 +153,8 @@ class Run:
         """Write the model as ``fedorch export`` does, by the ending of ``file``, with a card beside
         it; returns where. Raises UserError for another ending, and what is there already.
         """
+        if not isinstance(file, str | PathLike):
+            raise UserError(f"export: give the path of a file, not {file!r}")
         write_model(self.folder, Path(file), license)
         return Path(file)
 
@@ -266,6 +268,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, PathLike):
+        return str(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -338,7 +342,17 @@ def _begun(
 
 def _words(settings: Mapping[str, Any]) -> list[str]:
     """Settings as ``--set`` has them."""
-    return [f"{key}={json.dumps(_plain(value))}" for key, value in settings.items()]
+    return [f"{key}={_word(key, value)}" for key, value in settings.items()]
+
+
+def _word(key: str, value: object) -> str:
+    try:
+        return json.dumps(_plain(value))
+    except TypeError as error:
+        kind = type(value).__name__
+        raise UserError(
+            f"{key}: a {kind} is no setting, or holds something that is none"
+        ) from error
 
 
 def _seeds(given: Sequence[int]) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -127,6 +127,11 @@ class Dataset(Part):
     """Whether the samples depend on the request's seed or number of clients: runs of a sweep do not
     share them then. Who reads either must say it."""
 
+    @property
+    def made_by(self) -> str:
+        """What makes token ids of texts (``Samples.tokens``); "" where nothing is said of it."""
+        return ""
+
     def load(self, request: Request) -> Samples:
         """All samples, which are what :class:`Samples` says.
 
@@ -139,6 +144,8 @@ class Dataset(Part):
             samples = checked(self.read(request), where)
         except MemoryError as error:
             raise UserError(f"{where}: there is not enough memory for it") from error
+        if samples.x.dtype == np.int32 and not samples.tokens:
+            samples = replace(samples, tokens=self.made_by)
         if request.trains and samples.classes < 2 and samples.task != "numbers":
             place = getattr(self, "path", "") or where
             raise UserError(f"{place}: all rows are of one class, and there is nothing to learn")

@@ -7,7 +7,6 @@ import re
 import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,12 +36,10 @@ class Tokens(Dataset):
         20_000, "number of ids that words are hashed to (id 0 is padding)", ge=2, le=1_000_000
     )
 
-    def load(self, request: Request) -> Samples:
-        samples = super().load(request)
-        if samples.tokens or samples.x.dtype != np.int32:
-            return samples
+    @property
+    def made_by(self) -> str:
         words = f"words, hashed to {self.vocabulary} (vocabulary)"
-        return replace(samples, tokens=f"tokenizer {self.tokenizer}" if self.tokenizer else words)
+        return f"tokenizer {self.tokenizer}" if self.tokenizer else words
 
     def ids(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Token ids [n, length] int32 of texts of one or two pieces; of a tokenizer, ids and types

@@ -12,9 +12,10 @@ from PIL import Image
 
 import fedorch
 from orchestrator.cli.evaluating import _fitting, evaluation
+from orchestrator.cli.running import Series, run_here, seed_folders
 from orchestrator.config import load
 from orchestrator.data.own.characters import Alphabet
-from orchestrator.data.samples import Samples
+from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.results.run_folder import RunFolder
@@ -82,6 +83,38 @@ def test_a_row_of_a_frame_is_a_row(judged, tmp_path):
         run.predict(twice)
     with pytest.raises(UserError, match="stand in a list with images, and files, alone"):
         run.predict([Image.new("L", (2, 2)), np.zeros(4)])
+
+
+def test_images_that_do_not_count_are_told(tmp_path, capsys):
+    """A class whose images have another ending was gone, and those in folders of their own."""
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png", "b/more/3.png", "c/1.jfif"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (2, 2), int(name[2] == "1")).save(tmp_path / name, "png")
+    (tmp_path / "about.txt").touch()
+    dataset = f"data.dataset={{name: folder, path: {tmp_path}, grey: true, test: 0.5}}"
+    assert len(load(None, [dataset]).data.dataset.load(Request(0, 1)).y) == 4
+    said = capsys.readouterr().err
+    assert "2 files are no images in folders of classes, and do not count (b/more/3.png, c" in said
+
+
+def test_what_is_no_input_is_refused(tmp_path, judged):
+    frame = pd.DataFrame({"a": [[0, 1], [1]] * 4, "label": [0, 1] * 4})
+    frame.to_parquet(tmp_path / "t.parquet")
+    parquet = f"data.dataset={{name: parquet, path: {tmp_path}/t.parquet}}"
+    with pytest.raises(UserError, match="row 1 is a ndarray, and neither a number nor a text"):
+        load(None, [parquet]).data.dataset.load(Request(0, 1))
+    images = np.zeros((8, 3, 4, 4), np.uint8)
+    np.savez(tmp_path / "i.npz", x=images, y=np.arange(8) % 2)
+    with pytest.raises(UserError, match=r"these seem to have their channels first"):
+        load(None, [f"data.dataset={{name: npz, path: {tmp_path}/i.npz}}"]).data.dataset.load(
+            Request(0, 1)
+        )
+    run = fedorch.Run(judged.place)
+    with pytest.raises(UserError, match=r"data\.limit: a set is no setting"):
+        run.evaluate(**{"data.limit": {3}})
+    with pytest.raises(UserError, match="give the path of a file, not 5"):
+        run.export(5)
+    assert run.evaluate(True, **{"data.dataset.path": tmp_path / "train.csv"}).size
 
 
 def classes(names, y, **more):
@@ -202,17 +235,20 @@ def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsy
         "        name: str = 'scaled'\n"
         "    options: Options\n"
     )
-    settings = {"config": None, "plugins": [tmp_path / "scaled.py"], "verbose": False}
-    settings |= {"algorithm": "scaled", "rounds": 2, "data.clients": 3, "cohort": 3}
-    settings |= {"model": "linear", "data.limit": 300}
-    runs = fedorch.run(out=tmp_path / "s", seeds=[0], **settings)
-    assert "imports_sha256" in runs[0].result
-    assert len(fedorch.run(out=tmp_path / "s", seeds=[0, 1], **settings)) == 2
+
+    def series(*seeds):
+        settings = [*SMALL, f"plugins=[{tmp_path}/scaled.py]", "algorithm=scaled"]
+        configs = {seed: load(None, [*settings, f"seed={seed}"]) for seed in seeds}
+        return Series(seed_folders(configs), str(tmp_path / "s")).run(run_here)
+
+    (first,) = series(0)
+    assert "imports_sha256" in first.result()
+    assert len(series(0, 1)) == 2
     (tmp_path / "factor_of_mine.py").write_text("FACTOR = 0.5\n")
     with pytest.raises(UserError, match="or of what plugins import"):
-        fedorch.run(out=tmp_path / "s", seeds=[0, 1, 2], **settings)
+        series(0, 1, 2)
     with pytest.raises(UserError, match="modules that its plugins import are not those"):
-        fedorch.run(resume=tmp_path / "s" / "seed-0", rounds=4, verbose=False)
+        run_into(first, first.config([], ["rounds=4"]), resuming=True)
     capsys.readouterr()
-    runs[0].evaluate()
+    fedorch.Run(first.place).evaluate()
     assert "modules that its plugins import are not those" in capsys.readouterr().err

@@ -51,7 +51,8 @@ def test_too_few_for_a_test():
     assert all(map(math.isnan, (same.low, same.high, same.effect)))
     # of four ways to flip the signs of two, two are as far from 0
     assert same.p == 0.5
-    assert compare(dict.fromkeys(range(10), 1.0), dict.fromkeys(range(10), 0.5), True).p == 2 / 1024
+    ten = dict(enumerate(range(10)))
+    assert compare(ten, {seed: value + 0.5 for seed, value in ten.items()}, True).p == 2 / 1024
     assert math.isnan(compare({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, True).p)
 
 

@@ -203,6 +203,11 @@ def _names(values: np.ndarray, where: str) -> np.ndarray:
 
 def _kind_of(dtype: np.dtype, shape: tuple[int, ...], where: object) -> str:
     """Whether inputs are images, tokens or numbers; raises UserError for anything else."""
+    if dtype == np.uint8 and len(shape) == 4 and shape[1] in (1, 3) and shape[3] not in (1, 3):
+        raise UserError(
+            f"{where}: x is of shape {shape}, and images are [n, H, W, C]; these seem to have "
+            "their channels first, which x.transpose(0, 2, 3, 1) mends"
+        )
     if dtype == np.uint8 and len(shape) in (3, 4):
         return "images"
     if dtype.kind in "iu" and len(shape) == 2:

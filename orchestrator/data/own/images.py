@@ -17,8 +17,11 @@ from orchestrator.data.samples import Dataset, Request, Samples
 from orchestrator.data.sources import reading
 from orchestrator.errors import UserError
 from orchestrator.files import said
+from orchestrator.terminal import told
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".tif", ".tiff")
+SOME = 3
+"""Files that a note names."""
 Side = int | tuple[int, int] | None
 """Pixels a side; or width and height; or as many as the images have."""
 
@@ -57,6 +60,7 @@ class ImageFolder(Dataset):
             files = [file for half in halves or [self._listed(root)] for file in half]
         if not files:
             raise UserError(f"{root}: there are no images in folders of classes in it")
+        _tell_of_others(root, files)
         levels = [file.relative_to(root).parts[int(split) :] for file in files]
         wanted = Wanted.named([parts[-2] for parts in levels])
         owner = numbered([parts[0] for parts in levels])[0] if self.clients else None
@@ -71,16 +75,35 @@ class ImageFolder(Dataset):
         return shown(found, folder)
 
 
+def _tell_of_others(root: Path, files: Sequence[Path]) -> None:
+    """Note which files below folders of ``root`` are none of its images, if there are any."""
+    with said(f"cannot read {root}"):
+        below = sorted(file for file in root.glob("*/**/*") if file.is_file())
+    counted = {*files}
+    others = [file for file in seen(below, root) if file not in counted]
+    if others:
+        some = ", ".join(str(file.relative_to(root)) for file in others[:SOME])
+        told(
+            "note",
+            f"{root}: {len(others):,} files are no images in folders of classes, and do not count "
+            f"({some}{', …' if others[SOME:] else ''})",
+        )
+
+
+def seen(files: Iterable[Path], folder: Path) -> list[Path]:
+    """Those of the ``files`` that are not hidden, nor in hidden folders, below ``folder``."""
+    return [
+        file
+        for file in files
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
+
+
 def shown(files: Iterable[Path], folder: Path) -> list[Path]:
     """The image files among ``files``, but for hidden ones, or in hidden folders, below
     ``folder``.
     """
-    return [
-        file
-        for file in files
-        if file.suffix.lower() in ENDINGS
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    ]
+    return [file for file in seen(files, folder) if file.suffix.lower() in ENDINGS]
 
 
 def decoded(files: Sequence[Path], side: int | None, grey: bool) -> np.ndarray:

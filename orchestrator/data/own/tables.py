@@ -260,6 +260,7 @@ class Table(Dataset):
             return of_numbers(name, plain(column, where)[train], self.standardize)
         if column.dtype.kind in "Mm":
             raise UserError(f"{where} holds dates; make numbers of them, or leave it out")
+        _require_texts(column, where)
         texts = column.astype(str)
         _require_no_numbers(texts, where)
         found = of_texts(name, texts[train])
@@ -276,6 +277,17 @@ def _numeric(column: pd.Series) -> bool:
     from pandas.api.types import is_numeric_dtype
 
     return is_numeric_dtype(column.dtype) and column.dtype.kind not in "cO"
+
+
+def _require_texts(column: pd.Series, where: str) -> None:
+    """Raise UserError for a column of lists, mappings, bytes or their like."""
+    if column.dtype.kind == "O":
+        for row, value in enumerate(column):
+            if not isinstance(value, str | bool | int | float | np.generic):
+                raise UserError(
+                    f"{where}: row {row + 1} is a {type(value).__name__}, and neither a number nor "
+                    "a text; make columns of it, or leave it out"
+                )
 
 
 def _require_no_numbers(texts: pd.Series, where: str) -> None:
