@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from orchestrator.plugins import publish
 from orchestrator.rounds.server import Server
 
 NAMESPACE = "fedorch"
+NO_MODULE = re.compile(r"No module named '[\w.]+'")
 RESTARTS = 3
 """How often a server whose process died is started again; a preempted node does not count."""
 TELL_AGAIN = 5.0
@@ -83,6 +85,11 @@ def answer_of(reference: Any) -> Any:
             raise UserError(str(error.cause)) from error
         raise
     except RayActorError as error:
+        if missing := NO_MODULE.search(str(error)):
+            raise UserError(
+                f"plugins: {missing[0]} in Ray's processes; what a plugin imports must be found "
+                "there, too (PYTHONPATH)"
+            ) from error
         raise UserError(
             f"the server of the run died: {str(error).splitlines()[0]}; continue it with --resume"
         ) from error

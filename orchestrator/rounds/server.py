@@ -67,7 +67,9 @@ class Server:
         threading.Thread(target=self._work, daemon=True).start()
 
     def __repr__(self) -> str:
-        return f"fedorch {self.config.name} server"
+        # Ray asks for it, too, of one whose constructor could not be called
+        named = f" {self.config.name}" if hasattr(self, "config") else ""
+        return f"fedorch{named} server"
 
     def _work(self) -> None:
         """Build the experiment and the client actors, then the round loop."""

@@ -12,7 +12,7 @@ from PIL import Image
 
 import fedorch
 from orchestrator.cli.evaluating import _fitting, evaluation
-from orchestrator.cli.running import Series, run_here, seed_folders
+from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.config import load
 from orchestrator.data.own.characters import Alphabet
 from orchestrator.data.samples import Request, Samples
@@ -222,19 +222,25 @@ def test_what_no_checkpoint_can_hold_is_said_after_the_first_round(kept, tmp_pat
     assert Keeping
 
 
+SCALED = """
+import fedorch
+from factor_of_mine import FACTOR
+
+class Scaled(fedorch.FedAvg):
+    class Options(fedorch.FedAvg.Options):
+        '''FedAvg, scaled.'''
+
+        name: str = "scaled"
+
+    options: Options
+"""
+
+
 def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsys):
     """A run went on by other code, or was one of several seeds of it, without a word."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "factor_of_mine.py").write_text("FACTOR = 1.0\n")
-    (tmp_path / "scaled.py").write_text(
-        "import fedorch\n"
-        "from factor_of_mine import FACTOR\n"
-        "class Scaled(fedorch.FedAvg):\n"
-        "    class Options(fedorch.FedAvg.Options):\n"
-        '        """FedAvg, scaled."""\n'
-        "        name: str = 'scaled'\n"
-        "    options: Options\n"
-    )
+    (tmp_path / "scaled.py").write_text(SCALED)
 
     def series(*seeds):
         settings = [*SMALL, f"plugins=[{tmp_path}/scaled.py]", "algorithm=scaled"]
@@ -252,3 +258,14 @@ def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsy
     capsys.readouterr()
     fedorch.Run(first.place).evaluate()
     assert "modules that its plugins import are not those" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_module_that_only_this_process_finds_is_said(tmp_path, monkeypatch, ray_session):
+    """All that was said was that the server's actor had died."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "factor_of_theirs.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / "scaled.py").write_text(SCALED.replace("mine", "theirs"))
+    config = load(None, [*SMALL, f"plugins=[{tmp_path}/scaled.py]", "algorithm=scaled"])
+    with pytest.raises(UserError, match="No module named 'factor_of_theirs' in Ray's processes"):
+        run_on_ray(config, RunFolder(tmp_path / "r"), False, [])
