@@ -131,25 +131,34 @@ class Cells:
         first = next(iter(values))
         for other in [*self.judged.others(metric, first), *self._looked_at_otherwise(first)]:
             values.pop(other, None)
+        if len(self.plan.seeds) > 1 and self.data["stopped"].any():
+            return PairedTests()  # who was let finish is no sample of the seeds
         return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
 
     @property
-    def looks(self) -> dict[str, float]:
-        """How often each line's metric was looked at, mean over its trials; empty where the number
-        of a line is not the best of several looks.
+    def looks(self) -> dict[str, str]:
+        """Of which rounds each line's numbers are, where these are the best, or the mean, of
+        several; empty where they are the last ones.
         """
-        if self.plan.statistic != "best":
+        if self.plan.statistic == "last":
             return {}
         return {
-            name: sum(int(one.rounds[self.plan.metric].notna().sum()) for one in whole) / len(whole)
+            name: " or ".join(sorted({self._looked(one.rounds) for one in whole}))
             for name, trials in self.groups.items()
             if (whole := [one for one in trials if self.plan.metric in one.rounds])
         }
 
+    def _looked(self, rounds: pd.DataFrame) -> str:
+        """The rounds that a trial's number is of, in a few words."""
+        known = rounds["round"][rounds[self.plan.metric].notna()].astype(int)
+        if self.plan.statistic == "best":
+            return f"{len(known)} rounds"
+        return f"rounds {', '.join(map(str, known.iloc[-self.plan.tail :]))}"
+
     def _looked_at_otherwise(self, first: str) -> list[str]:
-        """The lines whose best is one of more looks, or of fewer, than that of the ``first``."""
+        """The lines whose numbers are of other rounds than those of the ``first``."""
         looks = self.looks
-        return [name for name, many in looks.items() if many != looks.get(first, many)]
+        return [name for name, rounds in looks.items() if rounds != looks.get(first, rounds)]
 
     @cached_property
     def judged(self) -> Judged:
@@ -252,6 +261,11 @@ def _cut(cells: Cells) -> Iterator[str]:
             "pbt changed settings as trials ran: a line has those of its end, and a new run with "
             "them is another"
         )
+    elif cells.data["stopped"].any() and len(cells.plan.seeds) > 1:
+        yield (
+            f"{cells.plan.scheduler.name} has stopped trials: means are over the n seeds that it "
+            "let finish, which are the better ones, and lines of fewer are below"
+        )
     elif cells.data["stopped"].any():
         rounds = [one.folder.result()["rounds"] for one in cells.results if one.status == "stopped"]
         some = f"{min(rounds)}" if min(rounds) == max(rounds) else f"{min(rounds)} to {max(rounds)}"
@@ -271,15 +285,16 @@ def _given(cells: Cells) -> Iterator[str]:
     yield from efforts.unequal(cells.groups)
     looks = cells.looks
     if len({*looks.values()}) > 1:
-        each = ", ".join(f"{many:.3g} in {name}" for name, many in [*looks.items()][:LISTED])
+        each = "; ".join(f"{rounds} in {name}" for name, rounds in [*looks.items()][:LISTED])
         yield (
-            f"the best of so many looks: {each}; more looks find a better one by luck, and "
-            "unequal ones are not tested"
+            f"numbers are the {'best' if cells.plan.statistic == 'best' else 'mean'} of other "
+            f"rounds, and not tested: {each}"
         )
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
         ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
-        others = cells.judged.said([judged], next(iter(cells.groups)))
+        compared = dict.fromkeys((cells.plan.metric, judged))
+        others = cells.judged.said(compared, next(iter(cells.groups)))
         yield from filter(None, (runs.data_said, runs.honest_said, others, ended, runs.code_said))
 
 

@@ -12,9 +12,11 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
+from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"
+IMPORTS = "modules that plugins import"
 MOST = 8
 """Datasets that a driver reads in advance; trials read further ones themselves."""
 
@@ -39,6 +41,8 @@ class Shelf:
         digests: dict[str, str] = {}
         for config in configs:
             key = _name(config)
+            if code := imports_sha256(config.plugins):
+                digests[IMPORTS] = code
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest

@@ -77,6 +77,8 @@ ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 """What we need of Tune otherwise than it is by default."""
+MEASURES = ("mse", "l1", "huber")
+"""Losses of numbers, of which none is right or wrong."""
 SHUFFLED = ("asha", "median")
 """Schedulers that compare a trial with earlier ones: a grid in its own order may show them ever
 better trials."""
@@ -143,7 +145,7 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
 def _require_metric(sweep: Sweep, config: Config) -> None:
     """Raise UserError for a metric that no trial of such data could report."""
     numbers = getattr(config.data.dataset, "task", "") == "numbers"
-    if numbers and "accuracy" in sweep.metric.split("_"):
+    if numbers and config.loss.name in MEASURES and "accuracy" in sweep.metric.split("_"):
         raise UserError(
             f"metric: {sweep.metric}, and data.dataset.task is numbers, of which none is right or "
             "wrong; take validation_loss, or validation_rmse"

@@ -189,7 +189,17 @@ class Runs:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
         if len({config.resources.gpus_per_actor > 0 for config in self.configs}) > 1:
             said.append("some runs were on GPUs, and others on CPUs, whose bits and seconds differ")
+        lost = [name for name, some in self.columns.items() if any(map(self._has_lost, some))]
+        if lost:
+            said.append(
+                f"clients were left out by a clock (client_timeout) in {', '.join(lost[:SOME])}"
+            )
         return "; ".join(said)
+
+    def _has_lost(self, run: int) -> bool:
+        """Whether a clock has left clients out in some of a run's rounds."""
+        rounds = self.rounds[run]
+        return "dropped" in rounds and bool(rounds["dropped"].gt(0).any())
 
     def no_pairs_said(self, against: str) -> str:
         """Which columns of several seeds share fewer than two with ``against``; or ""."""
@@ -263,10 +273,10 @@ class Runs:
         )
 
     def more_is_better(self, metric: str) -> bool | None:
-        """Which way a metric is better, as the runs say that have declared it; of what was trained
-        on, which other methods choose otherwise, nobody can say it.
+        """Which way a metric is better, as the runs say that have declared it; of rows that were
+        trained on, or by which some methods' servers learn, nobody can say it.
         """
-        if metric.startswith("train_"):
+        if metric.startswith(("train_", "heldout_")):
             return None
         declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)

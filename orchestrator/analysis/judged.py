@@ -24,8 +24,14 @@ FAMILIES = {
     "heldout_": "heldout",
 }
 """How metrics begin -> which of a run's ``rows_sha256`` theirs is; the longer ones first."""
-COLUMNS = {"client_": ("accuracy", "loss"), "personal_": ("personal_accuracy", "personal_loss")}
-"""How metrics of the clients begin -> the columns of clients.parquet that they are made of."""
+COLUMNS = {
+    "client_": ("test_rows", "accuracy", "loss"),
+    "personal_": ("test_rows", "personal_accuracy", "personal_loss"),
+    "client_validation_": ("validation_rows", "accuracy_validation", "loss_validation"),
+    "personal_validation_": ("validation_rows", "personal_accuracy_validation"),
+}
+"""How metrics of the clients begin -> the columns of clients.parquet with their rows, and those
+that they are made of."""
 SOME = 6
 """Groups that a sentence has room for."""
 
@@ -147,14 +153,12 @@ def rows_of(folder: RunFolder) -> dict[str, Rows]:
     """Family -> the honest clients that a run's last numbers of it are over."""
     clients = folder.clients()
     last = clients[clients["round"] == clients["round"].max()]
-    if "test_rows" not in last:
-        last = last[:0].assign(test_rows=0.0)
     if "malicious" in last:
         last = last[~last["malicious"].astype(bool)]
     found = {}
-    for family, columns in COLUMNS.items():
-        known = last.reindex(columns=[*columns]).notna().any(axis=1) & (last["test_rows"] > 0)
-        judged = last[known]
-        rows = zip(judged["client"].tolist(), judged["test_rows"].tolist(), strict=True)
+    for family, (many, *columns) in COLUMNS.items():
+        told = last.reindex(columns=["client", many, *columns])
+        judged = told[told[columns].notna().any(axis=1) & (told[many] > 0)]
+        rows = zip(judged["client"].tolist(), judged[many].tolist(), strict=True)
         found[family] = dict(rows)
     return found

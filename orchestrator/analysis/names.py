@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -233,19 +234,21 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
 
     Raises UserError for a group in which one run was stopped before its end.
     """
-    known = [(alike(folder), folder.config().seed, folder) for folder in folders]
-    often = Counter((config, seed) for config, seed, _ in known)
-    # where seeds come twice, there are two series, which are not to be mixed
-    twice = {config for (config, _), many in often.items() if many > 1}
+    known: dict[str, list[tuple[int, RunFolder]]] = {}
+    for folder in folders:
+        config, seed = alike(folder), folder.config().seed
+        its = known.setdefault(config, [])
+        if not (folder.holds(TRIAL) and seed in [one for one, _ in its]):
+            its.append((seed, folder))
     groups: dict[tuple[str, str, int], list[RunFolder]] = {}
-    seen: Counter[tuple[str, str, int]] = Counter()
-    for config, seed, folder in known:
-        if often[config, seed] > 1 and seen["", config, seed] and folder.holds(TRIAL):
-            continue
-        series = folder.place.rpartition("/")[0] if config in twice else ""
-        copy = seen[series, config, seed]
-        seen.update({(series, config, seed), ("", config, seed)})
-        groups.setdefault((config, series, copy), []).append(folder)
+    for config, its in known.items():
+        # where seeds come twice, there are two series, which are not to be mixed
+        mixed = len({seed for seed, _ in its}) < len(its)
+        seen: Counter[tuple[str, int]] = Counter()
+        for seed, folder in its:
+            series = folder.place.rpartition("/")[0] if mixed else ""
+            groups.setdefault((config, series, seen[series, seed]), []).append(folder)
+            seen[series, seed] += 1
     for runs in groups.values():
         _require_ended(runs)
     return list(groups.values())
@@ -330,9 +333,27 @@ def require_reported(
 def unsaid(configs: Mapping[str, Config]) -> list[str]:
     """The keys in which these configs differ, where their names do not say it."""
     whole = [config.model_dump(mode="json", exclude=set(NO_MATTER)) for config in configs.values()]
-    if by_difference(whole) == [*configs]:
-        return []
-    return [key.removesuffix(".name") for key in _told(whole)]
+    told = _told(whole)
+    names_say = by_difference(whole) == [*configs]
+    return [
+        *(key.removesuffix(".name") for key in told if not names_say),
+        *(key for key in _hidden(whole) if key not in told),
+    ]
+
+
+def _hidden(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys that names of parts, or an algorithm's, leave unsaid, as far as all configs have
+    them, with other values: how much two compressors keep, what a step is of.
+    """
+    keys = {key: None for other in configs for key in _differing(configs[0], other)}
+    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    inside = [key for key in keys if not _matters(key, parts, configs)]
+    brought = [key for key in keys if key.startswith(("local.", "cohort")) and key not in inside]
+    return [
+        key
+        for key in [*inside, *brought]
+        if all(_at(config, key) is not None for config in configs)
+    ]
 
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:
@@ -374,7 +395,12 @@ def _differing(one: Any, other: Any, above: str = "") -> Iterator[str]:
 def alike(folder: RunFolder) -> str:
     """The same text for all runs that differ in nothing but the seed."""
     # where it ran changes nothing, and a seed has often a name of its own
-    return folder.config().model_dump_json(exclude=set(NO_MATTER))
+    config = folder.config().model_dump_json(exclude=set(NO_MATTER))
+    with suppress(UserError):  # one that has not ended, or is damaged, which others say
+        result = folder.result()
+        # parts of one name by other code are others
+        return f"{config} {result.get('code_sha256', '')} {result.get('imports_sha256', '')}"
+    return config
 
 
 def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:

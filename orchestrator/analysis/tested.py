@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import scipy
@@ -113,6 +113,11 @@ class PairedTests:
             for name, theirs in one.values.items()
             if name != against
         ]
+        # who has no number has lost, and where no side is better nobody knows what that is
+        pairs = [
+            (one, name, replace(pair, p=math.nan) if _undecided(one, pair) else pair)
+            for one, name, pair in pairs
+        ]
         corrected = holm([pair.p for _, _, pair in pairs])
         each = tuple(
             Difference(one.metric, one.more_is_better, name, pair, p)
@@ -172,6 +177,10 @@ class PairedTests:
     def records(self) -> list[dict[str, object]]:
         """The numbers behind them."""
         return [one.record() | {"against": self.against} for one in self.each]
+
+
+def _undecided(one: Measured, pair: Paired) -> bool:
+    return one.more_is_better is None and any(pair.missed)
 
 
 def _number(value: float, how: str) -> str:

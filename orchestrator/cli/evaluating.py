@@ -73,6 +73,7 @@ def evaluation(
     config, inputs = _settled(folder, settings), inputs_left(folder)
     if not every:
         _require_other_rows(config, settings)
+    _require_same_order(folder.config(), config)
     config = _without_clients(config, settings) if every else config
     columns, tokens = tuple(inputs.get("columns", ())), inputs.get("tokens", "")
     request = Request(config.seed, config.data.clients, columns, tokens, trains=False)
@@ -199,6 +200,18 @@ def _is_dataset(setting: str) -> bool:
     return setting.startswith(("data=", "data.dataset"))
 
 
+def _require_same_order(trained: Config, judged: Config) -> None:
+    """Raise UserError for the columns that a model predicts, in another order."""
+    own, now = trained.data.dataset, judged.data.dataset
+    if not (isinstance(own, Table) and isinstance(now, Table)) or own.label == now.label:
+        return
+    several = isinstance(own.label, tuple) and isinstance(now.label, tuple)
+    if several and sorted(own.label) == sorted(now.label):
+        raise UserError(
+            f"data.dataset.label: the model predicts {', '.join(own.label)}, in this order"
+        )
+
+
 def _without_clients(config: Config, settings: Sequence[str]) -> Config:
     """For rows that nobody has: one client with all of them, of which nothing is said."""
     data = config.data.model_dump(mode="json", include={"dataset", "scale"})
@@ -295,7 +308,7 @@ def _numbers_of(names: Sequence[str], known: Sequence[str], outputs: int) -> np.
             f"the classes of the model have no names, only numbers from 0 to {outputs - 1}, and "
             f"those of the data are {', '.join(names)[:200]}: name them by numbers"
         )
-    if wrong := [n for n in names if n.isdecimal() and int(n) >= len(known)]:
+    if wrong := [n for n in names if n not in known and n.isdecimal() and int(n) >= len(known)]:
         raise UserError(
             f"the model knows no class {wrong[0]}: it has {len(known)}, from 0 to {len(known) - 1} "
             f"({', '.join(known)})"

@@ -157,11 +157,24 @@ def _parts(state: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, torch.Tensor) and _is_dense(value):
         return {"$tensor": _named(value, path, tensors)}
-    if isinstance(value, np.ndarray) and _is_plain(value):
+    # NumPy's float64 is Python's float, which counts alike
+    numpys = isinstance(value, np.ndarray | np.generic) and not isinstance(value, float)
+    if numpys and _is_plain(value):
         # a step of torch's is never negative
-        return {"$array": _named(torch.from_numpy(np.ascontiguousarray(value)), path, tensors)}
+        tensor = torch.from_numpy(np.array(value, order="C"))
+        kind = "$array" if isinstance(value, np.ndarray) else "$scalar"
+        return {kind: _named(tensor, path, tensors)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}  # JSON has no name for them
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return _split_apart(value, path, tensors)
+
+
+def _split_apart(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The same of what holds others; raises UserError for what is none of that."""
     if isinstance(value, Mapping) and not hasattr(value, "__missing__"):
         # pairs, because JSON's keys are text and clients have numbers
         items = [
@@ -172,20 +185,21 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if type(value) in (list, tuple):
         found = [_split(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
         return found if isinstance(value, list) else {"$tuple": found}
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": str(value)}  # JSON has no name for them
-    if value is None or isinstance(value, str | int | float):
-        return value
     raise UserError(
         f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is made "
-        "of dicts, lists, tuples, texts, numbers, tensors and arrays without a mask"
+        "of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask"
     )
 
 
-def _is_plain(value: np.ndarray) -> bool:
-    """Whether a tensor can hold all there is of an array."""
-    return value.dtype.kind in "biufc" and not isinstance(value, np.ma.MaskedArray)
+def _is_dense(value: Tensor) -> bool:
+    """Whether safetensors can hold a tensor."""
+    return value.layout == torch.strided and not (value.is_complex() or value.is_quantized)
+
+
+def _is_plain(value: np.ndarray | np.generic) -> bool:
+    """Whether a tensor can hold all there is of an array, or a number of NumPy's."""
+    known = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
+    return known and not isinstance(value, np.ma.MaskedArray | np.matrix)
 
 
 def _named(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> str:
@@ -206,6 +220,8 @@ def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[value["$tensor"]]
     if "$array" in value:
         return tensors[value["$array"]].numpy()
+    if "$scalar" in value:
+        return tensors[value["$scalar"]].numpy()[()]
     if "$float" in value:
         return float(value["$float"])
     if "$tuple" in value:

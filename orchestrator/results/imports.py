@@ -23,6 +23,8 @@ def imports_sha256(plugins: Sequence[Plugin]) -> str:
         content = source(plugin)
         if content is not None:
             _look(content, "", found)
+        else:  # a module, of whose own files its digest is
+            _look(f"import {plugin.module}".encode(), "", found)
     told = "\n".join(sorted(found.values()))
     return hashlib.sha256(told.encode()).hexdigest() if told else ""
 
@@ -42,18 +44,27 @@ def _look(content: bytes, package: str, found: dict[str, str]) -> None:
 
 def _named(content: bytes, package: str) -> Iterator[str]:
     """Modules that import statements name, wherever they stand, and what may be one in them."""
-    for node in ast.walk(ast.parse(content)):
+    try:
+        nodes = [*ast.walk(ast.parse(content))]
+    except (SyntaxError, ValueError):  # what cannot be imported, which somebody may expect
+        return
+    for node in nodes:
         if isinstance(node, ast.Import):
             for one in node.names:
-                parts = one.name.split(".")
-                yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+                yield from _and_above(one.name)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 with contextlib.suppress(ImportError):
                     base = importlib.util.resolve_name("." * node.level + base, package)
-            yield base
+            yield from _and_above(base)
             yield from (f"{base}.{one.name}" for one in node.names)
+
+
+def _and_above(name: str) -> Iterator[str]:
+    """A module's name, and those of the packages that it is in."""
+    parts = name.split(".")
+    yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
 def _place(name: str) -> Path | None:

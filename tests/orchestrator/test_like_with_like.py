@@ -8,8 +8,9 @@ from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import show_comparison
 from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
+from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import TRIAL, RunFolder
 from tests.running import run_into
 from tests.sweeps.plans import SMALL
 
@@ -78,6 +79,9 @@ def test_where_seeds_decide_nothing_there_is_no_p():
     one, other = dict.fromkeys(range(9), 0.7), dict.fromkeys(range(9), 0.71)
     assert np.isnan(compare(one, other, True).p)
     # all differences are the same, and the values are not
+    # nor does the order in which float32 numbers are added up
+    summed = {seed: 1.575015 + 1e-7 * (seed % 3) for seed in range(9)}
+    assert np.isnan(compare(summed, {s: v + 0.0015 for s, v in summed.items()}, False).p)
     varied = {seed: 0.1 * seed for seed in range(9)}
     shifted = {seed: 0.1 * seed + 0.01 for seed in range(9)}
     assert compare(varied, shifted, True).p == 2**-8
@@ -89,9 +93,36 @@ def test_series_that_share_seeds_are_not_mixed(tmp_path):
     other = runs_of(tmp_path / "other", "resources.threads=2", seeds=(0, 1, 2))
     found = [[folder.path.parent.name for folder in group] for group in by_config([*one, *other])]
     assert found == [["one"] * 2, ["other"] * 3]
+    # nor are trials that another sweep has run, too
+    for folder in (*one, *other[:2]):
+        (folder.path / TRIAL).write_text("{}")
+    alike = [RunFolder.viewed(str(folder.path)) for folder in (*one, *other[:2])]
+    assert [len(group) for group in by_config(alike)] == [2]
+    for folder in (*one, *other[:2]):
+        (folder.path / TRIAL).unlink()
     # one series in two places is one group
     more = runs_of(tmp_path / "more", seeds=(3,))
     assert [len(group) for group in by_config([*one, *more])] == [3]
+
+
+def test_what_two_parts_both_have_is_said(groups, tmp_path):
+    """Fifty times as much was sent, and all that was said was "top_k" and "random_k"."""
+    few = runs_of(tmp_path / "a", "compression.uplink={name: top_k, fraction: 0.5}")
+    many = runs_of(tmp_path / "b", "compression.uplink={name: random_k, fraction: 0.01}")
+    said = Runs.read([*few, *many]).apart_said
+    assert "they differ in compression.uplink.fraction" in said
+
+
+def test_no_side_no_verdict():
+    """Runs without a number "lost" as if more were better, of a metric without a side."""
+    values = {"a": {0: 1.0, 1: 2.0, 2: 3.0}, "b": {0: 1.5, 1: np.nan, 2: 3.5}}
+    (one,) = PairedTests.of([Measured("train_loss", values, None)], "a").each
+    assert np.isnan(one.p)
+
+
+def test_seeds_that_are_not_the_same_have_no_best(groups):
+    text = show_comparison([*groups["plain"], *groups["mixed"][:2]], None, form="latex")
+    assert "textbf" not in text
 
 
 def test_latex_of_a_metric_that_is_no_row(groups):

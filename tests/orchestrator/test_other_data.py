@@ -131,6 +131,9 @@ def known(names, outputs, task="classes", **more):
 def test_classes_are_those_of_the_same_names():
     """Of a model without names, the data's were numbered in the order of the alphabet."""
     assert _fitting(classes(("3", "7"), [0, 1, 1]), known([], 10)).y.tolist() == [3, 7, 7]
+    # numbers that are names of their own
+    own = _fitting(classes(("1", "2", "3"), [0, 1, 2]), known(["1", "2", "3"], 3))
+    assert own.y.tolist() == [0, 1, 2]
     with pytest.raises(UserError, match="have no names, only numbers from 0 to 9"):
         _fitting(classes(("one", "two"), [0, 1, 1]), known([], 10))
     found = _fitting(classes(("b", "a"), [0, 1, 1]), known(["a", "b"], 2))
@@ -169,7 +172,7 @@ ONE, TWO = torch.ones(2), torch.full((2,), 2.0)
     "kept",
     [
         {(1, "a"): 3, (2,): ONE}, {1: ONE, "1": TWO}, {"m/0": ONE, "m": [TWO]}, (1, (2.5, None)),
-        {np.int64(3): np.float32(0.5)}, {"x": np.arange(6.0)[::-2], "y": np.arange(6).reshape(2, 3).T},
+        {3: np.float32(0.5)}, [np.array(3.0), np.float32(1.1) * 2], {"x": np.arange(6.0)[::-2], "y": np.arange(6).reshape(2, 3).T},
         OrderedDict(a=[True, float("inf")]), [], (),
     ],
     ids=str,
@@ -179,6 +182,19 @@ def test_what_a_checkpoint_holds_comes_back(kept, tmp_path):
     _, state, _ = load_latest(tmp_path)
     assert type(state["kept"]) is (dict if isinstance(kept, dict) else type(kept))
     torch.testing.assert_close(_plain(state["kept"]), _plain(kept))
+    kinds = [
+        [type(v) for v in (s.values() if isinstance(s, dict) else s)] for s in (state["kept"], kept)
+    ]
+    assert kinds[0] == kinds[1]
+    shapes = [
+        [
+            np.shape(v)
+            for v in (s.values() if isinstance(s, dict) else s)
+            if isinstance(v, np.ndarray)
+        ]
+        for s in (state["kept"], kept)
+    ]
+    assert shapes[0] == shapes[1]
 
 
 def _plain(value):
@@ -200,7 +216,11 @@ def _plain(value):
 
 
 @pytest.mark.parametrize(
-    "kept", [{1, 2}, deque([1]), Counter("ab"), np.ma.array([1.0], mask=[False]), np.array(["a"])],
+    "kept",
+    [
+        {1, 2}, deque([1]), Counter("ab"), np.ma.array([1.0], mask=[False]), np.array(["a"]),
+        torch.ones(2, dtype=torch.complex64), np.ones(2, ">f4"), np.ones(2, np.longdouble),
+    ],
     ids=lambda kept: type(kept).__name__,
 )  # fmt: skip
 def test_what_no_checkpoint_can_hold_is_said_after_the_first_round(kept, tmp_path):

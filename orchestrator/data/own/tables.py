@@ -187,6 +187,9 @@ class Table(Dataset):
                 return texts.astype(np.int64)
             if not all(FRACTION.fullmatch(one) for one in names):
                 return texts
+            # 1e5 is a number, unless 100000 is somebody else
+            if len(np.unique(names.astype(np.float64))) < len(names) and "e" in "".join(names):
+                return texts
         values = texts.astype(np.float64)
         # from 2^53 on, not every whole number is one
         broken = ~((values == np.floor(values)) & (np.abs(values) < 2**53))
