@@ -83,10 +83,15 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _spread(data: pd.DataFrame) -> str:
-    """What a cell's numbers are, and of how many seeds: the most that a cell has."""
+def _spread(data: pd.DataFrame, planned: int) -> str:
+    """What a cell's numbers are, and of how many seeds, of those that are ``planned``: the most
+    that a cell has.
+    """
     most = int(data["seeds"].max()) if len(data) else 0
-    return f"mean ± standard error of it, {most} seeds" if most > 1 else "one seed, no spread"
+    some = f" of {planned} seeds so far, which may change what holds" if most < planned else ""
+    if most < 2:
+        return f"one seed{some and f' of {planned} so far'}, no spread"
+    return f"mean ± standard error of it, {most}{some or ' seeds'}"
 
 
 def _shown(one: Reproduction) -> Iterator[str]:
@@ -174,7 +179,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     data = data.assign(published=data["published"].mask(apart))
     table = wide(entry, data)
     published = " (published)" if data["published"].notna().any() else ""
-    notes = (f"measured: {_spread(data)}{published}", *_shown(one), *other)
+    notes = (f"measured: {_spread(data, len(one.budget.seeds))}{published}", *_shown(one), *other)
     if one.size == UNTUNED_BUDGET:
         asked = [f"asked at other budgets: {claim.text}" for claim in entry.claims]
         return Written(head, table, notes, (SMOKE, *asked, *about.how)).as_(form)

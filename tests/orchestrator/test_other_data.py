@@ -18,6 +18,7 @@ from orchestrator.data.own.characters import Alphabet
 from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.results.checkpoint import load_latest, save
+from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import RunFolder
 from tests.running import run_into
 from tests.sweeps.plans import SMALL
@@ -115,6 +116,23 @@ def test_what_is_no_input_is_refused(tmp_path, judged):
     with pytest.raises(UserError, match="give the path of a file, not 5"):
         run.export(5)
     assert run.evaluate(True, **{"data.dataset.path": tmp_path / "train.csv"}).size
+
+
+def test_names_are_not_merged_and_labels_keep_their_order(tmp_path):
+    """1e1 and 10 were one client; and numbers were judged by each other's."""
+    who = [name for name in ("1e1", "10", "1e2", "2") for _ in range(4)]
+    (tmp_path / "t.csv").write_text(
+        "who,a,u,v\n" + "".join(f"{name},{i},{i / 2},{-i}\n" for i, name in enumerate(who))
+    )
+    dataset = f"name: csv, path: {tmp_path}/t.csv, client: who, task: numbers"
+    found = load(None, [f"data.dataset={{{dataset}, label: [u, v]}}"]).data.dataset
+    assert found.load(Request(0, 1)).owners == ("10", "1e1", "1e2", "2")
+    settings = [f"data.dataset={{{dataset}, label: [u, v]}}", "loss=mse", "model=linear"]
+    settings += ["data.partition=natural", "data.clients=4", "cohort=4", "rounds=1"]
+    run_into(RunFolder(tmp_path / "r"), load(None, settings))
+    folder = RunFolder.viewed(str(tmp_path / "r"))
+    with pytest.raises(UserError, match="the model predicts u, v, in this order"):
+        evaluation(folder, ["data.dataset.label=[v, u]"])
 
 
 def classes(names, y, **more):
@@ -254,6 +272,32 @@ class Scaled(fedorch.FedAvg):
 
     options: Options
 """
+
+
+def test_what_is_of_a_plugin_s_imports(tmp_path, monkeypatch):
+    """Files, those that they import, packages above, of modules, too; not what is installed."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "pack_a").mkdir()
+    for name, text in {
+        "pack_a/__init__.py": "", "pack_a/parts.py": "from . import inner\nimport numpy\n",
+        "pack_a/inner.py": "def late():\n    import lone_b\n", "lone_b.py": "V = 1\n",
+        "broken_c.py": "print 1\n",
+        "named_d.py": "from pack_a.inner import late\ntry:\n    import broken_c\nexcept SyntaxError:\n    pass\n",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    plugins = {
+        "file": load(None, [f"plugins=[{tmp_path}/named_d.py]"]).plugins,
+        "module": load(None, ["plugins=[pack_a.parts]"]).plugins,
+    }
+    before = {kind: imports_sha256(one) for kind, one in plugins.items()}
+    assert all(before.values())
+    for name in ("pack_a/__init__.py", "pack_a/inner.py", "lone_b.py"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(f"{text}\n# other\n")
+        now = {kind: imports_sha256(one) for kind, one in plugins.items()}
+        assert all(now[kind] != before[kind] for kind in now), name
+        (tmp_path / name).write_text(text)
+    assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
 
 
 def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsys):

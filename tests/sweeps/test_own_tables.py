@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.config import load
+from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import SAME_RUNS, Cells, _given, _order, cells_as
 from sweeps.home import Home
 from sweeps.results import by_trial, table
+from sweeps.runner import _require_metric
 from sweeps.targets import show_next
 from tests.orchestrator.test_comparison import edit
 from tests.sweeps.plans import sweep
@@ -111,6 +114,53 @@ def test_trials_that_failed_lose(tmp_path, ray_session):
     told = json.loads(cells_as(tmp_path / "s", "json"))
     assert told["tests"][0]["missed"] == [2, 0]
     assert "risky: rounds=2" in told["notes"]
+
+
+def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
+    """Equal runs, of which one was looked at more often, were found better and worse."""
+    plan = sweep(
+        cells=[cell("often"), cell("seldom", "evaluation.every=3")], statistic="tail", tail=2,
+        **PLAIN,
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    read = Cells.read(tmp_path / "s")
+    assert not read.tests.each
+    said = "\n".join(_given(read))
+    assert "the mean of other rounds, and not tested: rounds 2, 3 in often; rounds 3 in" in said
+
+
+def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
+    """Means of two survivors stood as those of six seeds, the best first."""
+    plan = sweep(
+        axes={"local.lr": [0.02, 0.1]}, seeds=[0, 1, 2], scheduler="asha",
+        metric="validation_accuracy", choose_on="validation",
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    first = table(tmp_path / "s")["trial"][0]
+    for (label, seed), one in by_trial(tmp_path / "s").items():
+        if seed and (label == first or seed == 1):
+            edit(one.folder.path, status="stopped", rounds=2)
+    read = Cells.read(tmp_path / "s")
+    # that of which more seeds finished, whatever its mean
+    assert table(tmp_path / "s")["trial"][0] != first
+    assert not read.tests.each
+    assert "means are over the n seeds that it let finish" in "\n".join(_order(read))
+
+
+def test_accuracy_of_labels_that_are_numbers(tmp_path, ray_session):
+    """Several labels are right or wrong; what is measured is not."""
+    numbers = {"name": "csv", "path": "t.csv", "label": ["u", "v"], "task": "numbers"}
+    configs = [
+        load(None, ["model=linear", f"loss={loss}"]).model_copy(deep=True)
+        for loss in ("bce", "mse")
+    ]
+    for config in configs:
+        dataset = load(None, [f"data.dataset={json.dumps(numbers)}"]).data.dataset
+        object.__setattr__(config.data, "dataset", dataset)
+    plan = sweep(metric="validation_accuracy", choose_on="validation")
+    _require_metric(plan, configs[0])
+    with pytest.raises(UserError, match="none is right or wrong"):
+        _require_metric(plan, configs[1])
 
 
 def test_draws_are_numbered_and_said_to_four_digits(tmp_path, ray_session):
