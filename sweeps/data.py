@@ -85,7 +85,12 @@ class Shelf:
 
 def _require_same(now: Mapping[str, str], known: Mapping[str, str], folder: RunFolder) -> None:
     for name, digest in now.items():
-        if known.get(name) != digest:
+        if name == IMPORTS and known.get(name, digest) != digest:
+            raise UserError(
+                f"{folder.place}: {IMPORTS} are not those that the sweep was begun with; put them "
+                "back"
+            )
+        if name != IMPORTS and known.get(name) != digest:
             raise UserError(
                 f"{folder.place}: {name} is not what the sweep was begun with; put the data back"
             )

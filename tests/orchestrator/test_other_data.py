@@ -20,6 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import RunFolder
+from sweeps.data import IMPORTS, Shelf
 from tests.running import run_into
 from tests.sweeps.plans import SMALL
 
@@ -298,6 +299,17 @@ def test_what_is_of_a_plugin_s_imports(tmp_path, monkeypatch):
         assert all(now[kind] != before[kind] for kind in now), name
         (tmp_path / name).write_text(text)
     assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
+
+
+def test_a_sweep_goes_on_by_what_its_plugins_import(tmp_path):
+    """Trials by one version of a module stood in one table with those by another."""
+    folder = RunFolder(tmp_path)
+    Shelf({}, {IMPORTS: "a"}).leave(folder)
+    with pytest.raises(UserError, match="plugins import are not those that the sweep was begun"):
+        Shelf({}, {IMPORTS: "b"}).require_known(folder)
+    Shelf({}, {IMPORTS: "a"}).require_known(folder)
+    Shelf({}).leave(folder)
+    Shelf({}, {IMPORTS: "b"}).require_known(folder)  # of a sweep of before
 
 
 def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsys):
