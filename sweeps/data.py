@@ -12,6 +12,7 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
+from orchestrator.plugins import Plugin
 from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import RunFolder
 
@@ -39,16 +40,18 @@ class Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
         references: dict[str, ray.ObjectRef[Samples]] = {}
         digests: dict[str, str] = {}
+        plugins: dict[str, Plugin] = {}
         for config in configs:
             key = _name(config)
-            if code := imports_sha256(config.plugins):
-                digests[IMPORTS] = code
+            plugins |= {plugin.module: plugin for plugin in config.plugins}
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest
             if key not in references and len(references) < MOST:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
+        if code := imports_sha256([*plugins.values()]):
+            digests[IMPORTS] = code
         return cls(references, digests)
 
     def leave(self, folder: RunFolder) -> None:

@@ -114,10 +114,11 @@ class Memory(tune.Callback):
         **info: Any,
     ) -> None:
         if self.metric in result:
-            at, heard = int(result[ROUND]), self.heard.get(trial.trial_id, [])
+            at, heard = int(result[ROUND]), self.heard.setdefault(trial.trial_id, [])
             # a trial that begins again at a checkpoint, its own or another's, tells later ones anew
-            kept = [report for report in heard if report[0] < at]
-            self.heard[trial.trial_id] = [*kept, (at, float(result[self.metric]))]
+            while heard and heard[-1][0] >= at:
+                heard.pop()
+            heard.append((at, float(result[self.metric])))
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Before anything is reported to a scheduler that is new."""

@@ -143,6 +143,12 @@ class Runs:
             for name, some in self.columns.items()
         })  # fmt: skip
 
+    @cached_property
+    def on_the_same(self) -> bool:
+        """Whether all columns are of the same seeds and data."""
+        seeds = {frozenset(self.seeds[run] for run in some) for some in self.columns.values()}
+        return len(seeds) == 1 and not self.data_said
+
     def same_data(self, one: int, other: int) -> bool:
         """Whether two runs had the same samples, whatever these are called."""
         digests = [self.results[run].get("samples_sha256") for run in (one, other)]

@@ -382,10 +382,9 @@ def _better(runs: Runs, first: str, metric: str) -> bool | None:
     """Whether more of it is; None where that is not known, or the columns' are not of the same
     seeds, the same data, the same rows, or by one formula.
     """
-    same = all(runs.same_data(runs.columns[first][0], some[0]) for some in runs.columns.values())
-    seeds = {frozenset(runs.seeds[run] for run in some) for some in runs.columns.values()}
-    same = same and len(seeds) == 1
-    return runs.more_is_better(metric) if same and not runs.judged.others(metric, first) else None
+    if not runs.on_the_same or runs.judged.others(metric, first):
+        return None
+    return runs.more_is_better(metric)
 
 
 def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:

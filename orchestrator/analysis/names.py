@@ -16,6 +16,7 @@ from orchestrator.config import Config
 from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
+from orchestrator.results.imports import CODES
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
@@ -399,7 +400,7 @@ def alike(folder: RunFolder) -> str:
     with suppress(UserError):  # one that has not ended, or is damaged, which others say
         result = folder.result()
         # parts of one name by other code are others
-        return f"{config} {result.get('code_sha256', '')} {result.get('imports_sha256', '')}"
+        return " ".join([config, *(str(result.get(key, "")) for key in CODES)])
     return config
 
 

@@ -215,7 +215,7 @@ def _require_same_order(trained: Config, judged: Config) -> None:
 def _without_clients(config: Config, settings: Sequence[str]) -> Config:
     """For rows that nobody has: one client with all of them, of which nothing is said."""
     data = config.data.model_dump(mode="json", include={"dataset", "scale"})
-    if _keeps_test(config, settings):
+    if _kept_test(config, settings):
         del data["dataset"]["test"]  # all rows of the new file judge, and no others
     # nor need a table say whose rows are whose
     data["dataset"] |= {"client": ""} if isinstance(data["dataset"].get("client"), str) else {}
@@ -225,23 +225,22 @@ def _without_clients(config: Config, settings: Sequence[str]) -> Config:
     return _judging(raw)
 
 
-def _keeps_test(config: Config, settings: Sequence[str]) -> bool:
-    """Whether settings name another table, and what the run's config says of its test still holds:
-    a file, or a column that tells.
+def _kept_test(config: Config, settings: Sequence[str]) -> str:
+    """What the run's config says of a table's test rows (a file, or a column that tells), where
+    settings name another table and leave that; or "".
     """
     dataset, given = config.data.dataset, {setting.partition("=")[0] for setting in settings}
-    told = isinstance(dataset, Table) and isinstance(dataset.test, str)
-    return told and "data.dataset.path" in given and "data.dataset.test" not in given
+    if "data.dataset.path" not in given or "data.dataset.test" in given:
+        return ""
+    return dataset.test if isinstance(dataset, Table) and isinstance(dataset.test, str) else ""
 
 
 def _require_other_rows(config: Config, settings: Sequence[str]) -> None:
     """Raise UserError where another table is named, and the run's file of test rows would judge."""
-    dataset = config.data.dataset
-    if not _keeps_test(config, settings) or not isinstance(dataset, Table):
-        return
-    if located(str(dataset.test)) is not None:
+    test = _kept_test(config, settings)
+    if test and located(test) is not None:
         raise UserError(
-            f"the test rows would still be those of {dataset.test}: name others with --set "
+            f"the test rows would still be those of {test}: name others with --set "
             "data.dataset.test=…, or judge by all rows of the new file with --all-rows"
         )
 

@@ -17,8 +17,7 @@ from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, s
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
-from orchestrator.results.imports import imports_sha256
-from orchestrator.results.own_code import code_sha256
+from orchestrator.results.imports import CODES, codes_of
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder
@@ -190,11 +189,8 @@ class Series:
         that goes on its checkpoint says it.
         """
         if there.finished:
-            result, asked = there.result(), self.configs[name]
-            now = {
-                "code_sha256": code_sha256(asked), "imports_sha256": imports_sha256(asked.plugins)
-            }  # fmt: skip
-            if any(result.get(key, code) != code for key, code in now.items()):
+            result, now = there.result(), codes_of(self.configs[name])
+            if any(result.get(key, now.get(key, "")) != now.get(key, "") for key in CODES):
                 raise UserError(
                     f"{there.place}: the run there is by other code of parts of the same names, or "
                     "of what plugins import; "

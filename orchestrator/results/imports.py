@@ -9,9 +9,19 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.config import Config
 from orchestrator.files import read_bytes
 from orchestrator.plugins import OURS, Plugin, source
-from orchestrator.results.own_code import INSTALLED
+from orchestrator.results.own_code import INSTALLED, code_sha256
+
+CODES = ("code_sha256", "imports_sha256")
+"""Of a result: digests of code of the user's own that a config does not tell."""
+
+
+def codes_of(config: Config) -> dict[str, str]:
+    """``CODES`` of a config, as far as there is such code."""
+    found = dict(zip(CODES, (code_sha256(config), imports_sha256(config.plugins)), strict=True))
+    return {key: code for key, code in found.items() if code}
 
 
 def imports_sha256(plugins: Sequence[Plugin]) -> str:

@@ -36,8 +36,7 @@ from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
-from orchestrator.results.imports import imports_sha256
-from orchestrator.results.own_code import code_sha256
+from orchestrator.results.imports import codes_of
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
@@ -94,14 +93,10 @@ class Experiment:
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
         # of all tensors, before any is trained: also those that stay as a file gave them
-        codes = {
-            "code_sha256": code_sha256(config),
-            "imports_sha256": imports_sha256(config.plugins),
-        }
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
-            **{key: code for key, code in codes.items() if code},
+            **codes_of(config),
         }
         """What the run has begun with, apart from its config."""
         self.world = self._world()
