@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import app as cli
+from orchestrator.cli import finished, starting
 from orchestrator.cli.arguments import path, within, written
+from orchestrator.cli.options import CpusOption, GpusOption, JsonOption, SetOption
 from orchestrator.errors import UserError
 from orchestrator.results.places import is_remote
 
@@ -33,7 +35,7 @@ BudgetOption = Annotated[
 ]
 
 
-@cli.app.command()
+@starting.commands.command()
 def sweep(
     target: Annotated[
         str, typer.Argument(help="PAPER/TABLE, a sweep's YAML file, or: status")
@@ -59,7 +61,7 @@ def sweep(
     ] = False,
     budget: BudgetOption = "reduced",
     column: ColumnOption = None,
-    settings: cli.SetOption = None,
+    settings: SetOption = None,
     out: Annotated[
         str | None,
         typer.Option(
@@ -87,9 +89,9 @@ def sweep(
     address: Annotated[
         str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
     ] = "local",
-    num_cpus: cli.CpusOption = None,
-    num_gpus: cli.GpusOption = None,
-    as_json: cli.JsonOption = False,
+    num_cpus: CpusOption = None,
+    num_gpus: GpusOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a grid, or all of a paper's table, on Ray Tune."""
     # imported here: they take seconds, which other commands need not wait for
@@ -124,7 +126,7 @@ def sweep(
         chosen.run(place, how)
 
 
-@cli.app.command()
+@finished.commands.command()
 def table(
     target: Annotated[
         str,

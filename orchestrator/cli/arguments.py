@@ -20,6 +20,7 @@ from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import run_that_writes
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 NAME, PATH = 255, 4095
 """Most bytes of a file's name, and of a path, on Linux."""
 
@@ -36,6 +37,32 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> object:
         with _sentences():
             return super().invoke(ctx)
+
+
+class Panel(typer.Typer):
+    """Commands that stand under one title where the ``fedorch`` command, which takes them over as
+    its own, lists all.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
+        """As typer's; what a function says of itself is broken into lines as the terminal is."""
+        place = super().command
+
+        def register(function: F) -> F:
+            about = " ".join((function.__doc__ or "").split())
+            return place(name, help=about, rich_help_panel=self.title, **settings)(function)
+
+        return register
+
+    def group(self, name: str, help: str) -> typer.Typer:
+        """Commands of two words, of which this is the first."""
+        commands = typer.Typer(no_args_is_help=True)
+        self.add_typer(commands, name=name, help=help, rich_help_panel=self.title)
+        return commands
 
 
 @contextmanager

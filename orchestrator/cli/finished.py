@@ -11,15 +11,14 @@ from typing import Annotated
 import typer
 
 from algorithms.section import WHOLE
-from orchestrator.cli.arguments import new, numbers, page, path, picture, within, written
+from orchestrator.cli.arguments import Panel, new, numbers, page, path, picture, within, written
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import REPORT, RunFolder, members
 from orchestrator.terminal import console, errors
 
-commands = typer.Typer()
-"""Taken over by the ``fedorch`` command as its own."""
+commands = Panel("Results")
 
 
 class CompareForm(StrEnum):
