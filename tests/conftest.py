@@ -1,12 +1,16 @@
 """What holds for every test: one thread, one Ray session for those that need it, and which of them
 run side by side."""
 
+import functools
 import os
 
 import hypothesis
 import pytest
 import torch
+import typer.main
+import typer.testing
 
+import sweeps.cli  # noqa: F401 - its commands, before all are put together
 from tests.actors import Company
 from tests.sets import COLLECTED, set_of
 
@@ -15,22 +19,26 @@ torch.set_num_threads(1)
 os.environ.update(AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s")
 # Ray has its workers give way to all else (niceness 15), which is the other tests here
 os.environ.update(RAY_worker_niceness="0")
+# typer puts all commands together at each call, which takes longer than most of what is called here
+typer.main.get_command = functools.cache(typer.main.get_command)
+typer.testing._get_command = typer.main.get_command
 # the same examples each time: tests/fuzz looks for new ones (or --hypothesis-profile default)
 hypothesis.settings.register_profile("quick", derandomize=True)
 hypothesis.settings.load_profile("quick")
 
-TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes", "finished": "command"}
+TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes"}
 """Fixture -> the group of tests that use it: all on one of pytest's workers, one after another."""
 
 
 @pytest.hookimpl(tryfirst=True)  # while those are there that will be left out
 def pytest_collection_modifyitems(config, items):
     """One worker has the one Ray session, another one cluster after the other. They begin with
-    these, which are the longest; all other tests go wherever there is nothing to do.
+    these, which are the longest; then come files whose tests share what took long to make, and all
+    other tests go wherever there is nothing to do.
     """
     config.stash[COLLECTED] = {item.nodeid: set_of(item) for item in items}
     groups = {item: group_of(item) for item in items}
-    order = [*dict.fromkeys(TOGETHER.values()), None]
+    order = [*dict.fromkeys([*TOGETHER.values(), *filter(None, groups.values())]), None]
     items.sort(key=lambda item: order.index(groups[item]))
     if hasattr(config, "workerinput"):  # of pytest-xdist
         for item in items:
@@ -39,7 +47,12 @@ def pytest_collection_modifyitems(config, items):
 
 
 def group_of(item):
-    return next((g for name, g in TOGETHER.items() if name in item.fixturenames), None)
+    """That of a fixture, or the file with others that use one of the file's; or None."""
+    for name, group in TOGETHER.items():
+        if name in item.fixturenames:
+            return group
+    made = (one for found in item._fixtureinfo.name2fixturedefs.values() for one in found)
+    return item.path.stem if any(one.scope == "module" for one in made) else None
 
 
 def join(item, group):

@@ -6,7 +6,9 @@ process's time, memory or stack is refused while it is parsed, before anything i
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,18 @@ def parse_file(path: Path) -> Any:
             text = file.read(SIZE + 1)
         if len(text) > SIZE:
             raise ValueError(f"it has more than {SIZE:,} bytes")
-        return yaml.load(text.decode("utf-8"), _Loader)
+        # whoever reads it may change it
+        return copy.deepcopy(_loaded(text.decode("utf-8")))
     except (OSError, *Problem) as error:
         raise UserError(f"cannot read {path}: {_reason(error)}") from error
+
+
+@lru_cache(maxsize=1000)
+def _loaded(text: str) -> Any:
+    """The value of a file's text, which takes milliseconds: whoever compares runs asks for their
+    configs many times.
+    """
+    return yaml.load(text, _Loader)
 
 
 def _reason(error: Exception) -> str:

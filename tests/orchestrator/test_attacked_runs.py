@@ -444,6 +444,7 @@ def test_batch_norm_models_under_attack(aggregator):
         "local.steps=1",
         "cohort=1.0",
         "rounds=2",
+        "evaluation.every=2",
         "data.heldout.per_class=2",
     ]
     e = finish(

@@ -121,6 +121,7 @@ def test_batch_norm_policies(policy, extra):
         "local.steps=1",
         "data.limit=60",
         "cohort=6",
+        "evaluation.every=2",
     )
     experiment = finish(config)
     d, start = experiment.net.spec.size, experiment.net.initial_buffers
@@ -237,9 +238,8 @@ def test_client_accuracies_are_those_of_the_model():
 
 
 def test_local_training_transmits_nothing_even_with_batch_norm():
-    record = Experiment(
-        small("algorithm=local", "model=fedaa_resnet", "local.steps=1", "data.limit=60")
-    ).step()
+    deep = ["model=fedaa_resnet", "local.steps=1", "data.limit=60", "evaluation.every=9"]
+    record = Experiment(small("algorithm=local", *deep)).step()
     assert record["bytes_up"] == record["bytes_down"] == 0
 
 

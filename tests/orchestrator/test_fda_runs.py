@@ -195,6 +195,7 @@ def test_private_entries_take_no_room_in_a_compressed_message():
         "model={name: fedaa_resnet}",
         "local.batch_size=8",
         "local.block=1",
+        "evaluation.every=2",
     ]
     top = "compression={uplink: {name: top_k, fraction: 0.01}, downlink: {name: top_k, fraction: 0.01}}"
     e = Experiment(

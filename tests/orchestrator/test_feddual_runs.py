@@ -25,7 +25,7 @@ LENET = [
     "rounds=2",
 ]
 RESNET = ["model=fedaa_resnet", "data.limit=60", "data.clients=3", "cohort=3", "rounds=2", "local.steps=2",
-          "local.batch_size=8"]  # fmt: skip
+          "local.batch_size=8", "evaluation.every=2"]  # fmt: skip
 
 
 def test_the_gradient_of_kl_is_the_finite_difference():

@@ -17,6 +17,7 @@ from tests.graphs import Graphs, recording
 from tests.running import finish
 
 ONE_STEP = ("afl", "synchronous")
+DEEP = ["data.limit=60", "local.steps=4", "local.batch_size=4", "evaluation.every=3"]
 SETTINGS = {
     **{
         name: [f"algorithm={name}", "local.lr=0.02"]
@@ -31,8 +32,8 @@ SETTINGS = {
     "rates": ["local.within={name: cosine, over: 6}", "local.steps=6", "rounds=5"],
     "one by one": ["local.execution=sequential", "local.steps=6"],
     "pieces": ["local.execution=sequential", "local.micro_batch=8", "local.steps=6"],
-    "dropout": ["model=vgg16_star", "data.limit=60", "local.steps=4", "local.batch_size=4"],
-    "statistics": ["model=fedaa_resnet", "data.limit=60", "local.steps=4", "local.batch_size=4"],
+    "dropout": ["model=pfl_cnn", *DEEP],
+    "statistics": ["model=fedaa_resnet", *DEEP],
     "rotated": ["data.augment=[crop]", "local.steps=6"],
 }  # fmt: skip
 
