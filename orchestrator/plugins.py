@@ -531,6 +531,12 @@ def publish() -> None:
         internal_kv._internal_kv_put(module.encode(), content, namespace=BOARD)
 
 
+def fetch(plugins: Iterable[Plugin]) -> None:
+    """Have the files of plugins that another process of the cluster has read."""
+    for plugin in plugins:
+        _from_cluster(module_of(plugin.name, plugin.sha256))
+
+
 def _from_cluster(module: str) -> bool:
     """Ask the cluster, if there is one, for a module's file; whether it is known then."""
     ray = sys.modules.get("ray")

@@ -40,6 +40,10 @@ SAME_RUNS = (
     "the first was chosen by the runs that it is tested in: whom luck made the first is ahead on "
     "test data, too, and p is too small; only new seeds are free of that"
 )
+PICKED = (
+    "each number is the best of its run's rounds, picked by what it says: it is better than it "
+    "would be on new data"
+)
 SPREAD = {"mean": "sem", "test": "test_sem"}
 """Column of a table of cells -> the one of its standard errors."""
 LISTED = 12
@@ -129,36 +133,38 @@ class Cells:
             )
         }
         first = next(iter(values))
-        for other in [*self.judged.others(metric, first), *self._looked_at_otherwise(first)]:
+        for other in [*self.judged.others(metric, first), *self.looked_at_otherwise(first)]:
             values.pop(other, None)
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
         return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
 
-    @property
-    def looks(self) -> dict[str, str]:
-        """Of which rounds each line's numbers are, where these are the best, or the mean, of
-        several; empty where they are the last ones.
+    def looked_at_otherwise(self, first: str) -> dict[str, str]:
+        """The lines whose numbers are the best, or the mean, of other rounds than those of the
+        ``first`` on a seed that both have; and of which, in a few words.
         """
         if self.plan.statistic == "last":
             return {}
-        return {
-            name: " or ".join(sorted({self._looked(one.rounds) for one in whole}))
+        looks = {
+            name: {one.seed: self._looked(one) for one in trials if self.plan.metric in one.rounds}
             for name, trials in self.groups.items()
-            if (whole := [one for one in trials if self.plan.metric in one.rounds])
         }
+        theirs = looks.get(first, {})
+        found = {}
+        for name, each in looks.items():
+            apart = [seed for seed, rounds in each.items() if rounds != theirs.get(seed, rounds)]
+            if apart:
+                on = f", seed {apart[0]}" if len(self.plan.seeds) > 1 else ""
+                found[name] = f"{each[apart[0]]} against {theirs[apart[0]]}{on}"
+        return found
 
-    def _looked(self, rounds: pd.DataFrame) -> str:
+    def _looked(self, trial: Result) -> str:
         """The rounds that a trial's number is of, in a few words."""
+        rounds = trial.rounds
         known = rounds["round"][rounds[self.plan.metric].notna()].astype(int)
         if self.plan.statistic == "best":
             return f"{len(known)} rounds"
         return f"rounds {', '.join(map(str, known.iloc[-self.plan.tail :]))}"
-
-    def _looked_at_otherwise(self, first: str) -> list[str]:
-        """The lines whose numbers are of other rounds than those of the ``first``."""
-        looks = self.looks
-        return [name for name, rounds in looks.items() if rounds != looks.get(first, rounds)]
 
     @cached_property
     def judged(self) -> Judged:
@@ -239,9 +245,13 @@ def _order(cells: Cells) -> Iterator[str]:
     plan, data = cells.plan, cells.data
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     yield CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
+    if plan.choose_on == "nothing" and plan.statistic == "best":
+        yield PICKED
     if plan.choose_on == "nothing" or not len(data):
         return
     yield from _cut(cells)
+    if len(cells.results) < plan.trials and data["count"].nunique() > 1:
+        yield "settings of which fewer seeds have ended stand below the others, whatever their mean"
     whole = data[data["count"] == data["count"].max()]
     tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
     if tied > 1:
@@ -258,8 +268,8 @@ def _cut(cells: Cells) -> Iterator[str]:
     """What a scheduler did to the lines."""
     if cells.plan.scheduler.name == "pbt":
         yield (
-            "pbt changed settings as trials ran: a line has those of its end, and a new run with "
-            "them is another"
+            "pbt changes settings as trials run: a line has those of its end, and where they were "
+            "others before, a new run with them is another"
         )
     elif cells.data["stopped"].any() and len(cells.plan.seeds) > 1:
         yield (
@@ -283,19 +293,19 @@ def _given(cells: Cells) -> Iterator[str]:
         if cell.settings:
             yield f"{cell.label}: {', '.join(cell.settings)}"
     yield from efforts.unequal(cells.groups)
-    looks = cells.looks
-    if len({*looks.values()}) > 1:
-        each = "; ".join(f"{rounds} in {name}" for name, rounds in [*looks.items()][:LISTED])
+    first = next(iter(cells.groups), "")
+    if others := cells.looked_at_otherwise(first):
+        each = "; ".join(f"{name} ({rounds})" for name, rounds in [*others.items()][:LISTED])
         yield (
-            f"numbers are the {'best' if cells.plan.statistic == 'best' else 'mean'} of other "
-            f"rounds, and not tested: {each}"
+            f"numbers that are the {'best' if cells.plan.statistic == 'best' else 'mean'} of other "
+            f"rounds than those of {first}, and not tested: {each}"
         )
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
         ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
         compared = dict.fromkeys((cells.plan.metric, judged))
-        others = cells.judged.said(compared, next(iter(cells.groups)))
-        yield from filter(None, (runs.data_said, runs.honest_said, others, ended, runs.code_said))
+        unlike = cells.judged.said(compared, first)
+        yield from filter(None, (runs.data_said, runs.honest_said, unlike, ended, runs.code_said))
 
 
 def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:
@@ -314,6 +324,8 @@ def _edges(cells: Cells) -> Iterator[str]:
         return
     settings = Choice.read(cells.finished[0].path).planned.settings
     for path, axis in cells.plan.axes.items():
+        if path.startswith("evaluation."):
+            continue  # how often one looks is nothing to tune
         numbers = numbers_of(axis.grid or ())
         ends = {"smallest": numbers[0], "largest": numbers[-1]} if len(numbers) > 1 else {}
         for which, end in ends.items():

@@ -93,6 +93,7 @@ def _cells(entry: Entry, claim: Claim, values: Values) -> list[Verdict]:
             values[claim.better, column],
             values[worse, column],
             entry.columns[column].better == "high",
+            counted=entry.columns[column].statistic.endswith("_to"),
         )
         for worse, column in pairs
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import ray
 
@@ -12,8 +12,9 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
+from orchestrator.imports import require_imports
 from orchestrator.plugins import Plugin
-from orchestrator.results.imports import imports_sha256
+from orchestrator.results.own_code import codes_of
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"
@@ -40,18 +41,16 @@ class Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
         references: dict[str, ray.ObjectRef[Samples]] = {}
         digests: dict[str, str] = {}
-        plugins: dict[str, Plugin] = {}
         for config in configs:
             key = _name(config)
-            plugins |= {plugin.module: plugin for plugin in config.plugins}
+            if code := codes_of(config).get("imports_sha256"):
+                digests[_imports_of(config.plugins)] = code
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest
             if key not in references and len(references) < MOST:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
-        if code := imports_sha256([*plugins.values()]):
-            digests[IMPORTS] = code
         return cls(references, digests)
 
     def leave(self, folder: RunFolder) -> None:
@@ -72,6 +71,10 @@ class Shelf:
         """
         _require_same(self.digests, read_sealed(folder.path / FILE, dict[str, str]), folder)
 
+    def require_code(self, config: Config) -> None:
+        """Raise UserError if what a trial's plugins import is not what the sweep was begun with."""
+        require_imports(config.plugins, self.digests.get(_imports_of(config.plugins), ""))
+
     def data(self, config: Config) -> FederatedData:
         """The federation's data of a trial; trials of one process that share it get the same
         object.
@@ -88,12 +91,13 @@ class Shelf:
 
 def _require_same(now: Mapping[str, str], known: Mapping[str, str], folder: RunFolder) -> None:
     for name, digest in now.items():
-        if name == IMPORTS and known.get(name, digest) != digest:
+        imports = name.startswith(IMPORTS)
+        if imports and known.get(name, digest) != digest:
             raise UserError(
                 f"{folder.place}: {IMPORTS} are not those that the sweep was begun with; put them "
                 "back"
             )
-        if name != IMPORTS and known.get(name) != digest:
+        if not imports and known.get(name) != digest:
             raise UserError(
                 f"{folder.place}: {name} is not what the sweep was begun with; put the data back"
             )
@@ -108,6 +112,10 @@ def _digest_of(name: str) -> str | None:
 
 def _load(config: Config) -> Samples:
     return config.data.dataset.load(Request(config.seed, config.data.clients))
+
+
+def _imports_of(plugins: Sequence[Plugin]) -> str:
+    return f"{IMPORTS}: {', '.join(plugin.name for plugin in plugins)}"
 
 
 def _name(config: Config) -> str:

@@ -167,12 +167,11 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     # a setting that some seeds did not survive is not as good as the rest of them
     cells["whole"] = grouped["value"].agg(_all_known).to_numpy()
     cells["cut"] = cells["stopped"] > 0
-    # of several seeds those that a scheduler let finish are the better ones: more of them first
+    # of several seeds those that a scheduler let finish are the better ones, and those that have
+    # come first may be the easy ones: more of them first
     upwards = [False, True, False, sweep.direction == "min"]
-    cells["let"] = cells["count"].where(cells["cut"], 0)
-    by = ["whole", "cut", "let", "mean"]
-    ordered = cells.sort_values(by, ascending=upwards, kind="stable")
-    return ordered.drop(columns=["whole", "cut", "let"]).reset_index(drop=True)
+    ordered = cells.sort_values(["whole", "cut", "count", "mean"], ascending=upwards, kind="stable")
+    return ordered.drop(columns=["whole", "cut"]).reset_index(drop=True)
 
 
 def _all_known(values: pd.Series) -> bool:

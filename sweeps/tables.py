@@ -23,7 +23,8 @@ from sweeps.rules import lines
 Format = Literal["terminal", "markdown", "csv", "html", "latex", "json"]
 PAIRS = (
     "Pairs behind the claims (same seeds; two-sided paired t-test, or signed ranks where a run "
-    "missed, or signs where all differ by the same; Holm's correction within a claim):"
+    "missed, or signs where all differ by the same; none where both have one number each on all "
+    "seeds, but for counts of what it took to a target; Holm's correction within a claim):"
 )
 
 
@@ -88,6 +89,8 @@ def _spread(data: pd.DataFrame, planned: int) -> str:
     that a cell has.
     """
     most = int(data["seeds"].max()) if len(data) else 0
+    if not most:
+        return f"nothing so far, of {planned} seeds"
     some = f" of {planned} seeds so far, which may change what holds" if most < planned else ""
     if most < 2:
         return f"one seed{some and f' of {planned} so far'}, no spread"

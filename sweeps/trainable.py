@@ -94,6 +94,7 @@ class Trial(tune.Trainable):
             self.problem = str(error)  # told by the first step: Tune would try a setup again
 
     def _experiment(self, config: Config) -> Experiment:
+        self.shelf.require_code(config)
         return Experiment(config, lambda world: self._plane(world, config), self.shelf.data(config))
 
     def _exporter(self, experiment: Experiment) -> Exporter:

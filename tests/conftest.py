@@ -2,6 +2,7 @@
 run side by side."""
 
 import functools
+import gc
 import os
 
 import hypothesis
@@ -44,6 +45,11 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if groups[item]:
                 join(item, groups[item])
+
+
+def pytest_collection_finish():
+    """Thousands of tests, and what they have imported, stay: who looks for garbage passes by."""
+    gc.freeze()
 
 
 def group_of(item):

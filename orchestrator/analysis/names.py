@@ -16,7 +16,7 @@ from orchestrator.config import Config
 from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
-from orchestrator.results.imports import CODES
+from orchestrator.results.own_code import CODES
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
@@ -343,18 +343,16 @@ def unsaid(configs: Mapping[str, Config]) -> list[str]:
 
 
 def _hidden(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys that names of parts, or an algorithm's, leave unsaid, as far as all configs have
+    """The keys that names of parts, or an algorithm's, leave unsaid, as far as several configs have
     them, with other values: how much two compressors keep, what a step is of.
     """
     keys = {key: None for other in configs for key in _differing(configs[0], other)}
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
     inside = [key for key in keys if not _matters(key, parts, configs)]
     brought = [key for key in keys if key.startswith(("local.", "cohort")) and key not in inside]
-    return [
-        key
-        for key in [*inside, *brought]
-        if all(_at(config, key) is not None for config in configs)
-    ]
+    each = {key: [_at(config, key) for config in configs] for key in [*inside, *brought]}
+    there = {key: [one for one in each[key] if one is not None] for key in each}
+    return [key for key, values in there.items() if any(one != values[0] for one in values)]
 
 
 def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -> list[str]:

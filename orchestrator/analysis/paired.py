@@ -44,8 +44,8 @@ class Paired:
     p: float
     """Two-sided, that neither is ahead: paired t-test, or, where a run of a pair has no number, a
     test on signed ranks in which it loses, or, where all differ by the same, one of signs; NaN with
-    fewer than two pairs, where nothing differs, and where both have one number each on all
-    seeds, which decide nothing then, and are no repetitions."""
+    fewer than two pairs, where nothing differs, and where both have one number each (or none) on
+    all seeds, which decide nothing then, and are no repetitions."""
     missed: tuple[int, int]
     """Runs without a number (target missed, diverged, failed) of the one and of the other."""
     ahead: bool
@@ -53,9 +53,12 @@ class Paired:
     """Whether it is ahead, or behind, at all."""
 
 
-def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) -> Paired:
+def compare(
+    one: Mapping[int, float], other: Mapping[int, float], high: bool, counted: bool = False
+) -> Paired:
     """``one`` against the ``other`` (seed -> value, NaN for a run without a number); ``high``: more
-    is better.
+    is better; ``counted``: values are counts of what runs of their own have done (rounds to a
+    target), which may be the same whatever else seeds decide.
     """
     common = [seed for seed in one if seed in other]
     a, b = (np.array([side[seed] for seed in common], float) for side in (one, other))
@@ -71,14 +74,15 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], high: bool) ->
     if spread <= ROUNDING * size:
         spread = 0.0
     half = effect = math.nan
+    idle = not counted and all(_is_one(side, size) for side in (a, b))
     if any(missed):
         lead, p = _rank_test(gaps)
-    elif all(_deviation(side) <= SUMMED * size for side in (a, b)):
-        lead, p = mean, math.nan
     else:
         lead, p = mean, _t_test(mean, spread, len(known))
         if spread > 0:
             half, effect = _half_width(spread, len(known)), mean / spread
+    if idle:
+        half = effect = p = math.nan
     ends = mean - half, mean + half
     return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
 
@@ -95,6 +99,12 @@ def holm(values: Sequence[float], coming: int = 0) -> list[float]:
         least = max(least, min(1.0, (len(known) + coming - rank) * p))
         adjusted[i] = least
     return adjusted
+
+
+def _is_one(values: np.ndarray, size: float) -> bool:
+    """Whether all are the same, but for the order of sums of numbers of that ``size``."""
+    known = values[np.isfinite(values)]
+    return len(known) in (0, len(values)) and not _deviation(known) > SUMMED * size
 
 
 def _mean(values: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, s
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
-from orchestrator.results.imports import CODES, codes_of
+from orchestrator.results.own_code import CODES, codes_of
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RunFolder

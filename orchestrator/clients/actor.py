@@ -13,6 +13,7 @@ import torch
 
 from algorithms.local import Tensors
 from orchestrator.clients.plane import abridged
+from orchestrator.imports import require_imports
 from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.messages import BlockSpec, Command
@@ -69,7 +70,8 @@ class ClientActor:
         raylet.setproctitle(f"ray::{self!r}, round {spec.t}: clients {abridged(spec.ids)}")
 
     def ready(self) -> Process:
-        """Answers once the actor can work."""
+        """Answers once the actor can work; raises UserError where its plugins import other code."""
+        require_imports(self.host.world.plugins, self.host.world.imports_sha256)
         return Process(os.getpid(), self.host.world.device)
 
     def start(

@@ -123,11 +123,13 @@ class Crew:
             self.members[number].process = here
         except RayError as error:
             failures = self.members[number].failures + 1
-            if failures < ATTEMPTS:
+            told = isinstance(error, RayTaskError) and isinstance(error.cause, UserError)
+            # what it says of itself it would say again
+            if failures < ATTEMPTS and not told:
                 self.replace(number, "died as it started")
                 self.members[number].failures = failures
                 return
-            reason = f"client actor {number} cannot be started: {_last_line(error)}"
+            reason = f"client actor {number} cannot be started: {_reason(error)}"
             if needed or not (self.working() or self.booting):
                 raise UserError(reason) from error
             self.happened.append(f"{reason}; the run goes on without it")
@@ -151,6 +153,9 @@ class Crew:
         self.booting[self.members[number].handle.ready.remote()] = number
 
 
-def _last_line(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """What an actor has said of itself, or the last line of what has happened to it."""
+    if isinstance(error, RayTaskError) and isinstance(error.cause, UserError):
+        return str(error.cause)
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else repr(error)

@@ -15,6 +15,7 @@ from orchestrator.config.paths import at, has, put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import options_at, sections_of, sentence
 from orchestrator.errors import UserError
+from orchestrator.imports import note
 from orchestrator.plugins import Plugin, beside, blamed, own, pinned, take, with_own
 from orchestrator.terminal import told
 
@@ -63,6 +64,7 @@ def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     raw = _with_own(raw)
     taken = take(_plugins_of(raw))
+    note(taken)
 
     def found(value: Any) -> Any:
         if not isinstance(value, Mapping) or not isinstance(value.get("of"), str):

@@ -159,9 +159,10 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
     if isinstance(value, torch.Tensor) and _is_dense(value):
         return {"$tensor": _named(value, path, tensors)}
-    # NumPy's float64 is Python's float, which counts alike
-    numpys = isinstance(value, np.ndarray | np.generic) and not isinstance(value, float)
-    if numpys and _is_plain(value):
+    if isinstance(value, np.float64):
+        # a float to Python, but not where arrays of fewer digits are multiplied by it
+        return {"$float64": float.__repr__(value)}
+    if isinstance(value, np.ndarray | np.generic) and _is_plain(value):
         # a step of torch's is never negative
         tensor = torch.from_numpy(np.array(value, order="C"))
         kind = "$array" if isinstance(value, np.ndarray) else "$scalar"
@@ -222,6 +223,8 @@ def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[value["$array"]].numpy()
     if "$scalar" in value:
         return tensors[value["$scalar"]].numpy()[()]
+    if "$float64" in value:
+        return np.float64(value["$float64"])
     if "$float" in value:
         return float(value["$float"])
     if "$tuple" in value:

@@ -10,21 +10,34 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-import sysconfig
 from collections.abc import Iterator
 from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.config import Config
+from orchestrator.imports import INSTALLED, imports_sha256, require_as_imported
 from orchestrator.plugins import OURS
 
-INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
-"""Where what somebody has installed lies."""
+if TYPE_CHECKING:
+    from orchestrator.config import Config
+
 STORES = ("STORE_GLOBAL", "STORE_DEREF")
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME")
 """What a function does with names that are not its own."""
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+CODES = ("code_sha256", "imports_sha256")
+"""Of a result: digests of code of the user's own that a config does not tell."""
+
+
+def codes_of(config: Config) -> dict[str, str]:
+    """``CODES`` of a config, as far as there is such code; raises UserError if files that plugins
+    import have changed since this process has imported them.
+    """
+    require_as_imported(config.plugins)
+    found = dict(zip(CODES, (code_sha256(config), imports_sha256(config.plugins)), strict=True))
+    return {key: code for key, code in found.items() if code}
 
 
 def code_sha256(config: Config) -> str:

@@ -18,10 +18,10 @@ from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
+from orchestrator.imports import imports_sha256
 from orchestrator.models.net import Net
 from orchestrator.plugins import raised
 from orchestrator.results import manifest
-from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import INPUTS, RunFolder
 from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes

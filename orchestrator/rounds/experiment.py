@@ -36,7 +36,7 @@ from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
-from orchestrator.results.imports import codes_of
+from orchestrator.results.own_code import codes_of
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
@@ -145,6 +145,8 @@ class Experiment:
             outputs=bool(config.evaluation.metrics),
             gradient_norms=config.evaluation.gradient_norms,
             draws=self.net.may_draw,
+            plugins=config.plugins,
+            imports_sha256=self.origin.get("imports_sha256", ""),
         )
 
     def _federation(self, plane: Plane) -> Federation:

@@ -24,6 +24,8 @@ from orchestrator.training.messages import BufferPolicy
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from orchestrator.plugins import Plugin
+
 
 def device_of(gpus: float) -> str:
     """Where a process with so much of a GPU computes: there, within its share, or on the CPU."""
@@ -58,6 +60,9 @@ class World:
     draws: bool = False
     """Whether the network draws random numbers where no look at its modules tells."""
     device: str = "cpu"
+    plugins: Sequence[Plugin] = ()
+    """Of the run, and what they import: a process that cannot find the same is of no use."""
+    imports_sha256: str = ""
 
     def net(self) -> Net:
         """A fresh network with the run's initial weights."""

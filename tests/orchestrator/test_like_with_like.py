@@ -109,8 +109,10 @@ def test_what_two_parts_both_have_is_said(groups, tmp_path):
     """Fifty times as much was sent, and all that was said was "top_k" and "random_k"."""
     few = runs_of(tmp_path / "a", "compression.uplink={name: top_k, fraction: 0.5}")
     many = runs_of(tmp_path / "b", "compression.uplink={name: random_k, fraction: 0.01}")
-    said = Runs.read([*few, *many]).apart_said
-    assert "they differ in compression.uplink.fraction" in said
+    for runs in ([*few, *many], [*groups["plain"], *few, *many]):
+        assert "they differ in compression.uplink.fraction" in Runs.read(runs).apart_said
+    # what one of them has alone, its name says
+    assert "fraction" not in Runs.read([*groups["plain"], *few]).apart_said
 
 
 def test_no_side_no_verdict():

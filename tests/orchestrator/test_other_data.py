@@ -3,6 +3,7 @@ goes on with is what it began with.
 """
 
 from collections import Counter, OrderedDict, deque
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,13 +14,16 @@ from PIL import Image
 import fedorch
 from orchestrator.cli.evaluating import _fitting, evaluation
 from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
+from orchestrator.clients.actor import ClientActor
 from orchestrator.config import load
 from orchestrator.data.own.characters import Alphabet
 from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
+from orchestrator.imports import NOTED, imports_sha256, require_imports
+from orchestrator.results import usage
 from orchestrator.results.checkpoint import load_latest, save
-from orchestrator.results.imports import imports_sha256
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.experiment import Experiment
 from sweeps.data import IMPORTS, Shelf
 from tests.running import run_into
 from tests.sweeps.plans import SMALL
@@ -191,6 +195,7 @@ ONE, TWO = torch.ones(2), torch.full((2,), 2.0)
     "kept",
     [
         {(1, "a"): 3, (2,): ONE}, {1: ONE, "1": TWO}, {"m/0": ONE, "m": [TWO]}, (1, (2.5, None)),
+        [np.float64(0.1) / 3, np.float64("-inf"), np.bool_(True), np.int64(3), 0.1],
         {3: np.float32(0.5)}, [np.array(3.0), np.float32(1.1) * 2], {"x": np.arange(6.0)[::-2], "y": np.arange(6).reshape(2, 3).T},
         OrderedDict(a=[True, float("inf")]), [], (),
     ],
@@ -292,12 +297,17 @@ def test_what_is_of_a_plugin_s_imports(tmp_path, monkeypatch):
     }
     before = {kind: imports_sha256(one) for kind, one in plugins.items()}
     assert all(before.values())
+    (tmp_path / "lone_b.py").write_text("V = 2\n")  # which this process has imported before
+    assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
+    (tmp_path / "lone_b.py").write_text("V = 1\n")
     for name in ("pack_a/__init__.py", "pack_a/inner.py", "lone_b.py"):
         text = (tmp_path / name).read_text()
         (tmp_path / name).write_text(f"{text}\n# other\n")
+        NOTED.clear()  # as in another process
         now = {kind: imports_sha256(one) for kind, one in plugins.items()}
         assert all(now[kind] != before[kind] for kind in now), name
         (tmp_path / name).write_text(text)
+        NOTED.clear()
     assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
 
 
@@ -310,6 +320,26 @@ def test_a_sweep_goes_on_by_what_its_plugins_import(tmp_path):
     Shelf({}, {IMPORTS: "a"}).require_known(folder)
     Shelf({}).leave(folder)
     Shelf({}, {IMPORTS: "b"}).require_known(folder)  # of a sweep of before
+
+
+def test_a_process_with_other_imports_is_of_no_use(tmp_path, monkeypatch):
+    """A client actor that took a dead one's place, or a trial's process, ran what a file had become."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "factor_of_ours.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / "scaled_too.py").write_text(
+        SCALED.replace("_mine", "_ours").replace("scaled", "two")
+    )
+    config = load(None, [*SMALL, f"plugins=[{tmp_path}/scaled_too.py]", "algorithm=two"])
+    shelf = Shelf.of([config])
+    world = Experiment(config).world
+    shelf.require_code(config)
+    assert ClientActor(world, "run", 0, 0.0).ready().device == "cpu"
+    (tmp_path / "factor_of_ours.py").write_text("FACTOR = 3.0\n")
+    NOTED.clear()
+    for there in (ClientActor(world, "run", 0, 0.0).ready, partial(shelf.require_code, config)):
+        with pytest.raises(UserError, match="modules that plugins import are not those that"):
+            there()
+    require_imports(config.plugins, "")  # of a run of before
 
 
 def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsys):
@@ -327,6 +357,14 @@ def test_what_a_plugin_imports_is_a_part_of_the_run(tmp_path, monkeypatch, capsy
     assert "imports_sha256" in first.result()
     assert len(series(0, 1)) == 2
     (tmp_path / "factor_of_mine.py").write_text("FACTOR = 0.5\n")
+    with pytest.raises(
+        UserError, match=r"factor_of_mine\.py, which they import, was changed since"
+    ):
+        run_into(first, first.config([], ["rounds=4"]), resuming=True)
+    capsys.readouterr()
+    usage.tell_of_imports(first)  # what this process has imported is the run's
+    assert "modules" not in capsys.readouterr().err
+    NOTED.clear()
     with pytest.raises(UserError, match="or of what plugins import"):
         series(0, 1, 2)
     with pytest.raises(UserError, match="modules that its plugins import are not those"):

@@ -66,6 +66,15 @@ def test_gaps_that_are_equal_but_for_rounding_prove_nothing():
     assert math.isnan(found.effect)
 
 
+def test_counts_may_be_the_same_on_all_seeds():
+    """Ten of ten that were five rounds earlier were "not told apart", and nine of ten were."""
+    fast, slow, never = (dict.fromkeys(range(10), count) for count in (45.0, 50.0, math.nan))
+    for other in (slow, never):
+        assert compare(fast, other, high=False).ahead
+        assert math.isnan(compare(fast, other, high=False).p)
+        assert compare(fast, other, high=False, counted=True).p == 2 / 1024
+
+
 def test_holm_by_hand():
     """The smallest of m times m, the next times m − 1, and never less than the one before."""
     assert holm([0.01, 0.04, math.nan, 0.03])[:2] == pytest.approx([0.03, 0.06])

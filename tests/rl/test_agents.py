@@ -347,8 +347,10 @@ def test_noise_schedule_and_warm_up():
 
 @pytest.mark.parametrize(
     ("weigher", "rounds"),
-    [(Td3(preset="robust"), 260), (Ddpg(preset="robust"), 420)],
-    ids=["td3", "ddpg"],
+    [
+        pytest.param(Td3(preset="robust"), 260, id="td3"),
+        pytest.param(Ddpg(preset="robust"), 420, id="ddpg", marks=pytest.mark.long),
+    ],
 )
 def test_learns_which_slots_to_trust(weigher, rounds):
     """Up to 3 of 10 simulated clients send noise; uniform weights earn 23.7 an episode, exp(−12 d)

@@ -2,18 +2,21 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from sweeps.cells import SAME_RUNS, Cells, _given, _order, cells_as
+from sweeps.cells import PICKED, SAME_RUNS, Cells, _given, _order, cells_as
 from sweeps.home import Home
-from sweeps.results import by_trial, table
+from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
 from sweeps.targets import show_next
 from tests.orchestrator.test_comparison import edit
@@ -126,7 +129,25 @@ def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
     read = Cells.read(tmp_path / "s")
     assert not read.tests.each
     said = "\n".join(_given(read))
-    assert "the mean of other rounds, and not tested: rounds 2, 3 in often; rounds 3 in" in said
+    assert (
+        "the mean of other rounds than those of often, and not tested: seldom (rounds 3 against "
+        "rounds 2, 3, seed 0)" in said
+    )
+    assert PICKED not in [*_order(read)]
+    best = replace(read, plan=read.plan.model_copy(update={"statistic": "best"}))
+    assert PICKED in [*_order(best)]
+
+    def looked(*many):
+        return [
+            SimpleNamespace(
+                seed=seed, rounds=pd.DataFrame({"round": [*range(n)], read.plan.metric: 0.5})
+            )
+            for seed, n in enumerate(many)
+        ]
+
+    # seed by seed: as many in all need not be as many on each
+    vars(best)["groups"] = {"one": looked(1, 2, 3), "other": looked(1, 3, 2), "less": looked(1, 2)}
+    assert best.looked_at_otherwise("one") == {"other": "3 rounds against 2 rounds, seed 1"}
 
 
 def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
@@ -137,6 +158,12 @@ def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
     )  # fmt: skip
     run_here(plan, tmp_path / "s")
     first = table(tmp_path / "s")["trial"][0]
+    whole = Cells.read(tmp_path / "s")
+    # one of which one seed has ended may have the easy one
+    early = [one for one in whole.results if one.seed == 0 or one.setting["trial"] != first]
+    assert table_of(whole.plan, early)["count"].tolist() == [3, 1]
+    cut = Cells(whole.plan, early, table_of(whole.plan, early))
+    assert any("fewer seeds have ended stand below" in said for said in _order(cut))
     for (label, seed), one in by_trial(tmp_path / "s").items():
         if seed and (label == first or seed == 1):
             edit(one.folder.path, status="stopped", rounds=2)

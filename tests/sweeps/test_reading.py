@@ -171,6 +171,18 @@ def test_cells_that_are_still_to_be_run_are_corrected_for():
         assert early.adjusted == pytest.approx(2 * alone.adjusted)
 
 
+def test_counts_of_rounds_are_tested_also_where_seeds_agree():
+    column = replace(ENTRY.columns["mean"], statistic="rounds_to", better="low", target=0.5)
+    counts = {
+        ("FedAvg", "mean"): dict.fromkeys(range(6), 45.0),
+        ("FedProx", "mean"): dict.fromkeys(range(6), 50.0),
+    }
+    claim = Claim("sooner", "FedAvg", ("FedProx",), ("mean",))
+    counted = replace(ENTRY, claims=(claim,), columns={**ENTRY.columns, "mean": column})
+    assert verdicts(counted, counts)["sooner"][0].word == "holds"
+    assert verdicts(replace(ENTRY, claims=(claim,)), counts)["sooner"][0].word == "behind"
+
+
 def test_what_is_said_of_two_rows_in_the_same_words_is_judged_for_each():
     """The thesis' "a larger Θ saves bytes" is of both monitors; the last was the only one."""
     said = Claim("more is better", "FedAvg", ("FedProx",), ("mean",))

@@ -6,41 +6,78 @@ import ast
 import contextlib
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.config import Config
+from orchestrator.errors import UserError
 from orchestrator.files import read_bytes
-from orchestrator.plugins import OURS, Plugin, source
-from orchestrator.results.own_code import INSTALLED, code_sha256
+from orchestrator.plugins import OURS, Plugin, fetch, source
 
-CODES = ("code_sha256", "imports_sha256")
-"""Of a result: digests of code of the user's own that a config does not tell."""
+INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
+"""Where what somebody has installed lies."""
 
-
-def codes_of(config: Config) -> dict[str, str]:
-    """``CODES`` of a config, as far as there is such code."""
-    found = dict(zip(CODES, (code_sha256(config), imports_sha256(config.plugins)), strict=True))
-    return {key: code for key, code in found.items() if code}
+NOTED: dict[str, str] = {}
+"""Path -> what the file was when this process has first imported what imports it."""
+KNOWN: set[str] = set()
+"""Modules of plugins whose files are noted."""
 
 
-def imports_sha256(plugins: Sequence[Plugin]) -> str:
+def note(plugins: Iterable[Plugin]) -> None:
+    """Remember what this process has imported with them."""
+    new = [plugin for plugin in plugins if plugin.module not in KNOWN]
+    for path, told in _files(new).items():
+        NOTED.setdefault(path, told)
+    KNOWN.update(plugin.module for plugin in new)
+
+
+def imports_sha256(plugins: Iterable[Plugin]) -> str:
     """Digest of the files that plugins import, and those import, as far as nobody has installed
-    them; "" where there are none.
+    them, and as this process has imported them; "" where there are none.
+    """
+    files = (NOTED.get(path, told) for path, told in _files(plugins).items())
+    told = "\n".join(sorted(files))
+    return hashlib.sha256(told.encode()).hexdigest() if told else ""
+
+
+def require_as_imported(plugins: Iterable[Plugin]) -> None:
+    """Raise UserError for a file that is another by now: whoever has changed it wants that to
+    run.
+    """
+    for path, told in _files(plugins).items():
+        if NOTED.get(path, told) != told:
+            raise UserError(
+                f"plugins: {path}, which they import, was changed since this process has imported "
+                "it; restart Python, or put it back"
+            )
+
+
+def require_imports(plugins: Sequence[Plugin], begun_with: str) -> None:
+    """Raise UserError if plugins import other files here than the run was ``begun_with``; a process
+    of another machine may have installed them.
+    """
+    fetch(plugins)
+    here = imports_sha256(plugins)
+    if here and begun_with and here != begun_with:
+        raise UserError(
+            "modules that plugins import are not those that the run was begun with; put them back"
+        )
+
+
+def _files(plugins: Iterable[Plugin]) -> dict[str, str]:
+    """What plugins import, wherever that stands in them, and those import: path -> name of the
+    module and digest.
     """
     found: dict[str, str] = {}
     for plugin in plugins:
         content = source(plugin)
-        if content is not None:
-            _look(content, "", found)
-        else:  # a module, of whose own files its digest is
-            _look(f"import {plugin.module}".encode(), "", found)
-    told = "\n".join(sorted(found.values()))
-    return hashlib.sha256(told.encode()).hexdigest() if told else ""
+        # a module's digest is of its own files, and not of others
+        _look(f"import {plugin.module}".encode() if content is None else content, "", found)
+    return found
 
 
 def _look(content: bytes, package: str, found: dict[str, str]) -> None:
-    """Add the files that a module of a ``package`` imports to those ``found``: path -> digest."""
+    """Add the files that a module of a ``package`` imports to those ``found``."""
     for name in _named(content, package):
         path = _place(name)
         if path is None or str(path) in found:
