@@ -174,7 +174,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
     if form == "json":
         cells = data.to_dict("records")
-        return json_text({"id": entry.id, "conditions": other, "how": about.how, "cells": cells})
+        told = {"id": entry.id, "conditions": other, "how": about.how}
+        of = _spread(data, len(one.budget.seeds))
+        return json_text({**told, "measured": of, "cells": cells})
     head = f"{entry.id}: {entry.title}"
     head += f" — run on {one.stand_in}" if one.stand_in else ""
     # not beside what is of other data, or adds up other rounds

@@ -190,6 +190,7 @@ class Runs:
         all are of the same; or "".
         """
         said = [f"runs are {said}" for said in of_which_code(self.results)]
+        said += [self._imports_said] if self._imports_said else []
         threads = sorted({config.resources.threads for config in self.configs})
         if threads[1:]:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
@@ -201,6 +202,21 @@ class Runs:
                 f"clients were left out by a clock (client_timeout) in {', '.join(lost[:SOME])}"
             )
         return "; ".join(said)
+
+    @property
+    def _imports_said(self) -> str:
+        """Which version of modules that plugins import each column is of, where that differs; or
+        "".
+        """
+        each = {
+            name: code[:8]
+            for name, some in self.columns.items()
+            if (code := self.results[some[0]].get("imports_sha256", ""))
+        }
+        if len({*each.values()}) < 2:
+            return ""
+        named = ", ".join(f"{code} in {name}" for name, code in [*each.items()][:SOME])
+        return f"plugins imported other modules: {named}"
 
     def _has_lost(self, run: int) -> bool:
         """Whether a clock has left clients out in some of a run's rounds."""

@@ -87,16 +87,12 @@ def _git(*words: str) -> bytes:
 def of_which_code(results: Sequence[Result]) -> list[str]:
     """A sentence for commits, and for releases of torch, of which ``results`` are of several."""
     commits = Counter(_shortened(result.get("git_commit")) for result in results)
-    imports = Counter(
-        found[:8] for result in results if (found := result.get("imports_sha256", ""))
-    )
     torches = Counter(str((result.get("versions") or {}).get("torch")) for result in results)
     return [
         f"of {len(each)} {what}: " + ", ".join(f"{one} ({n})" for one, n in each.most_common(MOST))
         for what, each in (
             ("commits of fedorch", commits),
             ("releases of torch", torches),
-            ("versions of modules that plugins import", imports),
         )
         if len(each) > 1
     ]

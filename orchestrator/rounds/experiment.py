@@ -116,6 +116,10 @@ class Experiment:
         """Part of the last aggregate that each client's update was [N]; [0] where none is known."""
         self.seen: tuple[Record, ClientTable] | None = None
         """What the clock has last seen in the middle of the round under way."""
+        self.longer: dict[str, Any] | None = None
+        """Of a round that was judged because it is the last: the record, and the clients' rows (or
+        None), that a run of more rounds has of it.
+        """
 
     def _algorithm(self) -> Algorithm:
         config, net, data = self.config, self.net, self.data
@@ -241,15 +245,22 @@ class Experiment:
             **self._steps(),
         }
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
-        last = last or self._ends(record | self._spent(begun, sent_before, seconds))
+        ended = self._ends(record | self._spent(begun, sent_before, seconds))
+        last = last or ended
         met = watch is not None and watch.over
         due = self.clock.due(t, self._steps_before(), record["steps_total"])
         evaluated = met or last or due
+        self.longer = None
         if self.seen is not None and (met or not last):
             record |= self._noted(t, *self.seen)
         elif evaluated:
+            if not ended and (self.seen is not None or not due):
+                self.longer = self._of_a_longer_run(t, record)
             self._judge(t, record, seconds)
-        record |= self._spent(begun, sent_before, seconds)
+        spent = self._spent(begun, sent_before, seconds)
+        record |= spent
+        if self.longer is not None:
+            self.longer["record"] |= spent
         self.alarm.metrics(t, record)
         # a round that has failed does not count
         self.t = t
@@ -257,6 +268,19 @@ class Experiment:
         if evaluated:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
+
+    def _of_a_longer_run(self, t: int, record: Record) -> dict[str, Any]:
+        """As ``longer`` has it, of a ``record`` that is not judged yet."""
+        if self.seen is None:
+            return {"record": dict(record), "rows": None}
+        return {"record": record | self._noted(t, *self.seen), "rows": self.client_rows.pop()}
+
+    def _go_on(self, longer: Mapping[str, Any]) -> None:
+        """Have of the last round what a run of more rounds has."""
+        if self.client_rows and int(self.client_rows[-1]["round"][0]) == self.t:
+            self.client_rows.pop()
+        self.client_rows += [longer["rows"]] if longer["rows"] is not None else []
+        self.records[-1] = dict(longer["record"])
 
     def _watch(self) -> Watch | None:
         """The clock inside the round to come; None where the mean of the clients' models is not
@@ -452,6 +476,7 @@ class Experiment:
             "client_rows": self.client_rows,
             "alarm": self.alarm.state(),
             "shares": self.shares,
+            "longer": self.longer,
         }
 
     def science(self) -> str:
@@ -488,7 +513,9 @@ class Experiment:
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.alarm.restore(state["alarm"])
         self.shares = np.asarray(state["shares"])
-        self.t = t
+        self.t, self.longer = t, state.get("longer")
+        if self.longer is not None and t < self.config.rounds:
+            self._go_on(self.longer)
         others = differing(state.get("made_by", {}))
         if others and not self.finished:
             self.alarm.note(

@@ -1,5 +1,7 @@
 """Numbers that are of other rows, by other formulas or of no repetitions are not tested, nor in bold."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
 from orchestrator.results.run_folder import TRIAL, RunFolder
+from tests.orchestrator.test_comparison import edit
 from tests.running import run_into
 from tests.sweeps.plans import SMALL
 
@@ -113,6 +116,18 @@ def test_what_two_parts_both_have_is_said(groups, tmp_path):
         assert "they differ in compression.uplink.fraction" in Runs.read(runs).apart_said
     # what one of them has alone, its name says
     assert "fraction" not in Runs.read([*groups["plain"], *few]).apart_said
+
+
+def test_columns_say_by_which_modules_they_are(groups, tmp_path):
+    folders = []
+    for name in "ab":
+        for one in groups["plain"]:
+            there = shutil.copytree(one.path, tmp_path / name / one.path.name)
+            edit(there, imports_sha256=64 * name)
+            folders.append(RunFolder.viewed(str(there)))
+    first, second = (runs := Runs.read(folders)).columns
+    said = f"plugins imported other modules: {8 * 'a'} in {first}, {8 * 'b'} in {second}"
+    assert said in runs.code_said
 
 
 def test_no_side_no_verdict():

@@ -10,7 +10,9 @@ import fedorch as facade
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
+from tests.running import run_into
 
 SMALL = [
     "--set", "model=linear", "--set", "rounds=2", "--set", "data.clients=4", "--set", "cohort=2",
@@ -99,6 +101,37 @@ def test_runs_go_further_with_the_bits_of_longer_ones(tmp_path):
     assert sha(tmp_path / "all" / "seed-0") == wanted
     with pytest.raises(UserError, match="of another config"):
         fedorch("run", *seeds, "--set", "rounds=3")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["evaluation.every=3"],
+        ["evaluation.every=3", "stop={test_accuracy: 0.01}"],
+        ["evaluation.every=2"],
+        ["evaluation.every_steps=3", "local.steps=2"],
+        ["evaluation.every_steps=3", "local.steps=2", "stop={test_accuracy: 0.9}"],
+        ["evaluation.every_steps=2", "local.steps=3", "compression.uplink=qsgd"],
+    ],
+    ids=" ".join,
+)
+def test_runs_that_go_further_have_the_tables_of_longer_ones(tmp_path, settings):
+    """What was found of the last round stayed, or stood in the place of what was seen within it."""
+    config = small(*settings, "rounds=5")
+    long, two = RunFolder(tmp_path / "long"), RunFolder(tmp_path / "two")
+    run_into(long, config)
+    run_into(two, small(*settings, "rounds=2"))
+    assert two.rounds()["test_accuracy"].notna().iloc[-1]
+    run_into(two, two.config([], ["rounds=5"]), resuming=True)
+    for tables in ([one.rounds() for one in (long, two)], [one.clients() for one in (long, two)]):
+        kept = [
+            table[[c for c in table if not c.startswith("seconds")]].reset_index(drop=True)
+            for table in tables
+        ]
+        pd.testing.assert_frame_equal(*kept)
+    results = [one.result() for one in (long, two)]
+    assert results[0]["weights_sha256"] == results[1]["weights_sha256"]
+    assert results[0]["rounds"] == results[1]["rounds"]
 
 
 def test_seeds_are_for_new_runs(tmp_path):
