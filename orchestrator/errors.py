@@ -36,6 +36,10 @@ class Interrupted(UserError):
     """A signal has ended the command, which can be continued; its exit code is 130."""
 
 
+class OtherCode(UserError):
+    """Modules that plugins import have changed: whoever puts them back can go on."""
+
+
 class Diverged(UserError):
     """An update, a loss or what the server made of them is NaN or infinite, and the run's policy is
     to fail, or there is nothing to go on with.

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.errors import UserError
+from orchestrator.errors import OtherCode
 from orchestrator.files import read_bytes
 from orchestrator.plugins import OURS, Plugin, fetch, source
 
@@ -41,25 +41,25 @@ def imports_sha256(plugins: Iterable[Plugin]) -> str:
 
 
 def require_as_imported(plugins: Iterable[Plugin]) -> None:
-    """Raise UserError for a file that is another by now: whoever has changed it wants that to
+    """Raise OtherCode for a file that is another by now: whoever has changed it wants that to
     run.
     """
     for path, told in _files(plugins).items():
         if NOTED.get(path, told) != told:
-            raise UserError(
+            raise OtherCode(
                 f"plugins: {path}, which they import, was changed since this process has imported "
-                "it; restart Python, or put it back"
+                "it; put it back, or restart Python"
             )
 
 
 def require_imports(plugins: Sequence[Plugin], begun_with: str) -> None:
-    """Raise UserError if plugins import other files here than the run was ``begun_with``; a process
+    """Raise OtherCode if plugins import other files here than the run was ``begun_with``; a process
     of another machine may have installed them.
     """
     fetch(plugins)
     here = imports_sha256(plugins)
     if here and begun_with and here != begun_with:
-        raise UserError(
+        raise OtherCode(
             "modules that plugins import are not those that the run was begun with; put them back"
         )
 

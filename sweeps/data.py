@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import ray
 
@@ -12,8 +12,7 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
-from orchestrator.imports import require_imports
-from orchestrator.plugins import Plugin
+from orchestrator.imports import require_as_imported, require_imports
 from orchestrator.results.own_code import codes_of
 from orchestrator.results.run_folder import RunFolder
 
@@ -44,7 +43,7 @@ class Shelf:
         for config in configs:
             key = _name(config)
             if code := codes_of(config).get("imports_sha256"):
-                digests[_imports_of(config.plugins)] = code
+                digests[IMPORTS] = code  # all have the same plugins
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest
@@ -72,8 +71,9 @@ class Shelf:
         _require_same(self.digests, read_sealed(folder.path / FILE, dict[str, str]), folder)
 
     def require_code(self, config: Config) -> None:
-        """Raise UserError if what a trial's plugins import is not what the sweep was begun with."""
-        require_imports(config.plugins, self.digests.get(_imports_of(config.plugins), ""))
+        """Raise OtherCode if what a trial's plugins import is not what the sweep was begun with."""
+        require_as_imported(config.plugins)
+        require_imports(config.plugins, self.digests.get(IMPORTS, ""))
 
     def data(self, config: Config) -> FederatedData:
         """The federation's data of a trial; trials of one process that share it get the same
@@ -91,13 +91,12 @@ class Shelf:
 
 def _require_same(now: Mapping[str, str], known: Mapping[str, str], folder: RunFolder) -> None:
     for name, digest in now.items():
-        imports = name.startswith(IMPORTS)
-        if imports and known.get(name, digest) != digest:
+        if name == IMPORTS and known.get(name, digest) != digest:
             raise UserError(
                 f"{folder.place}: {IMPORTS} are not those that the sweep was begun with; put them "
                 "back"
             )
-        if not imports and known.get(name) != digest:
+        if name != IMPORTS and known.get(name) != digest:
             raise UserError(
                 f"{folder.place}: {name} is not what the sweep was begun with; put the data back"
             )
@@ -112,10 +111,6 @@ def _digest_of(name: str) -> str | None:
 
 def _load(config: Config) -> Samples:
     return config.data.dataset.load(Request(config.seed, config.data.clients))
-
-
-def _imports_of(plugins: Sequence[Plugin]) -> str:
-    return f"{IMPORTS}: {', '.join(plugin.name for plugin in plugins)}"
 
 
 def _name(config: Config) -> str:

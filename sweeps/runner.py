@@ -171,6 +171,10 @@ def _require_all(home: Home) -> None:
     """Raises UserError if trials have not ended: Tune returns from Ctrl-C as if they had."""
     status = Status.read(home.path)
     left = status.total - status.ended
+    if left > 0 and Watcher.ends:
+        raise UserError(
+            f"{Watcher.ends}; {left} of {status.total} trials are to go: {sweep_again(home.place)}"
+        )
     if left > 0:
         raise Interrupted(
             f"{home.place}: interrupted with {left} of {status.total} trials to go; to go on: "
@@ -187,7 +191,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         finished = _kept(sweep, home, finished)
     if goes_on and not is_remote(home.place):
         _forget_unknown(home, tune_state.known_trials(known))
-    Variants.at_once, Watcher.here = sweep.at_once or 0, home
+    Variants.at_once, Watcher.here, Watcher.ends = sweep.at_once or 0, home, ""
     report_every = sweep.rounds_a_report
     facts = SweepFacts(home.place, sweep.raw(), sweep.column, report_every, finished)
     trainable = tune.with_resources(

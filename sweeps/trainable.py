@@ -21,7 +21,7 @@ from orchestrator.cluster.connection import room
 from orchestrator.cluster.reservation import Reservation, bundle, capacity
 from orchestrator.config import Config
 from orchestrator.config.schema import ResourcesConfig
-from orchestrator.errors import Diverged, UserError
+from orchestrator.errors import Diverged, OtherCode, UserError
 from orchestrator.monitoring.exporter import Exporter
 from orchestrator.results import checkpoint
 from orchestrator.results.run_folder import RunFolder
@@ -46,6 +46,8 @@ COMPARED = "compared"
 
 PART = "part_done"
 """In a report: the part of the trial's rounds that it has done."""
+POSTPONED = "postponed"
+"""In a report: why no trial can run as things are."""
 WRITTEN = "written"
 """In a report: whether the trial has ended by itself, and left its results. Tune's own ``done`` is
 also that of one that a scheduler stops."""
@@ -81,6 +83,8 @@ class Trial(tune.Trainable):
         self.choice = Choice.of(config)
         self.folder = self.choice.folder(self.facts.folder, self.trial_id)
         self.written, self.problem, self.diverged = False, "", False
+        self.postponed = ""
+        """Why it cannot run as things are, and can when the sweep goes on."""
         self.latest: dict[str, object] = {}
         self.compared = math.nan
         self.experiment: Experiment | None = None
@@ -90,6 +94,8 @@ class Trial(tune.Trainable):
             self.experiment = self._experiment(self.choice.config(self.facts.base))
             self.exporter = self._exporter(self.experiment)
             self.twin = self.facts.finished.twin(self.experiment)
+        except OtherCode as error:
+            self.postponed = str(error)
         except UserError as error:
             self.problem = str(error)  # told by the first step: Tune would try a setup again
 
@@ -118,6 +124,8 @@ class Trial(tune.Trainable):
 
     def step(self) -> dict[str, object]:
         """Some rounds; the record of the last, with the latest value of every metric."""
+        if self.postponed:
+            return self._wait()
         if self.experiment is None:
             return self._failed()
         try:
@@ -173,6 +181,12 @@ class Trial(tune.Trainable):
         if self.facts.report_every:
             return done >= self.facts.report_every
         return time.monotonic() - begun >= REPORT_SECONDS
+
+    def _wait(self) -> dict[str, object]:
+        """The driver ends the sweep when it hears of it."""
+        time.sleep(REPORT_SECONDS)
+        at = {"round": 0, self.facts.column.metric: math.nan}
+        return self._report(0, done=False) | at | {POSTPONED: self.postponed}
 
     def _failed(self) -> dict[str, object]:
         """A trial that cannot go on by its own fault is reported, and not tried again."""

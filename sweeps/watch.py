@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
 from sweeps.status import Status
-from sweeps.trainable import COMPARED, PART, WRITTEN
+from sweeps.trainable import COMPARED, PART, POSTPONED, WRITTEN
 
 SENT_EVERY = 10.0
 """Seconds between copies of the file to storage, while no trial ends."""
@@ -39,6 +40,8 @@ class Watcher(tune.Callback):
 
     here: ClassVar[Home | None] = None
     """The home of the sweep that this process runs: a watcher that Tune restores goes on in it."""
+    ends: ClassVar[str] = ""
+    """Why the sweep that this process runs cannot go on as things are."""
 
     def __init__(
         self, home: Home, total: int, metric: str, mode: str, chooses: bool = True
@@ -127,6 +130,9 @@ class Watcher(tune.Callback):
         self.parts[trial.trial_id] = float(result.get(PART, 0.0))
         change = self.diverged.add if result.get("diverged") else self.diverged.discard
         change(trial.trial_id)
+        if result.get(POSTPONED) and not Watcher.ends:
+            Watcher.ends = str(result[POSTPONED])
+            signal.raise_signal(signal.SIGINT)  # Tune saves what there is
         if result.get("problem"):
             self.ended[trial.trial_id] = "failed"
             console.print(f"failed: {Choice.of(trial.config)}: {result['problem']}")

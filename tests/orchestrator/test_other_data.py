@@ -24,9 +24,13 @@ from orchestrator.results import usage
 from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
+from sweeps import trainable
 from sweeps.data import IMPORTS, Shelf
+from sweeps.results import by_trial
 from tests.running import run_into
-from tests.sweeps.plans import SMALL
+from tests.sweeps.plans import SMALL, sweep
+from tests.sweeps.trials import Here
+from tests.sweeps.trials import run_here as sweep_here
 
 
 def table(place, rows, seed, **more):
@@ -320,6 +324,31 @@ def test_a_sweep_goes_on_by_what_its_plugins_import(tmp_path):
     Shelf({}, {IMPORTS: "a"}).require_known(folder)
     Shelf({}).leave(folder)
     Shelf({}, {IMPORTS: "b"}).require_known(folder)  # of a sweep of before
+
+
+def test_a_sweep_whose_modules_change_ends_and_goes_on(tmp_path, monkeypatch, ray_session):
+    """Trials by what a file had become, or had been, stood in one table."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(trainable, "REPORT_SECONDS", 0.0)
+    factor, run = tmp_path / "factor_of_all.py", Here._run
+    factor.write_text("FACTOR = 1.0\n")
+    (tmp_path / "scaled_all.py").write_text(
+        SCALED.replace("_mine", "_all").replace("scaled", "all")
+    )
+    base = {"plugins": [f"{tmp_path}/scaled_all.py"], "algorithm": "all"}
+    plan = sweep(axes={"local.lr": [0.1, 0.2, 0.3]}, base=base)
+
+    def edited(self, trial, trials):
+        run(self, trial, trials)
+        factor.write_text("FACTOR = 2.0\n")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Here, "_run", edited)
+        with pytest.raises(UserError, match=r"was changed since .*; 2 of 3 trials are to go: its"):
+            sweep_here(plan, tmp_path / "s")
+    factor.write_text("FACTOR = 1.0\n")
+    sweep_here(plan, tmp_path / "s", resume=True)
+    assert [one.status for one in by_trial(tmp_path / "s").values()] == 3 * ["finished"]
 
 
 def test_a_process_with_other_imports_is_of_no_use(tmp_path, monkeypatch):

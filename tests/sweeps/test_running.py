@@ -258,7 +258,11 @@ def test_a_trial_that_fails_by_a_fault_leaves_no_results_of_its_own():
     scheduler stopped.
     """
     trial = SimpleNamespace(
-        experiment=object(), twin=None, written=False, _advance=lambda experiment: 1 / 0
+        experiment=object(),
+        twin=None,
+        written=False,
+        postponed="",
+        _advance=lambda experiment: 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
         Trial.step(trial)

@@ -4,7 +4,7 @@ watcher are the real ones, only Ray Tune between them is not.
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -61,13 +61,14 @@ class Here:
     can_restore = staticmethod(lambda path: False)
 
     def fit(self) -> None:
-        """Run every trial to its end."""
+        """Run every trial to its end, or until a signal asks for an end of all."""
         trials: list[Any] = []
         self._tell("setup")
-        for number, config in enumerate(self.configs()):
-            trial = SimpleNamespace(trial_id=f"here{number}", config=config, last_result=None)
-            trials.append(trial)
-            self._run(trial, trials)
+        with suppress(KeyboardInterrupt):
+            for number, config in enumerate(self.configs()):
+                trial = SimpleNamespace(trial_id=f"here{number}", config=config, last_result=None)
+                trials.append(trial)
+                self._run(trial, trials)
         self._tell("on_experiment_end", trials)
 
     def configs(self) -> Iterator[dict[str, Any]]:
