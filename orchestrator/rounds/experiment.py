@@ -245,7 +245,8 @@ class Experiment:
             **self._steps(),
         }
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
-        ended = self._ends(record | self._spent(begun, sent_before, seconds))
+        spent = self._spent(begun, sent_before, seconds)
+        ended = self._ends(record | spent)
         last = last or ended
         met = watch is not None and watch.over
         due = self.clock.due(t, self._steps_before(), record["steps_total"])
@@ -254,13 +255,10 @@ class Experiment:
         if self.seen is not None and (met or not last):
             record |= self._noted(t, *self.seen)
         elif evaluated:
-            if not ended and (self.seen is not None or not due):
-                self.longer = self._of_a_longer_run(t, record)
+            if not ended:
+                self.longer = self._of_a_longer_run(t, due, record, spent)
             self._judge(t, record, seconds)
-        spent = self._spent(begun, sent_before, seconds)
-        record |= spent
-        if self.longer is not None:
-            self.longer["record"] |= spent
+        record |= self._spent(begun, sent_before, seconds)
         self.alarm.metrics(t, record)
         # a round that has failed does not count
         self.t = t
@@ -269,11 +267,16 @@ class Experiment:
             self._know_what_stops([name for name in self.config.stop if name not in record])
         return record
 
-    def _of_a_longer_run(self, t: int, record: Record) -> dict[str, Any]:
-        """As ``longer`` has it, of a ``record`` that is not judged yet."""
+    def _of_a_longer_run(
+        self, t: int, due: bool, record: Record, spent: Record
+    ) -> dict[str, Any] | None:
+        """As ``longer`` has it, of a ``record`` that is not judged yet; ``due``: that would be so
+        in any run.
+        """
         if self.seen is None:
-            return {"record": dict(record), "rows": None}
-        return {"record": record | self._noted(t, *self.seen), "rows": self.client_rows.pop()}
+            return None if due else {"record": record | spent, "rows": None}
+        seen = self._noted(t, *self.seen)
+        return {"record": record | seen | spent, "rows": self.client_rows.pop()}
 
     def _go_on(self, longer: Mapping[str, Any]) -> None:
         """Have of the last round what a run of more rounds has."""
