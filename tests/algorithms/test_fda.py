@@ -387,8 +387,8 @@ def test_the_variance_is_about_the_mean_that_is_made(aggregator, end):
 
 
 def test_fda_reaches_the_optimum():
-    world = Quadratics(steps=200, lr=0.05)
+    world = Quadratics(steps=100, lr=0.05)
     alg = with_end("scaffold", world, Fda(theta=0.05, monitor=Linear()))
-    for t in range(1, 150):
+    for t in range(1, 100):
         alg.round(t, world)
     torch.testing.assert_close(alg.w, world.erm(), atol=1e-3, rtol=1e-3)
