@@ -12,8 +12,7 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
-from orchestrator.imports import require_as_imported, require_imports
-from orchestrator.results.own_code import codes_of
+from orchestrator.imports import imports_sha256, require_as_imported, require_imports
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"
@@ -42,8 +41,9 @@ class Shelf:
         digests: dict[str, str] = {}
         for config in configs:
             key = _name(config)
-            if code := codes_of(config).get("imports_sha256"):
-                digests[IMPORTS] = code  # all have the same plugins
+            if config.plugins and IMPORTS not in digests:  # all have the same
+                require_as_imported(config.plugins)
+                digests[IMPORTS] = imports_sha256(config.plugins)
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest
