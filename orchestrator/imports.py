@@ -6,19 +6,22 @@ import ast
 import contextlib
 import hashlib
 import importlib.util
+import site
+import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from orchestrator.errors import OtherCode
 from orchestrator.files import read_bytes
 from orchestrator.plugins import OURS, Plugin, fetch, source
 
-INSTALLED = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib"))
-"""Where what somebody has installed lies."""
+Imports = dict[str, str]
+"""Name of a module -> digest of its file."""
 
 NOTED: dict[str, str] = {}
-"""Path -> what the file was when this process has first imported what imports it."""
+"""Path -> digest of the file when this process has first imported what imports it."""
 KNOWN: set[str] = set()
 """Modules of plugins whose files are noted."""
 
@@ -26,17 +29,21 @@ KNOWN: set[str] = set()
 def note(plugins: Iterable[Plugin]) -> None:
     """Remember what this process has imported with them."""
     new = [plugin for plugin in plugins if plugin.module not in KNOWN]
-    for path, told in _files(new).items():
-        NOTED.setdefault(path, told)
+    for path, (_, digest) in _files(new).items():
+        NOTED.setdefault(path, digest)
     KNOWN.update(plugin.module for plugin in new)
 
 
-def imports_sha256(plugins: Iterable[Plugin]) -> str:
-    """Digest of the files that plugins import, and those import, as far as nobody has installed
-    them, and as this process has imported them; "" where there are none.
+def imports_of(plugins: Iterable[Plugin]) -> Imports:
+    """What plugins import, and that imports, as far as nobody has installed it, and as this process
+    has imported it.
     """
-    files = (NOTED.get(path, told) for path, told in _files(plugins).items())
-    told = "\n".join(sorted(files))
+    return {name: NOTED.get(path, digest) for path, (name, digest) in _files(plugins).items()}
+
+
+def imports_sha256(plugins: Iterable[Plugin]) -> str:
+    """Digest of :func:`imports_of`; "" where there is nothing."""
+    told = "\n".join(sorted(f"{name} {digest}" for name, digest in imports_of(plugins).items()))
     return hashlib.sha256(told.encode()).hexdigest() if told else ""
 
 
@@ -44,31 +51,61 @@ def require_as_imported(plugins: Iterable[Plugin]) -> None:
     """Raise OtherCode for a file that is another by now: whoever has changed it wants that to
     run.
     """
-    for path, told in _files(plugins).items():
-        if NOTED.get(path, told) != told:
+    for path, (_, digest) in _files(plugins).items():
+        if NOTED.get(path, digest) != digest:
             raise OtherCode(
                 f"plugins: {path}, which they import, was changed since this process has imported "
                 "it; put it back, or restart Python"
             )
 
 
-def require_imports(plugins: Sequence[Plugin], begun_with: str) -> None:
-    """Raise OtherCode if plugins import other files here than the run was ``begun_with``; a process
-    of another machine may have installed them.
+def require_imports(plugins: Sequence[Plugin], begun_with: Mapping[str, str]) -> None:
+    """Raise OtherCode if a module is another here than the run was ``begun_with``. One that is not
+    found here is nobody's, or installed.
     """
     fetch(plugins)
-    here = imports_sha256(plugins)
-    if here and begun_with and here != begun_with:
-        raise OtherCode(
-            "modules that plugins import are not those that the run was begun with; put them back"
-        )
+    for name, digest in imports_of(plugins).items():
+        if begun_with.get(name, digest) != digest:
+            raise OtherCode(
+                f"plugins: module {name}, which they import, is not what the run was begun with; "
+                "put it back"
+            )
 
 
-def _files(plugins: Iterable[Plugin]) -> dict[str, str]:
+def is_installed(file: str) -> bool:
+    """Whether a file is Python's, or a library's that somebody has installed."""
+    path = Path(file)
+    if {"site-packages", "dist-packages"} & {*path.parts} or _under(path, _installed()):
+        return True
+    return any(map(_holds_libraries, path.parents))
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """Where Python's own modules lie, and what somebody has installed."""
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(map(Path, [*map(sysconfig.get_path, kinds), site.getusersitepackages()]))
+
+
+def _under(path: Path, places: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in places)
+
+
+@cache
+def _holds_libraries(folder: Path) -> bool:
+    """Whether it is one that pip has installed into (``--target``); an editable checkout has no
+    such folders beside its code.
+    """
+    with contextlib.suppress(OSError):
+        return str(folder) in sys.path and any(folder.glob("*.dist-info"))
+    return False
+
+
+def _files(plugins: Iterable[Plugin]) -> dict[str, tuple[str, str]]:
     """What plugins import, wherever that stands in them, and those import: path -> name of the
     module and digest.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     for plugin in plugins:
         content = source(plugin)
         # a module's digest is of its own files, and not of others
@@ -76,7 +113,7 @@ def _files(plugins: Iterable[Plugin]) -> dict[str, str]:
     return found
 
 
-def _look(content: bytes, package: str, found: dict[str, str]) -> None:
+def _look(content: bytes, package: str, found: dict[str, tuple[str, str]]) -> None:
     """Add the files that a module of a ``package`` imports to those ``found``."""
     for name in _named(content, package):
         path = _place(name)
@@ -84,13 +121,15 @@ def _look(content: bytes, package: str, found: dict[str, str]) -> None:
             continue
         inside = read_bytes(path)
         # by what is in it: it may lie elsewhere when the run goes on
-        found[str(path)] = f"{name} {hashlib.sha256(inside).hexdigest()}"
+        found[str(path)] = name, hashlib.sha256(inside).hexdigest()
         own = name if path.name == "__init__.py" else name.rpartition(".")[0]
         _look(inside, own, found)
 
 
 def _named(content: bytes, package: str) -> Iterator[str]:
-    """Modules that import statements name, wherever they stand, and what may be one in them."""
+    """Modules that import statements name, wherever they stand, and what may be one in them; of a
+    package that says what it has for ``import *`` that, too.
+    """
     try:
         nodes = [*ast.walk(ast.parse(content))]
     except (SyntaxError, ValueError):  # what cannot be imported, which somebody may expect
@@ -106,6 +145,13 @@ def _named(content: bytes, package: str) -> Iterator[str]:
                     base = importlib.util.resolve_name("." * node.level + base, package)
             yield from _and_above(base)
             yield from (f"{base}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.Assign) and _is_all(node):
+            texts = (one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant))
+            yield from (f"{package}.{text}" for text in texts if isinstance(text, str))
+
+
+def _is_all(node: ast.Assign) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets)
 
 
 def _and_above(name: str) -> Iterator[str]:
@@ -116,11 +162,15 @@ def _and_above(name: str) -> Iterator[str]:
 
 def _place(name: str) -> Path | None:
     """The file of a module that is neither ours nor installed."""
-    if not name or name.partition(".")[0] in OURS:
+    package, dot, _ = name.partition(".")
+    if not package or package in OURS or package in sys.stdlib_module_names:
         return None
     # code of others runs where a module's package is imported to look into it
     with contextlib.suppress(Exception):
+        above = importlib.util.find_spec(package) if dot else None
+        if above is not None and is_installed(above.origin or ""):
+            return None  # nobody looks into a library
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin and spec.origin.endswith(".py"):
-            return None if spec.origin.startswith(INSTALLED) else Path(spec.origin)
+            return None if is_installed(spec.origin) else Path(spec.origin)
     return None

@@ -146,7 +146,11 @@ class Cells:
         if self.plan.statistic == "last":
             return {}
         looks = {
-            name: {one.seed: self._looked(one) for one in trials if self.plan.metric in one.rounds}
+            name: {
+                one.seed: self._looked(one)
+                for one in trials
+                if one.status != "failed" and self.plan.metric in one.rounds
+            }
             for name, trials in self.groups.items()
         }
         theirs = looks.get(first, {})

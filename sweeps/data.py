@@ -12,7 +12,8 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
-from orchestrator.imports import imports_sha256, require_as_imported, require_imports
+from orchestrator.imports import imports_of, imports_sha256, require_as_imported, require_imports
+from orchestrator.plugins import Plugin
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"
@@ -30,8 +31,11 @@ class Shelf:
         self,
         references: Mapping[str, ray.ObjectRef[Samples]],
         digests: Mapping[str, str] | None = None,
+        imports: Mapping[str, str] | None = None,
     ) -> None:
         self.references, self.digests = dict(references), dict(digests or {})
+        self.imports = dict(imports or {})
+        """What the trials' plugins import, as the sweep was begun."""
         self.made: dict[str, FederatedData] = {}
 
     @classmethod
@@ -39,18 +43,20 @@ class Shelf:
         """Read what ``configs`` name; raises UserError if a dataset cannot be had."""
         references: dict[str, ray.ObjectRef[Samples]] = {}
         digests: dict[str, str] = {}
+        plugins: dict[str, Plugin] = {}
         for config in configs:
             key = _name(config)
-            if config.plugins and IMPORTS not in digests:  # all have the same
-                require_as_imported(config.plugins)
-                digests[IMPORTS] = imports_sha256(config.plugins)
+            plugins |= {plugin.module: plugin for plugin in config.plugins}
             for name in config.named_files():
                 if name not in digests and (digest := _digest_of(name)) is not None:
                     digests[name] = digest
             if key not in references and len(references) < MOST:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
-        return cls(references, digests)
+        require_as_imported(plugins.values())
+        if code := imports_sha256(plugins.values()):
+            digests[IMPORTS] = code
+        return cls(references, digests, imports_of(plugins.values()))
 
     def leave(self, folder: RunFolder) -> None:
         """Say in the sweep's folder which data it was begun with."""
@@ -73,7 +79,7 @@ class Shelf:
     def require_code(self, config: Config) -> None:
         """Raise OtherCode if what a trial's plugins import is not what the sweep was begun with."""
         require_as_imported(config.plugins)
-        require_imports(config.plugins, self.digests.get(IMPORTS, ""))
+        require_imports(config.plugins, self.imports)
 
     def data(self, config: Config) -> FederatedData:
         """The federation's data of a trial; trials of one process that share it get the same

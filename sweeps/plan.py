@@ -192,6 +192,11 @@ class Sweep(Section):
     def _require_schedulable(self) -> None:
         if self.scheduler.name == "pbt" and self._all_on_the_grid:
             raise ValueError("pbt changes drawn axes, and this sweep has none")
+        if self.scheduler.name == "pbt" and (len(self.seeds) > 1 or len(self.cells) > 1):
+            raise ValueError(
+                "pbt has trials take over from one another, whatever seed or cell they are of: "
+                "give it one of each"
+            )
 
     def _require_draws(self) -> None:
         if self.samples > 1 and self.searcher != "optuna" and self._all_on_the_grid:

@@ -95,8 +95,9 @@ def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     plan = plan_of(folder)
     planned = set(plan.planned())
     found = [_result(path, planned) for path in ended_trials(folder)]
-    # without a scheduler nothing but an interruption stops a trial, which --resume goes on with
-    under_way = "stopped" if plan.scheduler.name == "fifo" else ""
+    # without a scheduler nothing but an interruption stops a trial, which --resume goes on with;
+    # and what trials of pbt have left behind, who went on with the state of others, is no trial
+    under_way = "stopped" if plan.scheduler.name in ("fifo", "pbt") else ""
     return plan, [one for one in found if one is not None and one.status != under_way]
 
 

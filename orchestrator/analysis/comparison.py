@@ -77,10 +77,13 @@ class Line:
         lost = len(given) - len(known)
         if not len(known):
             return self.none
-        text = f"{known.mean():.{self.digits}f}"
         # what is the same of all has no spread to tell of
-        if len(set(known)) > 1:
-            text += f" ± {standard_error(known):.{self.digits}f}"
+        spread = len(set(known)) > 1
+        # whole numbers have a mean that is none
+        digits = max(self.digits, int(spread))
+        text = f"{known.mean():.{digits}f}"
+        if spread:
+            text += f" ± {standard_error(known):.{digits}f}"
         return f"{text}, {lost} {self.none}" if lost else text
 
 
@@ -118,7 +121,7 @@ def show_comparison(
         *_metrics(runs.results, partial(_better, runs, first)),
         *_efforts(runs.results, runs.rounds),
         *_times(runs.rounds),
-        *_attacked(runs.rounds),
+        *_attacked(runs.rounds, False if runs.on_the_same else None),
     ]
     lines += _to_target(runs.rounds, metric, goal) if goal is not None else []
     lines, columns = _chosen(lines, only), runs.columns
@@ -309,13 +312,15 @@ def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     ]
 
 
-def _attacked(rounds: Sequence[pd.DataFrame]) -> list[Line]:
-    """What the attackers had of the aggregates, where there are any."""
+def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None = False) -> list[Line]:
+    """What the attackers had of the aggregates, where there are any; ``less``: as ``Line.better``,
+    None where the columns' runs are not alike.
+    """
     if not any("malicious_weight" in one for one in rounds):
         return []
     means = [one.get("malicious_weight", pd.Series(dtype=float)).mean() for one in rounds]
     # coordinates that are chosen one by one give nobody a weight
-    return [Line("attackers' weight, mean over rounds", means, 3, none="–", better=False)]
+    return [Line("attackers' weight, mean over rounds", means, 3, none="–", better=less)]
 
 
 def _of_a_client(rounds: pd.DataFrame) -> float | None:
@@ -415,15 +420,18 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
 
 
 def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:
-    """What a run reported of the metric after its last round, NaN if that was no number; None if it
-    does not report it, or did not then.
+    """What a run reported of the metric after its last round, NaN if that was no number; of seconds
+    and bytes what the table has of them, all or the mean of a round. None if it does not report it,
+    or did not then.
     """
     if metric not in rounds:
         return None
+    if metric in ("seconds", "bytes_up", "bytes_down"):
+        return float(result[metric])  # type: ignore[literal-required]
+    if metric.startswith(("seconds", "bytes")):
+        return float(rounds[metric].mean())
     last = float(rounds[metric].iloc[-1])
-    timed = metric.startswith(("seconds", "bytes"))  # which its result has otherwise
-    silent = math.isnan(last) and not timed and metric not in result["metrics"]
-    return None if silent else last
+    return None if math.isnan(last) and metric not in result["metrics"] else last
 
 
 def _draw(runs: Runs, metric: str, plot: Path) -> None:

@@ -5,13 +5,16 @@ are losses by other formulas.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from algorithms.part import Part
 from orchestrator.config import Config
 from orchestrator.files import json_text
+from orchestrator.plugins import OURS
+from orchestrator.results.own_code import CODES
 from orchestrator.results.run_folder import RunFolder
 
 FAMILIES = {
@@ -48,10 +51,14 @@ class Basis:
     """``rows_sha256``; empty of a run of before."""
     counts: Mapping[str, Rows]
     """Of ``COLUMNS`` -> the honest clients that are judged."""
+    codes: str
+    """``CODES``, as the run has them."""
 
     @classmethod
     def of(cls, folder: RunFolder) -> Basis:
-        return cls(folder.config(), folder.result().get("rows_sha256", {}), rows_of(folder))
+        result = folder.result()
+        codes = " ".join(str(result.get(key, "")) for key in CODES)
+        return cls(folder.config(), result.get("rows_sha256", {}), rows_of(folder), codes)
 
     def has_rows_of(self, other: Basis, family: str) -> bool:
         """Whether a family of metrics is over the same rows of the same clients; where one of both
@@ -72,7 +79,15 @@ class Basis:
             for one in self.config.evaluation.metrics
             if re.search(rf"(^|_){re.escape(one.called)}(_|$)", metric)
         ]
-        return "\n".join(json_text(one.model_dump(mode="json")) for one in [*chosen, *own])
+        return "\n".join(text for one in [*chosen, *own] for text in self._formula(one))
+
+    def _formula(self, part: Part) -> Iterator[str]:
+        """What a part is, and what code it is of where that is not ours."""
+        yield json_text(part.model_dump(mode="json"))
+        module = type(part).__module__
+        if module.partition(".")[0] not in OURS:
+            known = {plugin.module: plugin.sha256 for plugin in self.config.plugins}
+            yield f"{module} {known.get(module, '')} {self.codes}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ class Judged:
         if family is None:
             return found
         for name, its in self._basis.items():
-            theirs = self._basis[against]
+            theirs = self._basis.get(against, {})
             apart = [s for s in its if s in theirs and not its[s].has_rows_of(theirs[s], family)]
             counted = [s for s in apart if its[s].counts != theirs[s].counts]
             if apart:
@@ -114,9 +129,11 @@ class Judged:
         return found
 
     def _by_others(self, metric: str, against: str) -> list[str]:
-        """The groups in which it is by another formula."""
-        one = next(iter(self._basis[against].values())).yardstick(metric)
-        first = {name: next(iter(its.values())) for name, its in self._basis.items()}
+        """The groups in which it is by another formula; one of failed runs has none."""
+        first = {name: next(iter(its.values())) for name, its in self._basis.items() if its}
+        if against not in first:
+            return []
+        one = first[against].yardstick(metric)
         return [name for name, basis in first.items() if basis.yardstick(metric) != one]
 
     def said(self, metrics: Iterable[str], against: str) -> str:

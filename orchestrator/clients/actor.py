@@ -71,7 +71,7 @@ class ClientActor:
 
     def ready(self) -> Process:
         """Answers once the actor can work; raises UserError where its plugins import other code."""
-        require_imports(self.host.world.plugins, self.host.world.imports_sha256)
+        require_imports(self.host.world.plugins, self.host.world.imports)
         return Process(os.getpid(), self.host.world.device)
 
     def start(

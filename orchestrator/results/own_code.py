@@ -15,7 +15,7 @@ from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.imports import INSTALLED, imports_sha256, require_as_imported
+from orchestrator.imports import imports_sha256, is_installed, require_as_imported
 from orchestrator.plugins import OURS
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _is_own(value: Any) -> bool:
     if name == "__main__" or package in OURS:
         return name == "__main__"
     if file := _file(name):
-        return not file.startswith(INSTALLED)
+        return not is_installed(file)
     return package not in sys.stdlib_module_names
 
 

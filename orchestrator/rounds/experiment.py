@@ -33,6 +33,7 @@ from orchestrator.config.schema import HOW_MUCH
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
+from orchestrator.imports import imports_of
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
@@ -150,7 +151,7 @@ class Experiment:
             gradient_norms=config.evaluation.gradient_norms,
             draws=self.net.may_draw,
             plugins=config.plugins,
-            imports_sha256=self.origin.get("imports_sha256", ""),
+            imports=imports_of(config.plugins),
         )
 
     def _federation(self, plane: Plane) -> Federation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -61,8 +61,9 @@ class World:
     """Whether the network draws random numbers where no look at its modules tells."""
     device: str = "cpu"
     plugins: Sequence[Plugin] = ()
-    """Of the run, and what they import: a process that cannot find the same is of no use."""
-    imports_sha256: str = ""
+    """Of the run."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """What they import: a process that finds something else by these names is of no use."""
 
     def net(self) -> Net:
         """A fresh network with the run's initial weights."""

@@ -140,7 +140,9 @@ def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
     def looked(*many):
         return [
             SimpleNamespace(
-                seed=seed, rounds=pd.DataFrame({"round": [*range(n)], read.plan.metric: 0.5})
+                seed=seed,
+                status="finished",
+                rounds=pd.DataFrame({"round": [*range(n)], read.plan.metric: 0.5}),
             )
             for seed, n in enumerate(many)
         ]

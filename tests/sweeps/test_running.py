@@ -131,10 +131,9 @@ def test_other_schedulers(tmp_path, scheduler):
     )
     run_sweep(plan, tmp_path / "s")
     _, found = stored(tmp_path / "s")
-    assert {r.status for r in found} <= {"finished", "stopped"}
-    assert len([r for r in found if r.status == "finished"]) >= (
-        3 if scheduler["name"] == "pbt" else 1
-    )
+    ended = [r.status for r in found]
+    # what trials of pbt have left behind is no line of the table
+    assert ended == 3 * ["finished"] or (scheduler["name"] != "pbt" and "finished" in ended)
     assert max(len(r.folder.rounds()) for r in found) == 6
     # nobody trains what was not asked for: pbt multiplies by 1.2 and 0.8
     assert all(0.05 <= r.folder.config().local.lr <= 0.06 for r in found)

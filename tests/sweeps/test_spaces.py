@@ -118,6 +118,10 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
         ("searcher: optuna\nseeds: [1, 2]", "give it one seed"),
         ("searcher: optuna\ncells: [{label: a}, {label: b}]", "cells: optuna searches in one"),
         ("scheduler: {name: pbt}", "this sweep has none"),
+        (
+            "scheduler: pbt\naxes: {local.lr: {uniform: [0, 1]}}\nseeds: [0, 1]",
+            "whatever seed or cell they are of",
+        ),
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),
         ("metrik: x", "metrik: there is no such key; did you mean 'metric'"),
