@@ -288,7 +288,8 @@ def run(
 
     ``config`` and ``settings`` are those of :func:`config_of`; ``out`` is a new folder (default:
     runs/NAME-TIME). It runs in this process; by Ray actors if Ray is initialised in it, or on the
-    cluster at ``address`` ("local" starts one for the run). With ``seeds`` one run for each, in
+    cluster at ``address`` ("local" starts one for the run). Ctrl-C or SIGTERM ends it after its
+    round, with a checkpoint, and raises KeyboardInterrupt. With ``seeds`` one run for each, in
     folders ``seed-N`` of ``out``: a :class:`Runs`; else a :class:`Run`. ``resume`` is the folder of
     a run that goes on, further with ``rounds=N``. Raises UserError in one sentence for whatever a
     user can mend.
@@ -303,7 +304,7 @@ def run(
             raise UserError("resume: a run goes on in its own folder; give no config, out or seeds")
         folder, chosen = _begun(resume, plugins, settings)
         with quiet() if not verbose else nullcontext(), _ray(address), put_back():
-            one(chosen, folder, True, [])
+            _whole(one(chosen, folder, True, []))
         return Run(folder.place)
     numbers = None if seeds is None else _seeds(seeds)
     chosen = config_of(config, plugins, **settings)
@@ -311,7 +312,7 @@ def run(
         if numbers is None:
             folder = RunFolder.dated(chosen.name) if out is None else RunFolder.new(str(out))
             try:
-                one(chosen, folder, False, [])
+                _whole(one(chosen, folder, False, []))
             finally:
                 folder.forget_empty()
             return Run(folder.place)
@@ -320,9 +321,17 @@ def run(
         }
         place = RunFolder.dated(chosen.name).place if out is None else str(out)
         finished = Series(seed_folders(configs), place).run(one)
-        if len(finished) < len(configs):  # stopped: a caller goes on with all of them, or not
+        if len(finished) < len(configs):
             raise KeyboardInterrupt
         return Runs([Run(f.place) for f in finished])
+
+
+def _whole(result: Result | None) -> None:
+    """Raise KeyboardInterrupt for a run that was stopped: who has asked for the end of this one
+    does not want the next, nor its numbers beside those of whole ones.
+    """
+    if result is not None and result["status"] == "stopped":
+        raise KeyboardInterrupt
 
 
 def _require_texts(out: object, address: object) -> None:

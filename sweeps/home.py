@@ -76,6 +76,5 @@ def local_copy(place: str) -> Path:
 
 def _read(name: str) -> bool:
     """Whether tables and figures are made from that file, or a logger goes on writing it."""
-    return name.endswith(
-        (".json", ".parquet", ".yaml", ".sha256", ".db")
-    ) and TUNE not in name.split("/")
+    kept = (".json", ".parquet", ".yaml", ".sha256", ".db", ".py")  # plugins that configs name
+    return name.endswith(kept) and TUNE not in name.split("/")

@@ -290,6 +290,14 @@ def test_a_series_that_is_stopped_is_no_result(tmp_path, monkeypatch):
         fedorch.run(out=tmp_path / "s", seeds=[0, 1], **SMALL)
 
 
+def test_a_run_that_is_stopped_is_no_result(tmp_path, monkeypatch):
+    """A script's loop went on, with a run of some rounds beside whole ones."""
+    for way in ("run_here", "run_on_ray"):
+        monkeypatch.setattr(f"fedorch.runs.{way}", lambda *given: {"status": "stopped"})
+    with pytest.raises(KeyboardInterrupt):
+        fedorch.run(out=tmp_path / "s", **SMALL)
+
+
 def test_a_network_that_was_edited_is_another():
     """As in a notebook: the same names and first weights, other code, or another number."""
 

@@ -20,7 +20,7 @@ from orchestrator.results import manifest
 from orchestrator.results.own_code import CODES, codes_of
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.run_folder import CONFIG, RESULT, RunFolder
 from orchestrator.terminal import errors, told
 
 if TYPE_CHECKING:
@@ -166,21 +166,28 @@ class Series:
         if not folder.holds(CONFIG):
             folder.require_empty()
             return folder
-        there, asked = RunFolder.existing(folder.place).config(), self.configs[name]
+        begun = self._begun(folder)
+        there, asked = begun.config(), self.configs[name]
         # more rounds of the same are a run that goes further
         alike = _says(asked.model_copy(update={"rounds": there.rounds}), there)
         if not alike or asked.rounds < there.rounds:
             raise UserError(
                 f"{folder.place}: the run there is of another config; choose another --out"
             )
-        self._require_code(name, RunFolder.existing(folder.place))
+        self._require_code(name, begun)
         return folder
+
+    def _begun(self, folder: RunFolder) -> RunFolder:
+        """The run that is there, with what says how it has ended."""
+        there = RunFolder.existing(folder.place)
+        there.fetch(*filter(there.holds, (RESULT, manifest.NAME)))
+        return there
 
     def _is_done(self, name: str, folder: RunFolder) -> bool:
         """Whether a run is finished, and no more rounds are asked for; not one that was going
         further when it was killed, whose config is another than that of its results.
         """
-        there = RunFolder.existing(folder.place)
+        there = self._begun(folder)
         enough = there.config().rounds >= self.configs[name].rounds
         return there.finished and enough and manifest.holds(there.path, CONFIG)
 

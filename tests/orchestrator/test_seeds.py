@@ -139,6 +139,16 @@ def test_seeds_are_for_new_runs(tmp_path):
         fedorch("run", "--seeds", "0", "--resume", tmp_path)
 
 
+def test_a_series_goes_on_from_another_machine(tmp_path, monkeypatch):
+    """It looked for a finished seed's results among copies that this one did not have."""
+    place = f"file://{tmp_path}/s"
+    for machine, seeds in (("a", "0"), ("b", "0,1"), ("a", "0,1,2")):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+        said = fedorch("run", *SMALL, "--seeds", seeds, "--out", place)
+    assert "3 seeds finished" in said
+    assert sha(tmp_path / "s" / "seed-1")
+
+
 def test_a_setting_that_was_unset_is_another_config(tmp_path):
     """Whatever had been None was taken for what the run there says."""
     fedorch("run", *SMALL, "--set", "local.clip=0.5", "--seeds", "0", "--out", tmp_path / "s")
