@@ -255,7 +255,10 @@ def _order(cells: Cells) -> Iterator[str]:
         return
     yield from _cut(cells)
     if len(cells.results) < plan.trials and data["count"].nunique() > 1:
-        yield "settings of which fewer seeds have ended stand below the others, whatever their mean"
+        yield (
+            "settings of which fewer seeds have finished stand below the others, whatever their "
+            "mean"
+        )
     whole = data[data["count"] == data["count"].max()]
     tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
     if tied > 1:
@@ -278,7 +281,8 @@ def _cut(cells: Cells) -> Iterator[str]:
     elif cells.data["stopped"].any() and len(cells.plan.seeds) > 1:
         yield (
             f"{cells.plan.scheduler.name} has stopped trials: means are over the n seeds that it "
-            "let finish, which are the better ones, and lines of fewer are below"
+            "let finish, which are the better ones and not the same in all lines; lines of fewer "
+            "are below"
         )
     elif cells.data["stopped"].any():
         rounds = [one.folder.result()["rounds"] for one in cells.results if one.status == "stopped"]
@@ -306,7 +310,7 @@ def _given(cells: Cells) -> Iterator[str]:
         )
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
-        ended = runs.stopped_by([*dict.fromkeys((cells.plan.metric, judged))])
+        ended = runs.ended_said
         compared = dict.fromkeys((cells.plan.metric, judged))
         unlike = cells.judged.said(compared, first)
         yield from filter(None, (runs.data_said, runs.honest_said, unlike, ended, runs.code_said))

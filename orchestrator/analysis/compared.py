@@ -24,14 +24,14 @@ from orchestrator.analysis.names import (
 )
 from orchestrator.config import UNNAMED, Config
 from orchestrator.errors import UserError
-from orchestrator.pages.bands import band, points
+from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
 from orchestrator.rounds.metrics import more_is_better
-from orchestrator.terminal import HEADLINES
+from orchestrator.terminal import HEADLINES, told
 
 
 @dataclass(frozen=True)
@@ -263,17 +263,21 @@ class Runs:
         some = "means over clients are over honest ones, which are fewer where there is an attack"
         return some if attacked == {True, False} and judged else ""
 
-    def stopped_by(self, metrics: Sequence[str]) -> str:
-        """What it means to compare runs by what has ended them; or ""."""
+    @cached_property
+    def ended_by(self) -> list[str]:
+        """The metrics whose goals (``stop``) may have ended some of the runs."""
         early = [
             config.stop
             for config, result in zip(self.configs, self.results, strict=True)
             if result["status"] == "finished" and result["rounds"] < config.rounds
         ]
-        by = [one for one in metrics if any(one in stop for stop in early)]
-        if not by:
-            return ""
-        return f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot"
+        return [*dict.fromkeys(metric for stop in early for metric in stop)]
+
+    @property
+    def ended_said(self) -> str:
+        """What it means to compare runs by what has ended them; or ""."""
+        by = " and ".join(self.ended_by)
+        return f"{by} ended runs (stop): such a number says how far each overshot" if by else ""
 
     def unmeasured_said(self, metrics: Sequence[str]) -> str:
         """Which groups have runs that do not report what is compared, and so is not tested; or
@@ -310,7 +314,12 @@ class Runs:
     def band(self, column: str) -> Drawing:
         """Of each group that differs in the seed alone the mean of ``column``, in a band."""
         groups = self.groups()
-        return band(column, list(groups), points(groups, column))
+        if cut := is_cut(groups, column):
+            told(
+                "note",
+                f"{column}: runs of a group end at other rounds; its curve ends with the first",
+            )
+        return band(column, list(groups), points(groups, column), cut)
 
     def usual(self) -> str:
         """The first of the headlines that one of them reports."""

@@ -373,7 +373,7 @@ def _notes(
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
-        runs.seeds_said, runs.stopped_said, runs.stopped_by(metrics), runs.unmeasured_said(metrics),
+        runs.seeds_said, runs.stopped_said, runs.ended_said, runs.unmeasured_said(metrics),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
         _looked(runs, metrics[0]) if targeted else "",
@@ -385,9 +385,9 @@ def _notes(
 
 def _better(runs: Runs, first: str, metric: str) -> bool | None:
     """Whether more of it is; None where that is not known, or the columns' are not of the same
-    seeds, the same data, the same rows, or by one formula.
+    seeds, the same data, the same rows, or by one formula; or it is what has ended some of them.
     """
-    if not runs.on_the_same or runs.judged.others(metric, first):
+    if metric in runs.ended_by or not runs.on_the_same or runs.judged.others(metric, first):
         return None
     return runs.more_is_better(metric)
 

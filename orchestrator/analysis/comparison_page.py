@@ -12,7 +12,7 @@ import pandas as pd
 
 from orchestrator.analysis.written import Written
 from orchestrator.pages import page
-from orchestrator.pages.bands import band, points
+from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import REPORT, RunFolder
@@ -93,4 +93,4 @@ def _drawings(
     for column in dict.fromkeys((*metrics, *HEADLINES, *more)):
         rows = points(groups, column)
         if rows:
-            yield band(column, list(groups), rows)
+            yield band(column, list(groups), rows, is_cut(groups, column))

@@ -149,12 +149,26 @@ def energy_map(
         console.print(_shown(best, channels.target))
     for steps in sorted({one.steps for one in found}):
         rounds = ", ".join(one.when for one in found if one.steps == steps)
-        console.print(f"τ = {steps}: reaches {channels.target:.0%} in round {rounds}")
+        console.print(f"τ = {steps}: reaches {100 * channels.target:g}% in round {rounds}")
+    if said := _other_seeds(found):
+        console.print(f"means are over other seeds, and so not of the same data: {said}")
     return (None if best.empty else plots.steps_map(best)), table
 
 
+def _other_seeds(found: Sequence[Reached]) -> str:
+    """The seeds of each τ, where not all have the same; or ""."""
+    seeds = {
+        steps: sorted(one.seed for one in found if one.steps == steps)
+        for steps in sorted({one.steps for one in found})
+    }
+    first, *others = seeds.values()
+    if all(other == first for other in others):
+        return ""
+    return "; ".join(f"τ = {steps}: {', '.join(map(str, its))}" for steps, its in seeds.items())
+
+
 def _shown(best: pd.DataFrame, target: float) -> Table:
-    title = f"local steps to {target:.0%} at least energy, mean over seeds"
+    title = f"local steps to {100 * target:g}% at least energy, mean over seeds"
     shown = Table("SNR (dB)", *[f"{b:g} Hz" for b in best.columns], title=title)
     for snr, row in best.iterrows():
         shown.add_row(f"{snr:g}", *[f"{int(v)}" for v in row])

@@ -167,12 +167,12 @@ class Look:
 def survey(runs: Mapping[str, Sequence[RunFolder]], look: Look) -> tuple[Figure, pd.DataFrame]:
     """The landscapes of some models (name -> its runs on several seeds), as a picture of the mean
     over seeds and its data, seed by seed; prints their sharpness. Raises as ``Look.around``, and
-    UserError for other models or data: their losses have no axis in common.
+    UserError for other models, data or losses, which have no axis in common.
     """
     require_alike(
         [one for seeds in runs.values() for one in seeds],
-        lambda key: f"{key}.".startswith(("model.", "data.dataset.")),
-        "losses around models are compared for one model on one dataset",
+        lambda key: f"{key}.".startswith(("model.", "data.dataset.", "loss.")),
+        "losses around models are compared for one model on one dataset, by one loss",
     )
     tables = [look.around(name, one) for name, seeds in runs.items() for one in seeds]
     data = pd.concat(tables, ignore_index=True)

@@ -54,11 +54,20 @@ def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
     return [axis for axis in AXES if axis != "steps" or all("steps_total" in r for r in runs)]
 
 
-def band(column: str, names: Sequence[str], rows: Rows) -> Drawing:
-    """The figure of a column, of groups of these names."""
+def is_cut(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> bool:
+    """Whether some runs of a group report the column longer than others, which no curve shows."""
+    return any(
+        len({run["round"][run[column].notna()].max() for run in runs if column in run}) > 1
+        for runs in groups.values()
+    )
+
+
+def band(column: str, names: Sequence[str], rows: Rows, cut: bool = False) -> Drawing:
+    """The figure of a column, of groups of these names; ``cut``: as :func:`is_cut` says."""
     words = HEADLINES.get(column, column.replace("_", " "))
     several = any(row["low"] != row["high"] for row in rows)
     about = "mean over seeds, and one standard error to either side" if several else "of each run"
+    about += "; up to the last round that all of a group's runs have" if cut else ""
 
     def make(over: str, still: bool) -> Spec:
         return charts.bands(names, words, over, still)

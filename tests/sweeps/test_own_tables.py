@@ -165,7 +165,7 @@ def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
     early = [one for one in whole.results if one.seed == 0 or one.setting["trial"] != first]
     assert table_of(whole.plan, early)["count"].tolist() == [3, 1]
     cut = Cells(whole.plan, early, table_of(whole.plan, early))
-    assert any("fewer seeds have ended stand below" in said for said in _order(cut))
+    assert any("fewer seeds have finished stand below" in said for said in _order(cut))
     for (label, seed), one in by_trial(tmp_path / "s").items():
         if seed and (label == first or seed == 1):
             edit(one.folder.path, status="stopped", rounds=2)

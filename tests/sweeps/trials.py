@@ -3,6 +3,7 @@ watcher are the real ones, only Ray Tune between them is not.
 """
 
 import copy
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,16 @@ def trials_here() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _heard() -> Iterator[None]:
+    """Ctrl-C is heard, as Tune does it, also where pytest-xdist ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 EITHER = [run_here, pytest.param(run_sweep, marks=pytest.mark.long)]
 """Ways to run a sweep, for tests to which Ray Tune matters little."""
 
@@ -64,7 +75,7 @@ class Here:
         """Run every trial to its end, or until a signal asks for an end of all."""
         trials: list[Any] = []
         self._tell("setup")
-        with suppress(KeyboardInterrupt):
+        with _heard(), suppress(KeyboardInterrupt):
             for number, config in enumerate(self.configs()):
                 trial = SimpleNamespace(trial_id=f"here{number}", config=config, last_result=None)
                 trials.append(trial)
