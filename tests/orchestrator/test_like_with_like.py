@@ -5,9 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
+from algorithms.part import retire
+from algorithms.parts.losses import CrossEntropy
 from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import show_comparison
+from orchestrator.analysis.judged import Basis
 from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
@@ -116,6 +119,24 @@ def test_what_two_parts_both_have_is_said(groups, tmp_path):
         assert "they differ in compression.uplink.fraction" in Runs.read(runs).apart_said
     # what one of them has alone, its name says
     assert "fraction" not in Runs.read([*groups["plain"], *few]).apart_said
+
+
+def test_formulas_of_plugins_are_what_their_code_is(groups):
+    """Of one name and one set of options they were one formula."""
+    metrics = [load(None, ["evaluation.metrics=[f1_macro]"]), load(None, ["loss=cross_entropy"])]
+    one = Basis(metrics[0], {}, {}, "a")
+    assert one.yardstick("test_loss") == Basis(metrics[1], {}, {}, "b").yardstick("test_loss")
+
+    class Own(CrossEntropy):
+        """As code of a session, or a plugin's."""
+
+        name: str = "own_formula"
+
+    mine = metrics[1].model_copy(update={"loss": Own()})
+    assert Basis(mine, {}, {}, "a").yardstick("test_loss") != (
+        Basis(mine, {}, {}, "b").yardstick("test_loss")
+    )
+    retire(Own.__module__)
 
 
 def test_columns_say_by_which_modules_they_are(groups, tmp_path):

@@ -4,6 +4,7 @@ goes on with is what it began with.
 
 from collections import Counter, OrderedDict, deque
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,14 @@ from orchestrator.config import load
 from orchestrator.data.own.characters import Alphabet
 from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
-from orchestrator.imports import NOTED, imports_sha256, require_imports
+from orchestrator.imports import (
+    NOTED,
+    imports_of,
+    imports_sha256,
+    is_installed,
+    require_as_imported,
+    require_imports,
+)
 from orchestrator.results import usage
 from orchestrator.results.checkpoint import load_latest, save
 from orchestrator.results.run_folder import RunFolder
@@ -315,6 +323,43 @@ def test_what_is_of_a_plugin_s_imports(tmp_path, monkeypatch):
     assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
 
 
+def test_what_an_import_of_all_brings_and_who_has_two_names(tmp_path, monkeypatch):
+    """``import *`` was taken for nothing, and a second name for another content."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "pack_e")
+    (tmp_path / "pack_e").mkdir()
+    for name, text in {
+        "pack_e/__init__.py": "__all__ = ['deep_f']\n", "pack_e/deep_f.py": "V = 1\n",
+        "all_g.py": "from pack_e import *\n", "one_h.py": "import deep_f\n",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    every, alone = (
+        load(None, [f"plugins=[{tmp_path}/{n}.py]"]).plugins for n in ("all_g", "one_h")
+    )
+    assert "pack_e.deep_f" in imports_of(every)
+    assert [*imports_of(alone)] == ["deep_f"]
+    require_as_imported([*every, *alone])
+    require_as_imported([*alone, *every])
+    before = imports_sha256(every)
+    (tmp_path / "pack_e" / "deep_f.py").write_text("V = 2\n")
+    with pytest.raises(UserError, match=r"deep_f\.py, which they import, was changed since"):
+        require_as_imported(every)
+    NOTED.clear()
+    assert imports_sha256(every) != before
+
+
+def test_libraries_are_nobody_s_own_code(tmp_path, monkeypatch):
+    """A plugin that imports torch took minutes where torch lay in a folder of its own."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("site-packages/lib_i.py", "lib_j.py", "lib_j-1.dist-info/METADATA"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert is_installed(str(tmp_path / "site-packages" / "lib_i.py"))
+    assert is_installed(str(tmp_path / "lib_j.py"))
+    assert is_installed(pd.__file__)
+    assert not is_installed(str(Path(__file__)))
+
+
 def test_a_sweep_goes_on_by_what_its_plugins_import(tmp_path):
     """Trials by one version of a module stood in one table with those by another."""
     folder = RunFolder(tmp_path)
@@ -351,7 +396,7 @@ def test_a_sweep_whose_modules_change_ends_and_goes_on(tmp_path, monkeypatch, ra
     assert [one.status for one in by_trial(tmp_path / "s").values()] == 3 * ["finished"]
 
 
-def test_a_process_with_other_imports_is_of_no_use(tmp_path, monkeypatch):
+def test_a_process_with_other_imports_is_of_no_use(tmp_path, monkeypatch, ray_session):
     """A client actor that took a dead one's place, or a trial's process, ran what a file had become."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "factor_of_ours.py").write_text("FACTOR = 1.0\n")
