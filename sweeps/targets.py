@@ -224,8 +224,12 @@ def show_next(home: Home) -> None:
         soft_wrap=True,
     )
     for place, folder in zip(places, leading, strict=True):
-        config = shlex.quote(join(join(home.place, "trials"), join(folder.path.name, CONFIG)))
-        console.print(f"  fedorch run {config} --seeds 100-104 --out {place}", soft_wrap=True)
+        there = join(home.place, "trials", folder.path.name, CONFIG)
+        # a config is a file, of which there is a copy here
+        config = str(folder.path / CONFIG) if is_remote(home.place) else there
+        console.print(
+            f"  fedorch run {shlex.quote(config)} --seeds 100-104 --out {place}", soft_wrap=True
+        )
     if len(places) > 1:
         console.print(f"  fedorch compare {' '.join(places)}", soft_wrap=True)
 

@@ -24,7 +24,7 @@ from orchestrator.errors import UserError
 from orchestrator.plugins import FOLDER as PLUGINS
 from orchestrator.plugins import exchanged, kept, source
 from orchestrator.results import checkpoint, locks, manifest
-from orchestrator.results.places import is_remote
+from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Ending, Result
 from orchestrator.results.trials import STATUS, ended_trials
 from orchestrator.terminal import sweep_again, told
@@ -477,12 +477,14 @@ class RunFolder:
 
 def members(place: str) -> list[str]:
     """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
-    trials that have ended, or others and folders of seeds; of a run's own folder, and of one in
-    storage, itself. Raises UserError for a sweep that has lost trials, and a folder of a seed that
-    is no run.
+    trials that have ended, or others and folders of seeds; of a run's own folder itself. In storage
+    it knows runs and folders of seeds. Raises UserError for a sweep that has lost trials, and a
+    folder of a seed that is no run.
     """
+    if is_remote(place):
+        return _members_there(place)
     folder = Path(place)
-    if is_remote(place) or (folder / CONFIG).exists():
+    if (folder / CONFIG).exists():
         return [place]
     if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
         # trials that somebody has put together have no status of a sweep
@@ -494,6 +496,16 @@ def members(place: str) -> list[str]:
     inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
     inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
     return [run for one in sorted(inside) for run in members(str(one))] or [place]
+
+
+def _members_there(place: str) -> list[str]:
+    """The same of a URI."""
+    from orchestrator.results.storage import Mirror
+
+    there = Mirror(place, viewed=True).there
+    names = {name.removesuffix(f"/{CONFIG}") for name in there}
+    seeds = sorted(filter(SEED.fullmatch, names), key=lambda one: int(one[5:]))
+    return [place] if CONFIG in there else [join(place, one) for one in seeds] or [place]
 
 
 def _seeds(folder: Path) -> list[str]:

@@ -39,6 +39,8 @@ class Mirror:
         not answer in time.
         """
         refuse_credentials(uri, "results at a URI")
+        if "#" in uri:
+            raise UserError(f"{uri}: what follows # in a URI names no place; write %23 for it")
         self.uri = join(uri)
         with _told(f"{self.uri}: cannot be reached"):
             self.files, self.base, self.there = within(patience(), self._first_look)

@@ -10,7 +10,7 @@ import fedorch as facade
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import RunFolder
+from orchestrator.results.run_folder import RunFolder, members
 from tests.configs import small
 from tests.running import run_into
 
@@ -147,6 +147,10 @@ def test_a_series_goes_on_from_another_machine(tmp_path, monkeypatch):
         said = fedorch("run", *SMALL, "--seeds", seeds, "--out", place)
     assert "3 seeds finished" in said
     assert sha(tmp_path / "s" / "seed-1")
+    assert members(place) == [f"{place}/seed-{seed}" for seed in range(3)]
+    assert members(f"{place}/seed-0") == [f"{place}/seed-0"]
+    with pytest.raises(UserError, match="write %23"):
+        members(f"{place}#1")
 
 
 def test_a_setting_that_was_unset_is_another_config(tmp_path):
