@@ -33,13 +33,14 @@ TOGETHER = {"ray_session": "ray", "nodes": "nodes", "cabled": "nodes"}
 
 @pytest.hookimpl(tryfirst=True)  # while those are there that will be left out
 def pytest_collection_modifyitems(config, items):
-    """One worker has the one Ray session, another one cluster after the other. They begin with
-    these, which are the longest; then come files whose tests share what took long to make, and all
+    """One worker has the Ray session that runs need, another that of sweeps, or one cluster after
+    the other. They begin with these, which are the longest; then come files whose tests share what took long to make, and all
     other tests go wherever there is nothing to do.
     """
     config.stash[COLLECTED] = {item.nodeid: set_of(item) for item in items}
     groups = {item: group_of(item) for item in items}
-    order = [*dict.fromkeys([*TOGETHER.values(), *filter(None, groups.values())]), None]
+    order = ["ray", "sweeps", "nodes"]
+    order = [*dict.fromkeys([*order, *filter(None, groups.values())]), None]
     items.sort(key=lambda item: order.index(groups[item]))
     if hasattr(config, "workerinput"):  # of pytest-xdist
         for item in items:
@@ -56,7 +57,7 @@ def group_of(item):
     """That of a fixture, or the file with others that use one of the file's; or None."""
     for name, group in TOGETHER.items():
         if name in item.fixturenames:
-            return group
+            return "sweeps" if group == "ray" and "sweeps" in item.path.parts else group
     made = (one for found in item._fixtureinfo.name2fixturedefs.values() for one in found)
     return item.path.stem if any(one.scope == "module" for one in made) else None
 
@@ -71,7 +72,9 @@ def join(item, group):
 
 @pytest.fixture(scope="session")
 def ray_session():
-    """Eight logical CPUs and two logical GPUs on this machine, as a plain run has them."""
+    """Eight logical CPUs and two logical GPUs on this machine, as a plain run has them; one in each
+    worker that has such tests.
+    """
     import ray
 
     from orchestrator.cluster.connection import connected

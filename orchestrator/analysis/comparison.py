@@ -416,7 +416,8 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names
     }
-    return Measured(metric, values, runs.more_is_better(metric))
+    counted = bool(runs.ended_by) and metric.startswith(("steps_total", "epochs_total", "bytes_"))
+    return Measured(metric, values, runs.more_is_better(metric), counted)
 
 
 def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:

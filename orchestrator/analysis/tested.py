@@ -26,6 +26,13 @@ class Measured:
     """Group -> seed -> the value, NaN of a run without a number."""
     more_is_better: bool | None
     """None where that is not known."""
+    counted: bool = False
+    """Whether it counts what runs did until a goal ended them, as ``compare`` has it."""
+
+    def against(self, group: str, theirs: Mapping[int, float]) -> Paired:
+        """Others' values compared with those of a group."""
+        high = self.more_is_better is not False
+        return compare(theirs, self.values[group], high, self.counted)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class PairedTests:
     def of(cls, measured: Sequence[Measured], against: str) -> PairedTests:
         """A group that shares fewer than two seeds with the other has no line."""
         pairs = [
-            (one, name, compare(theirs, one.values[against], one.more_is_better is not False))
+            (one, name, one.against(against, theirs))
             for one in measured
             for name, theirs in one.values.items()
             if name != against

@@ -158,6 +158,14 @@ def test_no_side_no_verdict():
     assert np.isnan(one.p)
 
 
+def test_counts_until_a_goal_are_tested_where_seeds_agree():
+    values = {"a": dict.fromkeys(range(6), 40.0), "b": dict.fromkeys(range(6), 60.0)}
+    (alike,) = PairedTests.of([Measured("steps_total", values, False)], "a").each
+    (ended,) = PairedTests.of([Measured("steps_total", values, False, counted=True)], "a").each
+    assert np.isnan(alike.p)
+    assert ended.p == 2 / 2**6
+
+
 def test_seeds_that_are_not_the_same_have_no_best(groups):
     text = show_comparison([*groups["plain"], *groups["mixed"][:2]], None, form="latex")
     assert "textbf" not in text
