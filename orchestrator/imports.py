@@ -41,30 +41,32 @@ def imports_of(plugins: Iterable[Plugin]) -> Imports:
     return {name: NOTED.get(path, digest) for path, (name, digest) in _files(plugins).items()}
 
 
-def imports_sha256(plugins: Iterable[Plugin]) -> str:
-    """Digest of :func:`imports_of`; "" where there is nothing."""
-    told = "\n".join(sorted(f"{name} {digest}" for name, digest in imports_of(plugins).items()))
+def digest_of(imports: Mapping[str, str]) -> str:
+    """Of all of them; "" where there are none."""
+    told = "\n".join(sorted(f"{name} {digest}" for name, digest in imports.items()))
     return hashlib.sha256(told.encode()).hexdigest() if told else ""
 
 
-def require_as_imported(plugins: Iterable[Plugin]) -> None:
-    """Raise OtherCode for a file that is another by now: whoever has changed it wants that to
-    run.
+def require_as_imported(plugins: Iterable[Plugin]) -> Imports:
+    """:func:`imports_of`; raises OtherCode for a file that is another by now: whoever has changed
+    it wants that to run.
     """
-    for path, (_, digest) in _files(plugins).items():
+    files = _files(plugins)
+    for path, (_, digest) in files.items():
         if NOTED.get(path, digest) != digest:
             raise OtherCode(
                 f"plugins: {path}, which they import, was changed since this process has imported "
                 "it; put it back, or restart Python"
             )
+    return dict(files.values())
 
 
 def require_imports(plugins: Sequence[Plugin], begun_with: Mapping[str, str]) -> None:
-    """Raise OtherCode if a module is another here than the run was ``begun_with``. One that is not
-    found here is nobody's, or installed.
+    """Raise OtherCode if a module is another here than the run was ``begun_with``, or than it was
+    when this process has imported it. One that is not found here is nobody's, or installed.
     """
     fetch(plugins)
-    for name, digest in imports_of(plugins).items():
+    for name, digest in require_as_imported(plugins).items():
         if begun_with.get(name, digest) != digest:
             raise OtherCode(
                 f"plugins: module {name}, which they import, is not what the run was begun with; "

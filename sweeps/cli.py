@@ -11,7 +11,7 @@ import typer
 from orchestrator.cli import app as cli
 from orchestrator.cli import finished, starting
 from orchestrator.cli.arguments import path, within, written
-from orchestrator.cli.options import CpusOption, GpusOption, JsonOption, SetOption
+from orchestrator.cli.options import AddressOption, CpusOption, GpusOption, JsonOption, SetOption
 from orchestrator.errors import UserError
 from orchestrator.results.places import is_remote
 
@@ -86,9 +86,7 @@ def sweep(
         int | None,
         typer.Option(callback=within(1, 10_000), help="most trials that run at the same time"),
     ] = None,
-    address: Annotated[
-        str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
-    ] = "local",
+    address: AddressOption = "local",
     num_cpus: CpusOption = None,
     num_gpus: GpusOption = None,
     as_json: JsonOption = False,

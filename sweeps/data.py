@@ -12,7 +12,7 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
-from orchestrator.imports import imports_of, imports_sha256, require_as_imported, require_imports
+from orchestrator.imports import digest_of, require_as_imported, require_imports
 from orchestrator.plugins import Plugin
 from orchestrator.results.run_folder import RunFolder
 
@@ -53,10 +53,10 @@ class Shelf:
             if key not in references and len(references) < MOST:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
-        require_as_imported(plugins.values())
-        if code := imports_sha256(plugins.values()):
+        imports = require_as_imported(plugins.values())
+        if code := digest_of(imports):
             digests[IMPORTS] = code
-        return cls(references, digests, imports_of(plugins.values()))
+        return cls(references, digests, imports)
 
     def leave(self, folder: RunFolder) -> None:
         """Say in the sweep's folder which data it was begun with."""
@@ -78,7 +78,6 @@ class Shelf:
 
     def require_code(self, config: Config) -> None:
         """Raise OtherCode if what a trial's plugins import is not what the sweep was begun with."""
-        require_as_imported(config.plugins)
         require_imports(config.plugins, self.imports)
 
     def data(self, config: Config) -> FederatedData:

@@ -190,7 +190,7 @@ class Runs:
         all are of the same; or "".
         """
         said = [f"runs are {said}" for said in of_which_code(self.results)]
-        said += [self._imports_said] if self._imports_said else []
+        said += filter(None, [self._imports_said])
         threads = sorted({config.resources.threads for config in self.configs})
         if threads[1:]:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")

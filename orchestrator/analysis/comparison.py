@@ -312,7 +312,7 @@ def _times(rounds: list[pd.DataFrame]) -> list[Line]:
     ]
 
 
-def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None = False) -> list[Line]:
+def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None) -> list[Line]:
     """What the attackers had of the aggregates, where there are any; ``less``: as ``Line.better``,
     None where the columns' runs are not alike.
     """

@@ -75,14 +75,11 @@ def compare(
         spread = 0.0
     half = effect = math.nan
     idle = not counted and all(_is_one(side, size) for side in (a, b))
-    if any(missed):
-        lead, p = _rank_test(gaps)
-    else:
-        lead, p = mean, _t_test(mean, spread, len(known))
-        if spread > 0:
-            half, effect = _half_width(spread, len(known)), mean / spread
+    lead, p = _rank_test(gaps) if any(missed) else (mean, _t_test(mean, spread, len(known)))
     if idle:
-        half = effect = p = math.nan
+        p = math.nan
+    elif spread > 0 and not any(missed):
+        half, effect = _half_width(spread, len(known)), mean / spread
     ends = mean - half, mean + half
     return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
 

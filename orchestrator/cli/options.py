@@ -32,6 +32,9 @@ PluginOption = Annotated[
     ),
 ]
 
+AddressOption = Annotated[
+    str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print it as JSON, for programs")]
 CpusOption = Annotated[
     int | None, typer.Option(callback=within(0, 10_000), help="CPUs of a local cluster")

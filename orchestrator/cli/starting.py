@@ -14,6 +14,7 @@ import typer
 from algorithms.section import WHOLE
 from orchestrator.cli.arguments import Panel, path, picture, within
 from orchestrator.cli.options import (
+    AddressOption,
     ConfigArgument,
     CpusOption,
     GpusOption,
@@ -59,9 +60,7 @@ def run(
             help="continue the run in this folder (or s3://...); further with --set rounds=N",
         ),
     ] = None,
-    address: Annotated[
-        str, typer.Option(help="Ray cluster: local, auto, HOST:PORT or ray://HOST:PORT")
-    ] = "local",
+    address: AddressOption = "local",
     num_cpus: CpusOption = None,
     num_gpus: GpusOption = None,
     detach: Annotated[

@@ -94,8 +94,8 @@ class Crew:
             # the actor itself may live: what the call needed was lost with another node
             if isinstance(error.cause, GONE):
                 raise Lost from error
-            if isinstance(error.cause, UserError):
-                raise error.cause from error
+            if (sentence := _sentence(error)) is not None:
+                raise sentence from error
             raise Failed(error) from error
         except GONE as error:
             raise Lost from error
@@ -123,9 +123,8 @@ class Crew:
             self.members[number].process = here
         except RayError as error:
             failures = self.members[number].failures + 1
-            told = isinstance(error, RayTaskError) and isinstance(error.cause, UserError)
             # what it says of itself it would say again
-            if failures < ATTEMPTS and not told:
+            if failures < ATTEMPTS and _sentence(error) is None:
                 self.replace(number, "died as it started")
                 self.members[number].failures = failures
                 return
@@ -153,9 +152,15 @@ class Crew:
         self.booting[self.members[number].handle.ready.remote()] = number
 
 
+def _sentence(error: Exception) -> UserError | None:
+    """What an actor itself has said to the user, if that is what the error is."""
+    cause = error.cause if isinstance(error, RayTaskError) else None
+    return cause if isinstance(cause, UserError) else None
+
+
 def _reason(error: Exception) -> str:
     """What an actor has said of itself, or the last line of what has happened to it."""
-    if isinstance(error, RayTaskError) and isinstance(error.cause, UserError):
-        return str(error.cause)
+    if (sentence := _sentence(error)) is not None:
+        return str(sentence)
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else repr(error)

@@ -15,7 +15,7 @@ from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.imports import imports_sha256, is_installed, require_as_imported
+from orchestrator.imports import digest_of, is_installed, require_as_imported
 from orchestrator.plugins import OURS
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def codes_of(config: Config) -> dict[str, str]:
     """``CODES`` of a config, as far as there is such code; raises UserError if files that plugins
     import have changed since this process has imported them.
     """
-    require_as_imported(config.plugins)
-    found = dict(zip(CODES, (code_sha256(config), imports_sha256(config.plugins)), strict=True))
+    imported = digest_of(require_as_imported(config.plugins))
+    found = dict(zip(CODES, (code_sha256(config), imported), strict=True))
     return {key: code for key, code in found.items() if code}
 
 

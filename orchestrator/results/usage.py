@@ -18,7 +18,7 @@ from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
-from orchestrator.imports import imports_sha256
+from orchestrator.imports import digest_of, imports_of
 from orchestrator.models.net import Net
 from orchestrator.plugins import raised
 from orchestrator.results import manifest
@@ -92,7 +92,7 @@ def require_common(folder: RunFolder) -> None:
 def tell_of_imports(folder: RunFolder) -> None:
     """Note that what the run's plugins import has changed since, and with it perhaps its model."""
     left = folder.result().get("imports_sha256", "")
-    if left and left != imports_sha256(folder.config().plugins):
+    if left and left != digest_of(imports_of(folder.config().plugins)):
         told(
             "note",
             f"{folder.place}: modules that its plugins import are not those that it was trained "

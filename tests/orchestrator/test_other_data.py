@@ -22,8 +22,8 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.errors import UserError
 from orchestrator.imports import (
     NOTED,
+    digest_of,
     imports_of,
-    imports_sha256,
     is_installed,
     require_as_imported,
     require_imports,
@@ -307,20 +307,20 @@ def test_what_is_of_a_plugin_s_imports(tmp_path, monkeypatch):
         "file": load(None, [f"plugins=[{tmp_path}/named_d.py]"]).plugins,
         "module": load(None, ["plugins=[pack_a.parts]"]).plugins,
     }
-    before = {kind: imports_sha256(one) for kind, one in plugins.items()}
+    before = {kind: digest_of(imports_of(one)) for kind, one in plugins.items()}
     assert all(before.values())
     (tmp_path / "lone_b.py").write_text("V = 2\n")  # which this process has imported before
-    assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
+    assert {kind: digest_of(imports_of(one)) for kind, one in plugins.items()} == before
     (tmp_path / "lone_b.py").write_text("V = 1\n")
     for name in ("pack_a/__init__.py", "pack_a/inner.py", "lone_b.py"):
         text = (tmp_path / name).read_text()
         (tmp_path / name).write_text(f"{text}\n# other\n")
         NOTED.clear()  # as in another process
-        now = {kind: imports_sha256(one) for kind, one in plugins.items()}
+        now = {kind: digest_of(imports_of(one)) for kind, one in plugins.items()}
         assert all(now[kind] != before[kind] for kind in now), name
         (tmp_path / name).write_text(text)
         NOTED.clear()
-    assert {kind: imports_sha256(one) for kind, one in plugins.items()} == before
+    assert {kind: digest_of(imports_of(one)) for kind, one in plugins.items()} == before
 
 
 def test_what_an_import_of_all_brings_and_who_has_two_names(tmp_path, monkeypatch):
@@ -340,12 +340,12 @@ def test_what_an_import_of_all_brings_and_who_has_two_names(tmp_path, monkeypatc
     assert [*imports_of(alone)] == ["deep_f"]
     require_as_imported([*every, *alone])
     require_as_imported([*alone, *every])
-    before = imports_sha256(every)
+    before = digest_of(imports_of(every))
     (tmp_path / "pack_e" / "deep_f.py").write_text("V = 2\n")
     with pytest.raises(UserError, match=r"deep_f\.py, which they import, was changed since"):
         require_as_imported(every)
     NOTED.clear()
-    assert imports_sha256(every) != before
+    assert digest_of(imports_of(every)) != before
 
 
 def test_libraries_are_nobody_s_own_code(tmp_path, monkeypatch):
