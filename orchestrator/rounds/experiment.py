@@ -279,9 +279,14 @@ class Experiment:
         seen = self._noted(t, *self.seen)
         return {"record": record | seen | spent, "rows": self.client_rows.pop()}
 
+    @property
+    def _is_judged(self) -> bool:
+        """Whether the last round has rows of clients."""
+        return bool(self.client_rows) and int(self.client_rows[-1]["round"][0]) == self.t
+
     def _go_on(self, longer: Mapping[str, Any]) -> None:
         """Have of the last round what a run of more rounds has."""
-        if self.client_rows and int(self.client_rows[-1]["round"][0]) == self.t:
+        if self._is_judged:
             self.client_rows.pop()
         self.client_rows += [longer["rows"]] if longer["rows"] is not None else []
         self.records[-1] = dict(longer["record"])
@@ -330,7 +335,7 @@ class Experiment:
         or another ``stop``, may find to be its last.
         """
         last = self.records[-1]
-        if self.client_rows and int(self.client_rows[-1]["round"][0]) == self.t:
+        if self._is_judged:
             seen = {name: value for name, value in last.items() if name.startswith(OF_ONE_MODEL)}
             at_its_end = last.get("evaluated_steps", last["steps_total"]) == last["steps_total"]
             if at_its_end or self._ends(seen):
