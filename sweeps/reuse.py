@@ -22,7 +22,8 @@ from orchestrator.results.run_folder import (
     RunFolder,
 )
 from orchestrator.results.usage import inputs_left
-from orchestrator.rounds.experiment import Experiment, digest
+from orchestrator.rounds.digests import digest
+from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import console
 from sweeps.home import EXTENSION, TUNING
 from sweeps.results import no_sweep, stored

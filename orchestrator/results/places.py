@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
+from orchestrator.errors import UserError
+
+ONE_SLASH = re.compile(r"(file|s3|gs|gcs|hdfs|viewfs|abfss?):/(?!/)")
+
 
 def is_remote(place: str) -> bool:
-    """Whether ``place`` is a URI and not a path."""
+    """Whether ``place`` is a URI and not a path; raises UserError for a URI that has lost a slash,
+    which would be a folder of such a name.
+    """
+    if ONE_SLASH.match(place):
+        raise UserError(
+            f"{place}: a URI has two slashes behind its colon (Path() drops one of them)"
+        )
     return "://" in place
 
 

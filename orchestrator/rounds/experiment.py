@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -36,24 +34,22 @@ from orchestrator.extras import named_if_missing
 from orchestrator.imports import imports_of
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
-from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, OF_ONE_MODEL, WHOSE
+from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.results.own_code import codes_of
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
+from orchestrator.rounds.digests import digest
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
+from orchestrator.rounds.reported import checked
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.modes import own_modes, settle
 from orchestrator.training.world import World
 
 NOBODY = np.empty(0)
 """No client's share."""
-
-
-LARGEST = 1023
-"""Bits of whole numbers that all are floats, too."""
 
 
 class Experiment:
@@ -380,38 +376,10 @@ class Experiment:
         }
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
         self.alarm.aggregated(t, who, everything)
-        who = f"algorithm {self.config.algorithm.name}: round returns"
-        self.algorithm.notes = self._numbers("the aggregator reports", self.algorithm.notes)
-        return self._numbers(who, reported)
-
-    def _numbers(self, who: str, reported: Record) -> Record:
-        """The same as floats; raises UserError for a number that has no name, or one of ours, and
-        for what is none.
-        """
-        if strange := [key for key in reported if not isinstance(key, str)]:
-            raise UserError(f"{who} {strange[0]!r} as the name of a number; names are texts")
-        if taken := sorted(OF_A_ROUND.keys() & reported):
-            raise UserError(
-                f"{who} {taken[0]!r}, by which every round records {OF_A_ROUND[taken[0]]!r}; give "
-                "the number another name"
-            )
-        if taken := [name for name in reported if self._judged(name)]:
-            raise UserError(
-                f"{who} {taken[0]!r}, which is a name of what models are judged by; give the "
-                "number another name"
-            )
-        for name, value in reported.items():
-            if not isinstance(value, Real | np.bool_) or _too_large(value):
-                raise UserError(
-                    f"{who} {name!r} as a {type(value).__name__}; give a number (float)"
-                )
-        return {name: float(value) for name, value in reported.items()}
-
-    def _judged(self, name: str) -> bool:
-        """Whether a round's record may have that of its models."""
-        metrics = ("accuracy", "loss", *(one.called for one in self.config.evaluation.metrics))
-        of_rows = {f"{who}_{metric}" for who in WHOSE for metric in metrics}
-        return name in of_rows or name.startswith(OF_CLIENTS) or name == "unjudged"
+        metrics = [one.called for one in self.config.evaluation.metrics]
+        told, who = self.algorithm.notes, f"algorithm {self.config.algorithm.name}: round returns"
+        self.algorithm.notes = checked("the aggregator reports", told, metrics)
+        return checked(who, reported, metrics)
 
     def _know_that_they_worked(self, t: int) -> None:
         """Raise UserError if no client of the cohort had a whole batch to make a step with."""
@@ -577,28 +545,3 @@ def _of_config(where: str = "") -> Iterator[None]:
         yield
     except ValueError as error:
         raise UserError(f"config: {where}{error}") from error
-
-
-def digest(state: Any) -> str:
-    """SHA-256 of nested dicts of tensors, arrays and numbers, independent of key order."""
-    sha = hashlib.sha256()
-
-    def feed(value: Any) -> None:
-        if isinstance(value, Mapping):
-            # client ids are numbers, and numbers and text do not compare
-            for key in sorted(value, key=str):
-                sha.update(f"{key}:".encode())
-                feed(value[key])
-        elif isinstance(value, torch.Tensor | np.ndarray):
-            array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
-            sha.update(np.ascontiguousarray(array).tobytes())
-        else:
-            sha.update(repr(value).encode())
-
-    feed(state)
-    return sha.hexdigest()
-
-
-def _too_large(value: Real | np.bool_) -> bool:
-    """Whether a whole number is beyond all floats."""
-    return isinstance(value, int) and value.bit_length() > LARGEST

@@ -7,7 +7,8 @@ import fedorch
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.experiment import Experiment, digest
+from orchestrator.rounds.digests import digest
+from orchestrator.rounds.experiment import Experiment
 from tests.running import finish, run_into
 
 SMALL = [

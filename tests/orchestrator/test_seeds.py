@@ -1,6 +1,7 @@
 """``fedorch run --seeds``: the same runs as one by one, gone on with, compared."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -151,6 +152,8 @@ def test_a_series_goes_on_from_another_machine(tmp_path, monkeypatch):
     assert members(f"{place}/seed-0") == [f"{place}/seed-0"]
     with pytest.raises(UserError, match="write %23"):
         members(f"{place}#1")
+    with pytest.raises(UserError, match="two slashes"):
+        members(str(Path(place)))
 
 
 def test_a_setting_that_was_unset_is_another_config(tmp_path):

@@ -1,0 +1,30 @@
+"""One digest of a whole state: what "equal bits" is said by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def digest(state: Any) -> str:
+    """SHA-256 of nested dicts of tensors, arrays and numbers, independent of key order."""
+    sha = hashlib.sha256()
+
+    def feed(value: Any) -> None:
+        if isinstance(value, Mapping):
+            # client ids are numbers, and numbers and text do not compare
+            for key in sorted(value, key=str):
+                sha.update(f"{key}:".encode())
+                feed(value[key])
+        elif isinstance(value, torch.Tensor | np.ndarray):
+            array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+            sha.update(np.ascontiguousarray(array).tobytes())
+        else:
+            sha.update(repr(value).encode())
+
+    feed(state)
+    return sha.hexdigest()
