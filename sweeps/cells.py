@@ -17,7 +17,7 @@ from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
 from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.tested import Measured, PairedTests
-from orchestrator.analysis.written import Written, show_listed
+from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import on_test
@@ -224,6 +224,7 @@ def cells_as(folder: Path, form: Form) -> str:
     """
     cells = Cells.read(folder)
     if form == "csv":
+        tell_beside(_sentences(cells))
         return cells.numbered.to_csv(index=False)
     tests = cells.tests
     if form == "json":

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.analysis.comparison import standard_error
-from orchestrator.analysis.written import Written
+from orchestrator.analysis.written import Written, tell_beside
 from orchestrator.files import json_text
 from sweeps.claims import differences, summaries
 from sweeps.entry import Column, Diverged, Entry, Published, Values
@@ -171,6 +171,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     other += [entry.unavailable.rstrip(".")] if entry.unavailable else []
     other += [f"and with {', '.join(about.also)}"] if about.also else []
     if form == "csv":
+        tell_beside(about.how)
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
     if form == "json":
         cells = data.to_dict("records")

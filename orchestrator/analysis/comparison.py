@@ -18,7 +18,7 @@ from orchestrator.analysis.names import (
     require_reported,
 )
 from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
-from orchestrator.analysis.written import Written
+from orchestrator.analysis.written import Written, tell_beside
 from orchestrator.config.goal import Goal, steps_of, target_goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
@@ -138,6 +138,7 @@ def show_comparison(
         write_text(report, comparison_of(about, written, groups, asked, links))
         errors.print(f"wrote {report}", soft_wrap=True)
     if form == "csv":
+        tell_beside(notes)
         return pd.DataFrame(_cells(lines, columns)).to_csv(index=False)
     if form == "json":
         told = {"runs": _told(runs, columns), "notes": notes}

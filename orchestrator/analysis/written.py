@@ -12,7 +12,7 @@ from typing import Literal
 import pandas as pd
 from rich.table import Table
 
-from orchestrator.terminal import console
+from orchestrator.terminal import console, told
 
 FRAME = 3
 """Characters around a cell on the terminal."""
@@ -52,6 +52,12 @@ class Written:
     def as_(self, form: Format) -> str:
         """The text of a form; the terminal's is printed instead, and empty."""
         return FORMS[form](self)
+
+
+def tell_beside(sentences: Iterable[str]) -> None:
+    """Tell what a form of numbers alone (CSV) has no room for, on stderr."""
+    for sentence in sentences:
+        told("note", sentence)
 
 
 def _terminal(written: Written) -> str:

@@ -1,6 +1,5 @@
 """Runs side by side: those that differ in the seed alone are one column, and are tested in pairs."""
 
-import io
 import json
 import math
 import os
@@ -62,6 +61,13 @@ def test_seeds_are_one_column_with_their_spread(runs):
     assert float(said[3]) == pytest.approx(expected.pvalue, abs=1e-4)
 
 
+def numbers(folder, *words):
+    """The table of ``compare`` as it is in a CSV."""
+    code, text = here("compare", *words, "--format", "csv", "--file", folder / "numbers.csv")
+    assert code == 0, text
+    return pd.read_csv(folder / "numbers.csv")
+
+
 def test_forms(runs, tmp_path):
     """Each says the same numbers; JSON is strict, and has where they are from."""
     first = [r["metrics"]["test_accuracy"] for r in list(runs.values())[:3]]
@@ -71,10 +77,17 @@ def test_forms(runs, tmp_path):
         assert code == 0, text
         assert (cell.replace("±", r"$\pm$") if form == "latex" else cell) in text
         assert "two-sided paired t-tests" in text
+    said = {}
     for form in ("csv", "json"):
-        code, text = here("compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}")
-        assert (code, text.strip()) == (0, f"wrote {tmp_path}/a.{form}")
+        code, said[form] = here(
+            "compare", *runs, "--format", form, "--file", tmp_path / f"a.{form}"
+        )
+        assert code == 0
     told = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
+    # where the file has no room for them, they are told beside it
+    wrote = (f"wrote {tmp_path}/a.{form}" for form in said)
+    assert said["csv"].splitlines() == [*(f"note: {one}" for one in told["notes"]), next(wrote)]
+    assert (len(told["notes"]) > 0, said["json"].strip()) == (True, next(wrote))
     assert [run["seed"] for run in told["runs"]] == [0, 1, 2] * 2
     assert {run["place"] for run in told["runs"]} == {str(place) for place in runs}
     (line, other) = (c for c in told["cells"] if c["metric"] == "test accuracy")
@@ -340,12 +353,12 @@ def test_a_group_has_one_label(runs):
     assert (code, "is to be called 'A' and 'B'" in text) == (2, True)
 
 
-def test_what_names_do_not_say_stands_below(runs):
+def test_what_names_do_not_say_stands_below(runs, tmp_path):
     code, text = here("compare", *runs, "--label", "lr 0.1=ours", "--metric", "accuracy")
     assert (code, "ours: learning rate 0.1; lr 0.01: learning rate 0.01" in text) == (0, True)
     assert "with 3 pairs it has to be 2.49 to be told apart" in " ".join(text.split())
-    code, text = here("compare", *runs, "--row", "client_accuracy_worst", "--format", "csv")
-    assert {line.split(",")[0] for line in text.splitlines()[1:]} == {'"client accuracy'}
+    table = numbers(tmp_path, *runs, "--row", "client_accuracy_worst")
+    assert set(table["metric"]) == {"client accuracy, worst"}
 
 
 def test_runs_with_names_of_their_own_hide_nothing(runs, tmp_path):
@@ -509,11 +522,9 @@ def test_how_often_runs_were_looked_at_is_told_with_what_they_needed(tmp_path):
     assert "looked at" not in here("compare", both[0], "--target", "0.1")[1]
 
 
-def test_a_target_says_what_it_cost(runs):
+def test_a_target_says_what_it_cost(runs, tmp_path):
     """Rounds of FDA and of Synchronous are not the same; steps and bytes are."""
-    code, text = here("compare", *[*runs][:1], "--target", "0.01", "--format", "csv")
-    assert code == 0, text
-    table = pd.read_csv(io.StringIO(text)).set_index("metric")["mean"]
+    table = numbers(tmp_path, *[*runs][:1], "--target", "0.01").set_index("metric")["mean"]
     rounds = RunFolder(next(iter(runs))).rounds().iloc[:1]
     assert table["rounds to 0.01"] == 1
     assert table["local steps to 0.01"] == rounds["steps_total"].item()
@@ -542,9 +553,8 @@ def test_how_far_apart_synchronisations_were(runs, tmp_path):
     run_into(folder, small("rounds=2", "round_end={name: fda, theta: 0}", "local.steps=6"))
     other = RunFolder(tmp_path / "plain")
     shutil.copytree(next(iter(runs)), other.path)
-    code, text = here("compare", folder.path, other.path, "--format", "csv")
-    assert code == 0, text
-    row = pd.read_csv(io.StringIO(text)).set_index("metric").loc["local steps a synchronisation"]
+    table = numbers(tmp_path, folder.path, other.path)
+    row = table.set_index("metric").loc["local steps a synchronisation"]
     steps = other.rounds()["steps_total"].iloc[-1] / 2
     assert row["mean"].tolist() == [folder.rounds()["round_steps"].mean(), steps]
     plain = here("compare", *runs)[1]
