@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from orchestrator.clients.plane import InProcess
 from orchestrator.training.recording import Stands
@@ -19,8 +20,11 @@ class Operations(TorchDispatchMode):
         self.done = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs or {}))
         out = function(*args, **(kwargs or {}))
-        self.done.append((function, args, kwargs or {}, out))
+        # as they are now: torch's own code may yet turn a tensor, which moves none of its numbers
+        made = tree_map_only(torch.Tensor, torch.Tensor.detach, out)
+        self.done.append((function, *given, made))
         return out
 
     def again(self):

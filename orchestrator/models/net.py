@@ -27,6 +27,7 @@ class Net:
     def __init__(self, module: torch.nn.Module) -> None:
         """Raises ValueError as :func:`require_float32`."""
         require_float32(module)
+        require_own_memory(module)
         # a module that has never been told is in training mode, but not by its own train(), which
         # may leave parts of it in the other (statistics that are frozen, say)
         module.train()
@@ -184,6 +185,34 @@ def require_float32(module: torch.nn.Module) -> None:
             raise ValueError(
                 f"model: {name} is {tensor.dtype}, which NumPy does not have, and so no digest can "
                 "be made of it: make it torch.float32"
+            )
+
+
+def require_own_memory(module: torch.nn.Module) -> None:
+    """Raise ValueError for two tensors that share memory, of which training changes one (in the
+    flat vector each has a place of its own), and for hooks that no gradient here calls.
+    """
+    taken: list[tuple[int, int, str, bool]] = []
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if getattr(tensor, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"model: the parameter {name} has a hook for when its gradient is in .grad, where "
+                "none is put here; use its register_hook"
+            )
+        if tensor.numel() and not tensor.is_meta:
+            last = sum(
+                (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
+            )
+            first = tensor.data_ptr()
+            end = first + (last + 1) * tensor.element_size()
+            changes = tensor.requires_grad or name in floating_buffers(module)
+            taken.append((first, end, name, changes))
+    taken.sort()
+    for (_, end, one, first), (begin, _, other, second) in itertools.pairwise(taken):
+        if begin < end and (first or second):
+            raise ValueError(
+                f"model: {one} and {other} share memory, and training would change them apart: "
+                "use one of them in both places, or parts of it in forward"
             )
 
 

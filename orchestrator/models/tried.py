@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from algorithms.flat import floating_buffers
+from orchestrator.noted import note
 from orchestrator.plugins import raised
 
 if TYPE_CHECKING:
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 
     from orchestrator.models.net import Net
 
-MOST = 1000
-"""Items of a collection, characters of a text, numbers of an array, that are looked at."""
 Named = tuple[str, str]
 """A module's dotted name, and that of an attribute of its."""
 
@@ -187,26 +183,11 @@ def _noted(module: torch.nn.Module) -> dict[Named, object]:
     # what every module has: parameters, buffers and hooks are looked at elsewhere
     usual = vars(torch.nn.Module()).keys()
     return {
-        (name, key): _note(value)
+        (name, key): note(value)
         for name, part in module.named_modules()
         for key, value in vars(part).items()
         if key not in usual
     }
-
-
-def _note(value: object, depth: int = 4) -> object:
-    """What stands for a value that may be counted in; its type alone for what is none."""
-    if isinstance(value, bool | int | float | complex | str | bytes | np.generic):
-        return repr(value)[:MOST]
-    if isinstance(value, torch.Tensor) and value.numel() <= MOST:
-        return repr(value.detach().tolist())
-    if isinstance(value, np.ndarray) and value.size <= MOST:
-        return repr(value.tolist())
-    if depth and isinstance(value, dict | list | tuple | set | frozenset | deque):
-        items = value.items() if isinstance(value, dict) else value
-        some = itertools.islice(items, MOST)
-        return type(value), len(value), tuple(_note(item, depth - 1) for item in some)
-    return type(value)
 
 
 @contextmanager
@@ -278,7 +259,23 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     finally:
         for name, buffer in statistics.items():
             buffer.copy_(before[name])
+    _require_in_place(of, module, statistics)
     return Pass(_of_form(of, out, x, made), after, drew, _noted(module))
+
+
+def _require_in_place(of: str, module: torch.nn.Module, statistics: dict[str, Tensor]) -> None:
+    """Raise ValueError if a pass in training has put another tensor in the place of one of its
+    ``statistics``: nobody would send it.
+    """
+    now = dict(module.named_buffers()) if module.training else {}
+    for name, buffer in statistics.items():
+        new = now.get(name, buffer)
+        if new is not buffer and not (new.shape == buffer.shape and torch.equal(new, buffer)):
+            raise ValueError(
+                f"model: {of}: a pass in training puts another tensor in the place of its buffer "
+                f"{name}, which nobody would send; write into the one that is there "
+                f"(self.{name}.copy_(...))"
+            )
 
 
 def _of_form(of: str, out: object, x: Tensor, made: tuple[int, ...]) -> Tensor:

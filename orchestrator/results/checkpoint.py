@@ -151,45 +151,76 @@ def _parts(state: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
     """JSON form of a state, and its tensors and arrays by the names that they have there; raises
     UserError for what would come back as something else.
     """
-    tensors: dict[str, Tensor] = {}
-    return _split(state, "", tensors), tensors
+    parts = _Parts()
+    return parts.split(state, ""), parts.tensors
 
 
-def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """JSON form of ``value``; tensors and arrays go to ``tensors`` under their path."""
-    if isinstance(value, torch.Tensor) and _is_dense(value):
-        return {"$tensor": _named(value, path, tensors)}
-    if isinstance(value, np.float64):
-        # a float to Python, but not where arrays of fewer digits are multiplied by it
-        return {"$float64": float.__repr__(value)}
-    if isinstance(value, np.ndarray | np.generic) and _is_plain(value):
-        # a step of torch's is never negative
-        tensor = torch.from_numpy(np.array(value, order="C"))
-        kind = "$array" if isinstance(value, np.ndarray) else "$scalar"
-        return {kind: _named(tensor, path, tensors)}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": str(value)}  # JSON has no name for them
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return _split_apart(value, path, tensors)
+class _Parts:
+    """Takes a state apart."""
 
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        """Of tensors and arrays, by their paths."""
+        self.names: dict[tuple[Any, ...], str] = {}
+        """Memory that has one: what is in two places is one again when it is read."""
+        self.alive: list[np.ndarray] = []
+        """Arrays of ``names``: what is gone could leave its memory to another."""
 
-def _split_apart(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """The same of what holds others; raises UserError for what is none of that."""
-    if isinstance(value, Mapping) and not hasattr(value, "__missing__"):
-        # pairs, because JSON's keys are text and clients have numbers
-        items = [
-            [_split(k, f"{path}, a key", tensors), _split(v, f"{path}/{k}", tensors)]
-            for k, v in value.items()
-        ]
-        return {"$map": items}
-    if type(value) in (list, tuple):
-        found = [_split(v, f"{path}/{i}", tensors) for i, v in enumerate(value)]
-        return found if isinstance(value, list) else {"$tuple": found}
-    raise UserError(
-        f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is made "
-        "of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask"
-    )
+    def split(self, value: Any, path: str) -> Any:
+        """JSON form of ``value``."""
+        if isinstance(value, torch.Tensor) and _is_dense(value):
+            memory = (
+                value.device,
+                value.untyped_storage().data_ptr(),
+                value.data_ptr(),
+                value.stride(),
+            )
+            return {"$tensor": self._named(value, memory, path)}
+        if isinstance(value, np.float64):
+            # a float to Python, but not where arrays of fewer digits are multiplied by it
+            return {"$float64": float.__repr__(value)}
+        if isinstance(value, np.ndarray | np.generic) and _is_plain(value):
+            # a step of torch's is never negative
+            tensor = torch.from_numpy(np.array(value, order="C"))
+            if isinstance(value, np.generic):
+                return {"$scalar": self._named(tensor, (path,), path)}
+            self.alive.append(value)
+            memory = (value.__array_interface__["data"][0], value.strides)
+            return {"$array": self._named(tensor, memory, path)}
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": str(value)}  # JSON has no name for them
+        if value is None or isinstance(value, str | int | float):
+            return value
+        return self._split_apart(value, path)
+
+    def _split_apart(self, value: Any, path: str) -> Any:
+        """The same of what holds others; raises UserError for what is none of that."""
+        if isinstance(value, Mapping) and not hasattr(value, "__missing__"):
+            # pairs, because JSON's keys are text and clients have numbers
+            items = [
+                [self.split(k, f"{path}, a key"), self.split(v, f"{path}/{k}")]
+                for k, v in value.items()
+            ]
+            return {"$map": items}
+        if type(value) in (list, tuple):
+            found = [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]
+            return found if isinstance(value, list) else {"$tuple": found}
+        raise UserError(
+            f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is "
+            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask"
+        )
+
+    def _named(self, tensor: Tensor, memory: tuple[Any, ...], path: str) -> str:
+        """Keep a tensor under the name that its ``memory`` has, or a new one: its path where no
+        other has that.
+        """
+        key = (*memory, tensor.dtype, tensor.shape)
+        if key not in self.names:
+            name = path
+            while name in self.tensors:
+                name += "'"
+            self.tensors[name], self.names[key] = tensor, name
+        return self.names[key]
 
 
 def _is_dense(value: Tensor) -> bool:
@@ -201,15 +232,6 @@ def _is_plain(value: np.ndarray | np.generic) -> bool:
     """Whether a tensor can hold all there is of an array, or a number of NumPy's."""
     known = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
     return known and not isinstance(value, np.ma.MaskedArray | np.matrix)
-
-
-def _named(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> str:
-    """Keep a tensor under a name of its own, which is its path where no other has that."""
-    name = path
-    while name in tensors:
-        name += "'"
-    tensors[name] = tensor
-    return name
 
 
 def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:

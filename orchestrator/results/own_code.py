@@ -116,21 +116,21 @@ def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
     yield from _of(function.__defaults__ or (), seen)
     yield from _of(tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
     around = function.__globals__
-    found = {name: around[name] for name in _names(code, LOADS) if name in around}
+    found = {name: around[name] for name in names_in(code, LOADS) if name in around}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not filled yet
             found[name] = cell.cell_contents
     # what it counts is no part of what it does
-    for name in sorted(found.keys() - _names(code, STORES)):
+    for name in sorted(found.keys() - names_in(code, STORES)):
         yield name
         yield from _of(found[name], seen)
 
 
-def _names(code: CodeType, operations: tuple[str, ...]) -> set[str]:
+def names_in(code: CodeType, operations: tuple[str, ...]) -> set[str]:
     """Those with which code, or code within it, does one of the ``operations``."""
     found = {one.argval for one in dis.get_instructions(code) if one.opname in operations}
     inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return found.union(*(_names(one, operations) for one in inner))
+    return found.union(*(names_in(one, operations) for one in inner))
 
 
 def _of_code(code: CodeType) -> Iterator[str]:

@@ -87,6 +87,16 @@ class Alarm:
         """Hear of what others have to say."""
         self.notes.append(sentence)
 
+    def unsaved(self, t: int, names: Sequence[str]) -> None:
+        """Hear of what round ``t`` has changed, and no checkpoint holds."""
+        if new := self._new([f"unsaved/{name}" for name in names]):
+            what = _listed([name.removeprefix("unsaved/") for name in new])
+            self.notes.append(
+                f"round {t} changes {what}, which no checkpoint holds: where a later round "
+                "depends on it, a run that is resumed has other bits (an algorithm names what it "
+                "keeps in server_state; clients have work.state, aggregators rows.memory)"
+            )
+
     def unreported(self, t: int, names: Sequence[str]) -> None:
         """Hear of metrics that are to end the run, and that no round has had so far."""
         if new := self._new([f"stop/{name}" for name in names]):

@@ -20,9 +20,11 @@ def digest(state: Any) -> str:
             for key in sorted(value, key=str):
                 sha.update(f"{key}:".encode())
                 feed(value[key])
-        elif isinstance(value, torch.Tensor | np.ndarray):
-            array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
-            sha.update(np.ascontiguousarray(array).tobytes())
+        elif isinstance(value, torch.Tensor):
+            # NumPy does not have all types
+            sha.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, np.ndarray):
+            sha.update(np.ascontiguousarray(value).tobytes())
         else:
             sha.update(repr(value).encode())
 

@@ -44,6 +44,7 @@ from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.rounds.reported import checked
+from orchestrator.rounds.unsaved import Unsaved
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.modes import own_modes, settle
 from orchestrator.training.world import World
@@ -101,6 +102,7 @@ class Experiment:
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
         self.alarm = Alarm(config.non_finite)
+        self.unsaved = Unsaved(self.algorithm, config.plugins)
         with _of_config():
             for remark in remarks(config, samples, self.net, self.algorithm):
                 self.alarm.note(remark)
@@ -222,6 +224,8 @@ class Experiment:
         begun, t = time.perf_counter(), self.t + 1
         settle(self.config.resources.threads, self.config.local.precision == "tf32")
         federation, sent_before = self.federation, self._bytes()
+        if not self.unsaved.before:
+            self.unsaved.changed()
         last = t == self.config.rounds
         # local models are judged before they are collected, when nobody knows yet what will stop,
         # or how many steps will have been done
@@ -257,6 +261,7 @@ class Experiment:
             self._judge(t, record, seconds)
         record |= self._spent(begun, sent_before, seconds)
         self.alarm.metrics(t, record)
+        self.alarm.unsaved(t, self.unsaved.changed())
         # a round that has failed does not count
         self.t = t
         self.records.append(record)

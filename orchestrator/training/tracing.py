@@ -144,6 +144,8 @@ class Recorder(TorchDispatchMode):
             raise Unrecordable
         noted = torch.fx.node.map_aggregate((args, kwargs), self._node)
         out = operation(*args, **kwargs)
+        if not isinstance(out, torch.Tensor | tuple | list):
+            raise Unrecordable  # a look at the numbers: whether a matrix has an inverse, say
         node = self.graph.call_function(operation, *noted)
         if isinstance(out, torch.Tensor):
             made = [(out, node)]

@@ -159,20 +159,21 @@ class Compositions(Family):
         result = strict(folder / "whole" / "result.json")
         require_finite_or_told(result, folder / "whole", config)
         require_booked(whole, config)
-        self._resume(config, result, folder)
+        require_resumed(result, folder)
         require_same_bytes(config, whole)
 
-    def _resume(self, config: Config, result: dict[str, Any], folder: Path) -> None:
-        """From round 1's checkpoint, to the same bits."""
-        shutil.copytree(folder / "whole", folder / "half", ignore=shutil.ignore_patterns(".lock"))
-        half = folder / "half"
-        for later in ("result.json", "checkpoints/round-000002"):
-            path = half / later
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        resume(half)
-        again = strict(half / "result.json")
-        if again["state_sha256"] != result["state_sha256"]:
-            raise Wrong("resumed from round 1 it is another state: " + str(again["rounds"]))
+
+def require_resumed(result: dict[str, Any], folder: Path) -> None:
+    """What is in ``whole`` there, from round 1's checkpoint to the same bits."""
+    shutil.copytree(folder / "whole", folder / "half", ignore=shutil.ignore_patterns(".lock"))
+    half = folder / "half"
+    (half / "result.json").unlink()
+    for later in sorted((half / "checkpoints").glob("round-*"))[1:]:
+        shutil.rmtree(later)
+    resume(half)
+    again = strict(half / "result.json")
+    if again["state_sha256"] != result["state_sha256"]:
+        raise Wrong("resumed from round 1 it is another state: " + str(again["rounds"]))
 
 
 def run(config: Config, place: Path) -> Experiment:

@@ -10,6 +10,7 @@ from tests.fuzz.family import Family
 from tests.fuzz.folders import Folders
 from tests.fuzz.meanings import Meanings
 from tests.fuzz.plans import Plans
+from tests.fuzz.programs import Programs
 from tests.fuzz.schedules import Schedules
 
 FAMILIES: dict[str, Family] = {
@@ -23,6 +24,7 @@ FAMILIES: dict[str, Family] = {
         DataFiles(),
         Commands(),
         Plans(),
+        Programs(),
         Schedules(),
     )
 }

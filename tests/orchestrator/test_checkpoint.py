@@ -10,6 +10,7 @@ import torch
 
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint
+from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
 
@@ -132,3 +133,22 @@ def test_who_goes_on_with_another_torch_or_other_code_is_told():
     older = {name: value for name, value in kept.items() if name != "made_by"}
     again.restore(1, older)
     assert again.alarm.news() == []
+
+
+def test_what_was_one_tensor_is_one_again(tmp_path):
+    """They were two: what is written into one was no longer in the other."""
+    w, a = torch.arange(4.0), np.ones(3)
+    kept = {
+        "w": w,
+        "best": w.detach(),
+        "copy": w.clone(),
+        "part": w[:2],
+        "a": a,
+        "b": [a, a.copy()],
+    }
+    checkpoint.save(tmp_path, 1, kept | {"half": torch.ones(2).bfloat16()}, 2)
+    _, state, _ = checkpoint.load_latest(tmp_path)
+    state["w"][0], state["a"][0] = 7, 7
+    assert [float(state[name][0]) for name in ("best", "copy", "part")] == [7, 0, 0]
+    assert [float(one[0]) for one in state["b"]] == [7, 1]
+    assert digest(state["half"]) == digest(torch.ones(2).bfloat16()) != digest(torch.ones(2))

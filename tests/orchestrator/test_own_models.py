@@ -595,3 +595,43 @@ class Shifted(nn.Module):
         Experiment(of(config, "Shifted", cast=False))
     tried = Experiment(of(config, "Shifted"))
     assert np.isfinite(tried.step()["train_loss"])
+
+
+ODD = """import torch
+from torch import nn
+
+
+class Odd(nn.Module):
+    def __init__(self, classes, kind):
+        super().__init__()
+        self.kind, self.head = kind, nn.Linear(784, classes)
+        self.register_buffer("mean", torch.zeros(784))
+        if kind == "shared":
+            self.bias = nn.Parameter(self.head.bias.data[2:])
+        if kind == "watched":
+            self.register_buffer("watch", self.head.bias.detach())
+        if kind == "late":
+            self.head.bias.register_post_accumulate_grad_hook(print)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training and self.kind == "assigned":
+            self.mean = x.detach().mean(0)
+        return self.head(x - self.mean)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("shared", "head.bias and bias share memory"),
+        ("watched", "head.bias and watch share memory"),
+        ("late", "head.bias has a hook for when its gradient is in .grad"),
+        ("assigned", r"puts another tensor in the place of its buffer mean, .*self.mean.copy_\("),
+    ],
+)
+def test_what_a_plain_loop_would_heed_and_a_flat_vector_does_not_is_refused(config, kind, said):
+    """They had been trained as something else: parts by themselves, without the hook, on old means."""
+    (config.parent / "nets.py").write_text(ODD)
+    with pytest.raises(UserError, match=said):
+        Experiment(of(config, "Odd", kind=kind))

@@ -478,3 +478,42 @@ def test_what_a_part_of_one_s_own_does_wrong_is_a_sentence(what, tmp_path):
                          "model=linear", "data.clients=3", "cohort=3", "local.steps=1"])  # fmt: skip
     with pytest.raises(UserError, match=said):
         Experiment(config).step()
+
+
+COUNTING = """import fedorch
+
+calls = []
+
+
+class Counting(fedorch.FedAvg):
+    class Options(fedorch.FedAvg.Options):
+        \"\"\"Steps that get shorter.\"\"\"
+
+        name: str = "counting"
+
+    options: Options
+    server_state = (*fedorch.FedAvg.server_state, "kept")
+
+    def start(self):
+        super().start()
+        self.kept, self.lost, self.fixed = 0, 0, [1]
+
+    def apply(self, updates):
+        calls.append(len(calls))
+        self.kept, self.lost = self.kept + 1, self.lost + 1
+        self.w = self.w + self.aggregate(updates, "delta") / self.lost
+"""
+
+
+def test_what_no_checkpoint_holds_is_told(tmp_path):
+    """Resumed it was silently another run: once in each, by the names that a person looks for."""
+    (tmp_path / "counting.py").write_text(COUNTING)
+    least = ["data.limit=400", "data.clients=4", "cohort=2", "model=linear", "rounds=3"]
+    config = load(None, [*least, f"plugins=[{tmp_path}/counting.py]", "algorithm=counting"])
+    folder = RunFolder(tmp_path / "a")
+    run_into(folder, config)
+    (note,) = folder.result()["notes"]
+    assert note.startswith(
+        "round 1 changes Counting.lost and calls of counting, which no checkpoint"
+    )
+    forget()

@@ -515,3 +515,8 @@ class Frozen(nn.Module):
 def test_weights_that_no_noise_may_be_added_to_are_left_alone():
     assert not tried("it", Frozen(), torch.rand(5, 12), (4,))
     assert not mixes("it", Frozen(), torch.rand(5, 12), (4,))
+
+
+def test_what_looks_at_numbers_is_not_recorded():
+    """Whether a matrix has an inverse: it has no result, and was a TypeError."""
+    assert trace(lambda m, v: (torch.linalg.solve(m, v),), [torch.eye(3), torch.ones(3)]) is None
