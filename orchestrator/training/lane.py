@@ -19,6 +19,7 @@ from orchestrator.errors import UserError
 from orchestrator.training.batches import Batches, common_width, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
+from orchestrator.training.hooks import require_own_rows
 from orchestrator.training.memory import Memory
 from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
@@ -132,6 +133,7 @@ class Lane:
             own={k: v.to(self.device) for k, v in own.items()},
             private=self.rule.private,
         )
+        require_own_rows(self.rule, "begin", work)
         work.start = self.rule.begin(work)
         # row after row in memory, whatever begin returned: engines train on views of it
         work.w = work.start.clone(memory_format=torch.contiguous_format)
@@ -247,7 +249,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = None if work is self.work else {**work.state, **work.extras}
+        given = {**work.state, **work.extras, "w": work.w}
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -262,6 +264,7 @@ class Lane:
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
         work.loss = losses
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
+        require_own_rows(self.rule, "direction", work, g)
         direction = self.rule.direction(g, work)
         if direction.shape != g.shape:
             raise UserError(
@@ -273,19 +276,19 @@ class Lane:
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}
         local.optimizer.step(state, work.w, g, work.lr, **masked)
+        require_own_rows(self.rule, "after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        if given is not None:
-            self._require_in_place(given, {**work.state, **work.extras})
+        self._require_in_place(given, {**work.state, **work.extras, "w": work.w})
 
     def _require_in_place(self, given: Tensors, now: Tensors) -> None:
-        """Raise UserError for entries that a hook has put in the place of others, or added, as it
-        was given the first clients' rows: the lane has them no more.
+        """Raise UserError for tensors that a hook has put in the place of others, or added: where
+        it was given the first clients' rows, the lane has them no more.
         """
         lost = [n for n in now if n not in given or now[n] is not given[n]]
         if lost:
             raise UserError(
-                f"{type(self.rule).__name__} replaces or adds {lost[0]!r} of work.state or "
+                f"{type(self.rule).__name__} replaces or adds {lost[0]!r} of work, work.state or "
                 "work.extras in a hook around a step, which is lost once a client has done its "
                 "steps; make it in begin, and write to it in place"
             )
@@ -399,6 +402,7 @@ class Lane:
         self.work.reach = self._reach()
         if self.rule.asks_gradient:
             self.work.extras["gradient"] = self._data_gradient()
+        require_own_rows(self.rule, "upload", self.work)
         uploads = dict(self.rule.upload(self.work))
         if self.rule.transmitted:
             uploads = self.uplink.send(uploads)

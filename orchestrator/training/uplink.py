@@ -11,6 +11,7 @@ import torch
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
+from orchestrator.training.hooks import require_rows_apart
 from orchestrator.training.messages import LOSSY, leaving, role
 
 if TYPE_CHECKING:
@@ -53,14 +54,22 @@ class Uplink:
         return sent
 
     def _message(self, name: str, rows: Tensor) -> Tensor:
-        draws = [
-            torch_generator(self.seed, f"compress {name}", *self.when, int(k)) for k in self.ids
-        ]
         # error feedback (Karimireddy et al. 2019): what was left out is added to the next message
         before = self.errors.get(name)
         wanted = rows if before is None else rows + before
-        # a copy: one that works in place would leave nothing out
-        sent = self.compressor.compress(wanted.clone(), draws)
+
+        def compressed(count: int) -> Tensor:
+            draws = [
+                torch_generator(self.seed, f"compress {name}", *self.when, int(k))
+                for k in self.ids[:count]
+            ]
+            # a copy: one that works in place would leave nothing out
+            return self.compressor.compress(wanted[:count].clone(), draws)
+
+        require_rows_apart(
+            self.compressor, "compress", len(rows), lambda count: {name: compressed(count)}
+        )
+        sent = compressed(len(rows))
         if self.compressor.feeds_back:
             left_out, old = wanted - sent, torch.zeros_like(rows) if before is None else before
             self.errors[name] = torch.where(self._exempt(rows), old, left_out)

@@ -1,0 +1,111 @@
+"""Hooks of a user's own: who trains beside whom, and where, is in no number."""
+
+import numpy as np
+import pytest
+import torch
+
+import fedorch
+from algorithms.local import LocalRule
+from algorithms.part import retire
+from algorithms.parts.compressors import Compressor
+from orchestrator.errors import UserError
+from orchestrator.rounds.experiment import Experiment
+from orchestrator.training import hooks
+from tests.configs import small
+from tests.running import finish
+
+
+class _Remembering(LocalRule):
+    def state(self, received, spec):
+        return {"m": torch.zeros(spec.size)}
+
+
+class Mean(_Remembering):
+    def direction(self, gradient, work):
+        return gradient - gradient.mean(0)
+
+
+class ByTheirLoss(_Remembering):
+    def after_step(self, work):
+        work.w.mul_(1 - 0.01 * float(work.loss.mean()))
+
+
+class Numbered(_Remembering):
+    calls = 0
+
+    def direction(self, gradient, work):
+        self.calls += 1
+        return gradient / self.calls
+
+
+class Noisy(_Remembering):
+    def upload(self, work):
+        return {"delta": work.w - work.start + torch.randn_like(work.w)}
+
+
+class MixedStart(_Remembering):
+    def begin(self, work):
+        return super().begin(work) * len(work.clients)
+
+
+class NewModel(_Remembering):
+    def after_step(self, work):
+        work.w = work.w * 0.9
+
+
+class Plain(_Remembering):
+    def direction(self, gradient, work):
+        return work.state["m"].mul_(0.9).add_(gradient)
+
+    def upload(self, work):
+        work.state["m"] = work.state["m"] * 0.5
+        keyed = [fedorch.generator(1, "noise", int(k)) for k in work.clients]
+        noise = [g.standard_normal(work.w.shape[1], np.float32) for g in keyed]
+        return {"delta": work.w - work.start + 0.01 * torch.from_numpy(np.stack(noise))}
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Mean, "Mean.direction: what it gives for a client depends on the clients"),
+        (ByTheirLoss, "ByTheirLoss.after_step: what it gives for a client depends"),
+        (MixedStart, "MixedStart.begin: what it gives for a client depends"),
+        (Numbered, "Numbered.direction changes attributes"),
+        (Noisy, "Noisy.upload gives another result for the same numbers: it draws, or counts"),
+        (NewModel, "NewModel replaces or adds 'w' of work"),
+    ],
+)
+def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, said):
+    """Who trained beside whom, and where, was in the numbers, without a word."""
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
+    with pytest.raises(UserError, match=said):
+        Experiment(small()).step()
+
+
+def test_hooks_are_tried_on_copies(monkeypatch):
+    """A rule that keeps to its rows has the same bits, tried or not."""
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", Plain)
+    once = finish(small()).state_sha256()
+    monkeypatch.setattr(hooks, "_is_own", lambda owner, name: False)
+    monkeypatch.setattr(hooks, "_known", {})
+    assert finish(small()).state_sha256() == once
+
+
+def test_a_compressor_that_mixes_clients_is_refused():
+    class AllOfThem(Compressor):
+        name: str = "of_all"
+
+        def compress(self, rows, draws):
+            most = rows.abs().sum()
+            return (rows / most * 1e4).round() / 1e4 * most
+
+        def nbytes(self, size):
+            return size
+
+    try:
+        with pytest.raises(
+            UserError, match=r"AllOfThem\.compress: what it gives for a client depends"
+        ):
+            Experiment(small("compression.uplink=of_all")).step()
+    finally:
+        retire(__name__)
