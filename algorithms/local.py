@@ -37,7 +37,7 @@ class Work:
     """What the server sent, the same for every client (``w`` [d] and what the algorithm adds)."""
     state: Tensors
     """The clients' own tensors [C, ...], kept between rounds; ``upload`` changes them by replacing
-    entries, hooks that are given the ``first`` rows only by writing in place."""
+    entries; what a hook around a step puts in the place of one is written into it."""
     w: Tensor
     """Current local models [C, d]."""
     start: Tensor
@@ -56,15 +56,15 @@ class Work:
     private: tuple[slice, ...] = ()
     """Which entries of the models stay with each client (``LocalRule.private``)."""
     extras: Tensors = field(default_factory=dict)
-    """Round-local tensors [C, ...] that hooks may keep for themselves; once training has begun they
-    are written in place."""
+    """Round-local tensors [C, ...] that hooks may keep for themselves, made in ``begin``; what a
+    hook around a step puts in the place of one is written into it."""
 
     def first(self, rows: int) -> Work:
         """The same view on the first ``rows`` clients; models and state are shared, not copied."""
         if rows == len(self.clients):
             return self
-        # slices are views, so what a hook writes in place reaches the whole; an entry that it adds
-        # or replaces here is lost. ``loss`` is set by the caller, for these rows
+        # slices are views, so what is written in place reaches the whole. ``loss`` is set by the
+        # caller, for these rows
         return replace(
             self,
             clients=self.clients[:rows],

@@ -11,10 +11,11 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import TypeGuard
 
 from orchestrator.errors import OtherCode
-from orchestrator.files import read_bytes
 from orchestrator.plugins import OURS, Plugin, fetch, source
 
 Imports = dict[str, str]
@@ -29,9 +30,15 @@ KNOWN: set[str] = set()
 def note(plugins: Iterable[Plugin]) -> None:
     """Remember what this process has imported with them."""
     new = [plugin for plugin in plugins if plugin.module not in KNOWN]
-    for path, (_, digest) in _files(new).items():
-        NOTED.setdefault(path, digest)
+    _note(_files(new))
     KNOWN.update(plugin.module for plugin in new)
+
+
+def _note(files: Mapping[str, tuple[str, str]]) -> None:
+    """Of what is only imported once a function is called, as soon as it has been."""
+    for path, (name, digest) in files.items():
+        if name in sys.modules:
+            NOTED.setdefault(path, digest)
 
 
 def imports_of(plugins: Iterable[Plugin]) -> Imports:
@@ -52,6 +59,7 @@ def require_as_imported(plugins: Iterable[Plugin]) -> Imports:
     it wants that to run.
     """
     files = _files(plugins)
+    _note(files)
     for path, (_, digest) in files.items():
         if NOTED.get(path, digest) != digest:
             raise OtherCode(
@@ -63,11 +71,12 @@ def require_as_imported(plugins: Iterable[Plugin]) -> Imports:
 
 def require_imports(plugins: Sequence[Plugin], begun_with: Mapping[str, str]) -> None:
     """Raise OtherCode if a module is another here than the run was ``begun_with``, or than it was
-    when this process has imported it. One that is not found here is nobody's, or installed.
+    when this process has imported it, or was not found there. One that is not found here is
+    nobody's, or installed.
     """
     fetch(plugins)
     for name, digest in require_as_imported(plugins).items():
-        if begun_with.get(name, digest) != digest:
+        if begun_with.get(name) != digest:
             raise OtherCode(
                 f"plugins: module {name}, which they import, is not what the run was begun with; "
                 "put it back"
@@ -118,14 +127,25 @@ def _files(plugins: Iterable[Plugin]) -> dict[str, tuple[str, str]]:
 def _look(content: bytes, package: str, found: dict[str, tuple[str, str]]) -> None:
     """Add the files that a module of a ``package`` imports to those ``found``."""
     for name in _named(content, package):
-        path = _place(name)
-        if path is None or str(path) in found:
+        spec = _own(name)
+        path = spec.origin if spec is not None else None
+        if spec is None or path is None or path in found:
             continue
-        inside = read_bytes(path)
+        inside = _content(spec)
+        if inside is None:
+            continue
         # by what is in it: it may lie elsewhere when the run goes on
-        found[str(path)] = name, hashlib.sha256(inside).hexdigest()
-        own = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        _look(inside, own, found)
+        found[path] = name, hashlib.sha256(inside).hexdigest()
+        above = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        if path.endswith(".py"):
+            _look(inside, above, found)
+
+
+def _content(spec: ModuleSpec) -> bytes | None:
+    """Of a module's file, be it in an archive; None of one that is there no more."""
+    with contextlib.suppress(OSError, AttributeError):
+        return spec.loader.get_data(spec.origin)  # type: ignore[union-attr, no-any-return]
+    return None
 
 
 def _named(content: bytes, package: str) -> Iterator[str]:
@@ -133,7 +153,7 @@ def _named(content: bytes, package: str) -> Iterator[str]:
     package that says what it has for ``import *`` that, too.
     """
     try:
-        nodes = [*ast.walk(ast.parse(content))]
+        nodes = [*_run(ast.parse(content))]
     except (SyntaxError, ValueError):  # what cannot be imported, which somebody may expect
         return
     for node in nodes:
@@ -152,6 +172,21 @@ def _named(content: bytes, package: str) -> Iterator[str]:
             yield from (f"{package}.{text}" for text in texts if isinstance(text, str))
 
 
+def _run(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is in a tree, but for what only type checkers read."""
+    yield tree
+    for one in ast.iter_child_nodes(tree):
+        for inner in one.orelse if _is_for_types(one) else [one]:
+            yield from _run(inner)
+
+
+def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
+    """Whether it is ``if TYPE_CHECKING:``, from wherever."""
+    test = node.test if isinstance(node, ast.If) else None
+    names = {getattr(test, "id", ""), getattr(test, "attr", "")}
+    return "TYPE_CHECKING" in names
+
+
 def _is_all(node: ast.Assign) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets)
 
@@ -162,17 +197,33 @@ def _and_above(name: str) -> Iterator[str]:
     yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
 
 
-def _place(name: str) -> Path | None:
-    """The file of a module that is neither ours nor installed."""
-    package, dot, _ = name.partition(".")
-    if not package or package in OURS or package in sys.stdlib_module_names:
+def _own(name: str) -> ModuleSpec | None:
+    """Where a module comes from that is neither ours nor installed. Nothing is imported to find
+    that out: code of others would run that Python has not run.
+    """
+    parts, inside, spec = name.split("."), None, None
+    if not name or parts[0] in OURS:
         return None
-    # code of others runs where a module's package is imported to look into it
-    with contextlib.suppress(Exception):
-        above = importlib.util.find_spec(package) if dot else None
-        if above is not None and is_installed(above.origin or ""):
-            return None  # nobody looks into a library
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin and spec.origin.endswith(".py"):
-            return None if is_installed(spec.origin) else Path(spec.origin)
+    for count in range(1, len(parts) + 1):
+        spec = _found(".".join(parts[:count]), inside)
+        # nobody looks into a library
+        if spec is None or (spec.origin and is_installed(spec.origin)):
+            return None
+        inside = spec.submodule_search_locations
+        if inside is None and count < len(parts):
+            return None  # what is in it is no module
+    return spec if spec is not None and spec.has_location else None
+
+
+def _found(name: str, inside: Sequence[str] | None) -> ModuleSpec | None:
+    """A module as it has been imported, or would be, ``inside`` its package's folders."""
+    known = getattr(sys.modules.get(name), "__spec__", None)
+    if known is not None:
+        return known
+    for finder in sys.meta_path:
+        # of whatever somebody has put there
+        with contextlib.suppress(Exception):
+            spec = finder.find_spec(name, inside, None)
+            if spec is not None:
+                return spec
     return None

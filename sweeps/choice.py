@@ -89,7 +89,9 @@ class Choice:
 
     def name(self, trial: str) -> str:
         """The name of the trial's folder: its setting and seed, for people, and its :meth:`key`."""
-        said = re.sub(r"[^\w.=]+", "-", str(self), flags=re.ASCII).replace("=-", "=")
+        # the signs of numbers stay, brackets do not
+        said = re.sub(r"=[^\w.+-]+", "=", str(self), flags=re.ASCII)
+        said = re.sub(r"[^\w.=+-]+", "-", said, flags=re.ASCII)
         return f"{said.strip('-.')[:LONGEST]}-{self.key(trial)}"
 
     def is_at(self, path: Path) -> bool:

@@ -54,8 +54,8 @@ class Shelf:
                 samples = _load(config)
                 references[key], digests[key] = ray.put(samples), samples_sha256(samples)
         imports = require_as_imported(plugins.values())
-        if code := digest_of(imports):
-            digests[IMPORTS] = code
+        if plugins:
+            digests[IMPORTS] = digest_of(imports)
         return cls(references, digests, imports)
 
     def leave(self, folder: RunFolder) -> None:
@@ -96,7 +96,7 @@ class Shelf:
 
 def _require_same(now: Mapping[str, str], known: Mapping[str, str], folder: RunFolder) -> None:
     for name, digest in now.items():
-        if name == IMPORTS and known.get(name, digest) != digest:
+        if name == IMPORTS and known.get(name, "") != digest:
             raise UserError(
                 f"{folder.place}: {IMPORTS} are not those that the sweep was begun with; put them "
                 "back"

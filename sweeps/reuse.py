@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
+from orchestrator.results.own_code import other_codes
 from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
@@ -69,7 +70,7 @@ class Finished:
         folder, origin = RunFolder(path), experiment.origin
         result = folder.result()
         same = all(result.get(key) == value for key, value in origin.items())
-        if not same or result["versions"] != versions():
+        if not same or other_codes(result, origin) or result["versions"] != versions():
             return None
         if folder.config().resources.on_timeout == "drop" and _has_dropped(folder):
             return None

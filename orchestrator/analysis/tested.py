@@ -79,11 +79,12 @@ class Difference:
     def line(self) -> dict[str, str]:
         """Its texts, as they are printed."""
         pair, (low, high) = self.pair, self._ends
-        missed = f", missed {pair.missed[0]} : {pair.missed[1]}" if any(pair.missed) else ""
+        missed = [f"missed {pair.missed[0]} : {pair.missed[1]}"] if any(pair.missed) else []
+        known = [_number(self._signed(pair.difference), "+.4f")]
         return {
             "group": self.group,
             "metric": self.metric,
-            "difference": f"{_number(self._signed(pair.difference), '+.4f')}{missed}",
+            "difference": ", ".join(filter(None, [*known, *missed])),
             "95 % interval": "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}]",
             "d_z": _number(self._signed(pair.effect), ".2f"),
             "p": _number(self.p, ".4f") or "none",

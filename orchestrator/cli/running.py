@@ -17,7 +17,7 @@ from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, s
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
-from orchestrator.results.own_code import CODES, codes_of
+from orchestrator.results.own_code import codes_of, other_codes
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import CONFIG, RESULT, RunFolder
@@ -197,7 +197,7 @@ class Series:
         """
         if there.finished:
             result, now = there.result(), codes_of(self.configs[name])
-            if any(result.get(key, now.get(key, "")) != now.get(key, "") for key in CODES):
+            if other_codes(result, now):
                 raise UserError(
                     f"{there.place}: the run there is by other code of parts of the same names, or "
                     "of what plugins import; "

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,11 @@ def codes_of(config: Config) -> dict[str, str]:
     imported = digest_of(require_as_imported(config.plugins))
     found = dict(zip(CODES, (code_sha256(config), imported), strict=True))
     return {key: code for key, code in found.items() if code}
+
+
+def other_codes(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Which of ``CODES`` differ in two results (or what runs began with); none is none."""
+    return [key for key in CODES if known.get(key, "") != now.get(key, "")]
 
 
 def code_sha256(config: Config) -> str:

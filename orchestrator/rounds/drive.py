@@ -103,23 +103,32 @@ def _exchange(experiment: Experiment, folder: RunFolder) -> None:
     """Keep the plugins with which the run goes on, where these are others, and note it: the results
     say so, too.
     """
-    now = {plugin.name: plugin.sha256 for plugin in experiment.config.plugins}
-    before = folder.plugins()
-    others = [name for name, sha256 in now.items() if before.get(name) != sha256]
+    others = _exchanged(experiment, folder)
     if not others:
         return
     if experiment.finished:
         raise UserError(
             f"{folder.path}: the run is finished, and nothing of it would be by another plugin "
-            f"{others[0]}; --resume it without --plugin"
+            f"{next(iter(others))}; --resume it without --plugin"
         )
     experiment.notes.extend(
         f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
-        f"{before.get(name, '')[:12]}, and now has {now[name][:12]}"
-        for name in others
+        f"{before[:12]}, and now has {now[:12]}"
+        for name, (before, now) in others.items()
     )
     # the note is in a checkpoint before anything says that the run goes on with others
     folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
+
+
+def _exchanged(experiment: Experiment, folder: RunFolder) -> dict[str, tuple[str, str]]:
+    """Plugins that are others than those of the run there: name -> digests, before and now."""
+    before = folder.plugins()
+    now = {plugin.name: plugin.sha256 for plugin in experiment.config.plugins}
+    return {
+        name: (before.get(name, ""), sha256)
+        for name, sha256 in now.items()
+        if before.get(name) != sha256
+    }
 
 
 def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
@@ -146,7 +155,8 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             "rounds, stop, evaluation, checkpoint, energy and resources (but for threads and "
             "clients_per_actor) may differ on --resume"
         )
-    experiment.require_origin(state["origin"], str(folder.path))
+    exchanged = bool(_exchanged(experiment, folder))
+    experiment.require_origin(state["origin"], str(folder.path), exchanged)
     try:
         experiment.restore(t, state)
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -212,8 +222,9 @@ def _tracks(experiment: Experiment, folder: RunFolder) -> Tracks:
     it where it can be.
     """
     config = experiment.config
-    # a last round that is judged only now is passed on once more
-    done = experiment.t - 1 if experiment.finished and experiment.t else experiment.t
+    # a last round that is judged only now, or no longer, is passed on once more
+    again = experiment.t and (experiment.finished or experiment.went_further)
+    done = experiment.t - 1 if again else experiment.t
     run = Tracked(config.name, config.model_dump(mode="json"), folder.path, done)
     return Tracks(config.track, run, folder, experiment.alarm.note)
 
@@ -239,6 +250,8 @@ def _rounds(
     plan, begun = experiment.config.checkpoint, experiment.t
     if experiment.finished and experiment.records:
         experiment.judge_last()
+        tracks.add(experiment.records[-1])
+    elif experiment.went_further:
         tracks.add(experiment.records[-1])
     while not experiment.finished and not stopping():
         record = experiment.step()

@@ -35,7 +35,7 @@ from orchestrator.imports import imports_of
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
-from orchestrator.results.own_code import codes_of
+from orchestrator.results.own_code import CODES, codes_of, other_codes
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
@@ -115,6 +115,8 @@ class Experiment:
         """Part of the last aggregate that each client's update was [N]; [0] where none is known."""
         self.seen: tuple[Record, ClientTable] | None = None
         """What the clock has last seen in the middle of the round under way."""
+        self.went_further = False
+        """Whether it has other numbers of the last round than the run that it goes on with."""
         self.longer: dict[str, Any] | None = None
         """Of a round that was judged because it is the last: the record, and the clients' rows (or
         None), that a run of more rounds has of it.
@@ -256,8 +258,7 @@ class Experiment:
         if self.seen is not None and (met or not last):
             record |= self._noted(t, *self.seen)
         elif evaluated:
-            if not ended:
-                self.longer = self._of_a_longer_run(t, due, record, spent)
+            self.longer = self._of_a_longer_run(t, due, record, spent)
             self._judge(t, record, seconds)
         record |= self._spent(begun, sent_before, seconds)
         self.alarm.metrics(t, record)
@@ -284,6 +285,16 @@ class Experiment:
     def _is_judged(self) -> bool:
         """Whether the last round has rows of clients."""
         return bool(self.client_rows) and int(self.client_rows[-1]["round"][0]) == self.t
+
+    def _goes_further(self, longer: Mapping[str, Any] | None) -> bool:
+        """Whether the round that was the last of a run that has ended is one of many now, which a
+        run that had never ended would not have judged (at its end).
+        """
+        if longer is None or self.t >= self.config.rounds or self._ends(longer["record"]):
+            return False
+        before = self.records[-2]["steps_total"] if len(self.records) > 1 else 0.0
+        due = self.clock.due(self.t, before, self.records[-1]["steps_total"])
+        return longer["rows"] is not None or not due
 
     def _go_on(self, longer: Mapping[str, Any]) -> None:
         """Have of the last round what a run of more rounds has."""
@@ -470,19 +481,21 @@ class Experiment:
         threads = self.config.resources.threads
         return digest({**unpinned(raw), "plugins": plugins, "threads": threads})
 
-    def require_origin(self, known: Mapping[str, Any], place: str) -> None:
+    def require_origin(self, known: Mapping[str, Any], place: str, exchanged: bool = False) -> None:
         """Raise UserError unless the run at ``place``, of which ``known`` says what it has begun
         with, began with the data, the initial weights and the code of one's own that the config
-        gives now.
+        gives now; ``exchanged``: but for what plugins import, of which some are others now.
         """
+        others = set(other_codes(known, self.origin)) - ({"imports_sha256"} if exchanged else set())
         for key, what in (
             ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
             ("initial_sha256", "the initial weights of the model are not those"),
             ("code_sha256", "the code of parts that are in no plugin is not that"),
             ("imports_sha256", "modules that its plugins import are not those"),
         ):
-            now = self.origin.get(key)
-            if known.get(key, now) != now:
+            if key in others or (
+                known.get(key, "") != self.origin.get(key, "") and key not in CODES
+            ):
                 raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
@@ -496,7 +509,8 @@ class Experiment:
         self.alarm.restore(state["alarm"])
         self.shares = np.asarray(state["shares"])
         self.t, self.longer = t, state.get("longer")
-        if self.longer is not None and t < self.config.rounds:
+        self.went_further = self._goes_further(self.longer)
+        if self.longer is not None and self.went_further:
             self._go_on(self.longer)
         others = differing(state.get("made_by", {}))
         if others and not self.finished:

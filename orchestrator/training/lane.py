@@ -249,7 +249,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = {**work.state, **work.extras, "w": work.w}
+        w, given = work.w, [(its, dict(its)) for its in (work.state, work.extras)]
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -279,19 +279,25 @@ class Lane:
         require_own_rows(self.rule, "after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        self._require_in_place(given, {**work.state, **work.extras, "w": work.w})
+        work.w = self._written("work.w", work.w, w)
+        for its, before in given:
+            for name, new in [*its.items()]:
+                its[name] = self._written(name, new, before.get(name))
 
-    def _require_in_place(self, given: Tensors, now: Tensors) -> None:
-        """Raise UserError for tensors that a hook has put in the place of others, or added: where
-        it was given the first clients' rows, the lane has them no more.
+    def _written(self, name: str, new: Tensor, old: Tensor | None) -> Tensor:
+        """The tensor ``old``, which is a part of the lane's, with the numbers of what a hook has
+        put in its place; raises UserError where there was none, or one of another shape.
         """
-        lost = [n for n in now if n not in given or now[n] is not given[n]]
-        if lost:
+        if new is old:
+            return new
+        if old is None or new.shape != old.shape:
+            what = "adds" if old is None else "gives another shape to"
             raise UserError(
-                f"{type(self.rule).__name__} replaces or adds {lost[0]!r} of work, work.state or "
-                "work.extras in a hook around a step, which is lost once a client has done its "
-                "steps; make it in begin, and write to it in place"
+                f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
+                "hook around a step, in which clients that have done their steps have no part; "
+                "make it in begin"
             )
+        return old.copy_(new)
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""

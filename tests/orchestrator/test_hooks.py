@@ -48,9 +48,26 @@ class MixedStart(_Remembering):
         return super().begin(work) * len(work.clients)
 
 
-class NewModel(_Remembering):
+class Adding(_Remembering):
     def after_step(self, work):
-        work.w = work.w * 0.9
+        work.extras["new"] = work.loss.clone()
+
+
+class Replacing(_Remembering):
+    def direction(self, gradient, work):
+        work.state["m"] = 0.9 * work.state["m"] + gradient
+        return work.state["m"]
+
+    def after_step(self, work):
+        work.w = work.w * 0.99
+
+
+class InPlace(_Remembering):
+    def direction(self, gradient, work):
+        return work.state["m"].mul_(0.9).add_(gradient)
+
+    def after_step(self, work):
+        work.w.mul_(0.99)
 
 
 class Plain(_Remembering):
@@ -72,7 +89,7 @@ class Plain(_Remembering):
         (MixedStart, "MixedStart.begin: what it gives for a client depends"),
         (Numbered, "Numbered.direction changes attributes"),
         (Noisy, "Noisy.upload gives another result for the same numbers: it draws, or counts"),
-        (NewModel, "NewModel replaces or adds 'w' of work"),
+        (Adding, "Adding adds 'new' of work.state or work.extras"),
     ],
 )
 def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, said):
@@ -80,6 +97,24 @@ def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, sai
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
     with pytest.raises(UserError, match=said):
         Experiment(small()).step()
+
+
+@pytest.mark.parametrize("execution", ["sequential", "vectorized"])
+def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatch, execution):
+    """It was lost as soon as one client had done its steps."""
+    work = (
+        "local.steps=null",
+        "local.epochs=2",
+        "local.batch_size=8",
+        f"local.execution={execution}",
+    )
+    config = small(*work, "data.partition={name: zipf, sigma: 1.0}")
+    ends = []
+    for rule in (Replacing, InPlace):
+        monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
+        ends.append(finish(config))
+    one, other = (e.algorithm.model() for e in ends)
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
 def test_hooks_are_tried_on_copies(monkeypatch):

@@ -184,6 +184,7 @@ PASSES = ["local.steps=null", "local.epochs=3", "local.batch_size=8"]
     [
         (MovingStart(), ["local.steps=6"]),
         (LateRebinding(), PASSES),
+        (Rebinding(), ["local.steps=6"]),
         (Twice(), ["cohort=1.0", "round_end={name: fda, theta: 5.0}", "local.steps=8"]),
         (Remembering(), ["local.steps=6", "rounds=6", "local.lr_decay=0.99"]),
         (Remembering(), ["local.steps=6", "rounds=6", "local.execution=sequential"]),
@@ -202,8 +203,8 @@ def test_rules_that_do_what_they_should_not_have_the_same_bits(rule, settings, m
 def test_an_entry_that_would_be_lost_is_told(monkeypatch, partition):
     """Also where all clients happen to do as many steps."""
     ragged = [f"data.partition={partition}", "local.execution=vectorized", *PASSES]
-    with pytest.raises(UserError, match=r"Rebinding replaces or adds 'steps' of work"):
-        with_rule(Rebinding(), monkeypatch, None, *ragged)
+    with pytest.raises(UserError, match=r"Adding adds 'last' of work\.state or work\.extras"):
+        with_rule(Adding(), monkeypatch, None, *ragged)
 
 
 def test_a_tensor_by_two_names_stays_one(monkeypatch):

@@ -191,3 +191,24 @@ def test_a_second_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     found = CliRunner().invoke(app, ["run", *SMALL, "--out", str(tmp_path / "run")])
     assert found.exit_code == 130
     assert f"fedorch run --resume {tmp_path / 'run'}" in found.output.replace("\n", "")
+
+
+def test_a_round_is_judged_as_the_config_says_now(tmp_path):
+    """Of a run that goes on, the last round was unjudged where the new config judges it, and judged
+    where one that had not ended would not have been.
+    """
+    for begun, then in (
+        (("rounds=2", "evaluation.every=9"), ("rounds=3", "evaluation.every=2")),
+        (("rounds=3", "evaluation.every=9", "stop={steps_total: 4}"), ("stop={steps_total: 99}",)),
+    ):
+        place = tmp_path / begun[-1].replace("/", "")
+        ways = (RunFolder(place / "a"), RunFolder(place / "b"))
+        least = ("local.steps=2", "track=jsonl")
+        run_into(ways[0], small(*begun, *least))
+        run_into(ways[0], ways[0].config([], then), resuming=True)
+        run_into(ways[1], small(*begun, *then, *least))
+        one, other = (way.rounds()["test_accuracy"] for way in ways)
+        assert one.equals(other)
+        tracked = [(way.path / "metrics.jsonl").read_text().splitlines() for way in ways]
+        judged = [["test_accuracy" in json.loads(line) for line in lines] for lines in tracked]
+        assert judged[0] == judged[1] == one.notna().tolist()
