@@ -144,7 +144,7 @@ def _look(content: bytes, package: str, found: dict[str, tuple[str, str]]) -> No
 def _content(spec: ModuleSpec) -> bytes | None:
     """Of a module's file, be it in an archive; None of one that is there no more."""
     with contextlib.suppress(OSError, AttributeError):
-        return spec.loader.get_data(spec.origin)  # type: ignore[union-attr, no-any-return]
+        return spec.loader.get_data(spec.origin)  # type: ignore[union-attr]
     return None
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
+from orchestrator.analysis.goals import counts_of_the_diverged
 from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
@@ -118,13 +119,13 @@ class Cells:
         """Of the settings against the first of the table, where that was chosen by other data, by
         the table's own numbers: a trial that failed has none, and loses.
         """
-        runs, column = self.runs, self.plan.column
+        runs = self.runs
         metric, tested = ("", False) if runs is None else _judged_by(self.plan, runs.rounds)
         if runs is None or not tested:
             return PairedTests()
         number = {folder.path: i for i, folder in enumerate(self.finished)}
         values = {
-            name: {one.seed: one.beside(column, metric) for one in trials}
+            name: {one.seed: self._tested(one, metric) for one in trials}
             for name, trials in self.groups.items()
             if all(
                 runs.same_data(0, number[one.folder.path])
@@ -138,6 +139,12 @@ class Cells:
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
         return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
+
+    def _tested(self, trial: Result, metric: str) -> float:
+        """A trial's number of a metric; NaN where it has none that counts."""
+        better = None if self.runs is None else self.runs.more_is_better(metric)
+        gone = trial.diverged and not counts_of_the_diverged(metric, better)
+        return math.nan if gone else trial.beside(self.plan.column, metric)
 
     def looked_at_otherwise(self, first: str) -> dict[str, str]:
         """The lines whose numbers are the best, or the mean, of other rounds than those of the
@@ -301,6 +308,7 @@ def _given(cells: Cells) -> Iterator[str]:
     for cell in cells.plan.cells:
         if cell.settings:
             yield f"{cell.label}: {', '.join(cell.settings)}"
+    yield from efforts.tries(cells.groups)
     yield from efforts.unequal(cells.groups)
     first = next(iter(cells.groups), "")
     if others := cells.looked_at_otherwise(first):

@@ -96,8 +96,10 @@ class Choice:
 
     def is_at(self, path: Path) -> bool:
         """Whether a trial of that choice leaves its results in a folder of that name."""
-        which = r"\w+" if self.drawn else ""
-        return re.fullmatch(re.escape(self.name("")) + which, path.name) is not None
+        which, name = r"\w+" if self.drawn else "", self.name("")
+        # sweeps of before had no signs
+        names = (name, name.replace("+", "-").replace("=-", "="))
+        return any(re.fullmatch(re.escape(one) + which, path.name) for one in names)
 
     def folder(self, sweep: str, trial: str) -> RunFolder:
         """Where the trial leaves its results, in the sweep's folder (a path or a URI)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
         for name, some in groups.items()
     }
     return [_said(what, each) for what, each in _measured(ended).items() if not _same(each)]
+
+
+def tries(groups: Mapping[str, Sequence[Result]]) -> list[str]:
+    """How many settings each algorithm has had, where several have not had as many: who has more
+    tries has a better best one, by luck alone.
+    """
+    trials = [some[0] for some in groups.values() if some and some[0].status != "failed"]
+    each = Counter(trial.folder.config().algorithm.name for trial in trials)
+    if len({*each.values()}) < 2:
+        return []
+    listed = ", ".join(f"{count} of {name}" for name, count in each.items())
+    return [f"settings tried: {listed}; who has more of them has a better best one by luck alone"]
 
 
 def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:

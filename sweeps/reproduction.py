@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -126,11 +126,18 @@ class Reproduction:
     def _offered(self) -> tuple[str, ...]:
         return self.budget.columns or tuple(self.entry.columns)
 
+    @property
+    def whole(self) -> Reproduction:
+        """With all of the budget's columns."""
+        return replace(self, only=()) if self.only else self
+
     @cached_property
     def firsts(self) -> Mapping[str, str]:
-        """Column -> the first that has the same settings, and so the same trials."""
+        """Column -> the first of the budget's that has the same settings, and so the same trials,
+        whichever were asked for.
+        """
         first: dict[Settings, str] = {}
-        for column in self.columns:
+        for column in self._offered:
             first.setdefault(self.entry.columns[column].settings, column)
         return {column: first[self.entry.columns[column].settings] for column in self.columns}
 

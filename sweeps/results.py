@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from orchestrator.analysis.goals import is_cost, missed
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
@@ -165,8 +166,9 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
         }
         place = cells["trial"].map(order)
         return cells.iloc[place.argsort(kind="stable")].reset_index(drop=True)
-    # a setting that some seeds did not survive is not as good as the rest of them
-    cells["whole"] = grouped["value"].agg(_all_known).to_numpy()
+    # a setting that some seeds did not survive is not as good as the rest of them, whatever a model
+    # that says one class to all is worth by the metric
+    cells["whole"] = grouped["value"].agg(_all_known).to_numpy() & (cells["diverged"] == 0)
     cells["cut"] = cells["stopped"] > 0
     # of several seeds those that a scheduler let finish are the better ones, and those that have
     # come first may be the easy ones: more of them first
@@ -189,6 +191,9 @@ def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
     """
     column, metric = sweep.column, on_test(sweep.metric)
     ended = result.status == "finished" or not several
+    # who was to reach a goal, and has not, has no cost of it
+    if ended and result.status != "failed" and is_cost(sweep.metric):
+        ended = not missed(result.folder.config(), result.rounds)
     own = {
         "seed": result.seed,
         "status": result.status,

@@ -170,6 +170,9 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     other = [f"{one.size}: {reduced.rstrip('.')}"] if reduced else []
     other += [entry.unavailable.rstrip(".")] if entry.unavailable else []
     other += [f"and with {', '.join(about.also)}"] if about.also else []
+    if one.only:
+        many = f"{len(one.columns)} of {len(one.whole.columns)} columns"
+        other.append(f"{many}; claims are tested over all that the budget has")
     if form == "csv":
         tell_beside(about.how)
         return data.assign(conditions="; ".join(other)).to_csv(index=False)

@@ -369,7 +369,8 @@ class PaperTarget(Target):
                 f"{self.one.size}` first{hint}"
             )
         _require(folder, self.name)
-        values = self.one.measured(folder)
+        # what is claimed is claimed of all columns, whichever are shown
+        values = self.one.whole.measured(folder)
         self._show_table(folder, values, form, file)
         if self.one.entry.picture:
             from sweeps import figures

@@ -163,7 +163,8 @@ class Watcher(tune.Callback):
             name = choice.name(trial.trial_id)
             seeds = self.settings.setdefault(choice.setting, {})
             # what a scheduler has stopped has a number of fewer rounds than others
-            compared = float(last.get(COMPARED, math.nan)) if done else math.nan
+            survived = done and not last.get("diverged")
+            compared = float(last.get(COMPARED, math.nan)) if survived else math.nan
             seeds[choice.planned.seed] = compared, name
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
+from orchestrator.analysis.goals import goals_of, met, missed
 from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
@@ -20,6 +21,7 @@ from orchestrator.analysis.names import (
     require_same_data,
     unsaid,
     ways_to_say,
+    with_values,
     without_seeds,
 )
 from orchestrator.config import UNNAMED, Config
@@ -116,7 +118,8 @@ class Runs:
     def seeds_said(self) -> str:
         """What the numbers of several seeds are, or ""."""
         if all(len(some) == 1 for some in self.columns.values()):
-            return ""
+            several = len({*self.seeds}) > 1 and len(self.columns) > 1
+            return "single runs of other seeds, in which they differ, too" if several else ""
         seeds = self._named[1]
         if seeds and any(map(SEEDS.search, self._named[0])):
             seeds += " where no others are named"
@@ -164,7 +167,8 @@ class Runs:
         if not (keys := unsaid(firsts)):
             return ""
         each = in_particular(firsts, self._cut) if len(firsts) <= SOME else ""
-        return "; ".join(filter(None, [each, f"they differ in {', '.join(keys)}"]))
+        shown = ", ".join(with_values(keys, [*firsts.values()]))
+        return "; ".join(filter(None, [each, f"they differ in {shown}"]))
 
     @property
     def common_said(self) -> str:
@@ -265,19 +269,59 @@ class Runs:
 
     @cached_property
     def ended_by(self) -> list[str]:
-        """The metrics whose goals (``stop``) may have ended some of the runs."""
+        """The metrics whose goals (``stop``) have ended some of the runs."""
         early = [
-            config.stop
-            for config, result in zip(self.configs, self.results, strict=True)
+            met(config.stop, rounds)
+            for config, result, rounds in zip(self.configs, self.results, self.rounds, strict=True)
             if result["status"] == "finished" and result["rounds"] < config.rounds
         ]
-        return [*dict.fromkeys(metric for stop in early for metric in stop)]
+        return [*dict.fromkeys(metric for ended in early for metric in ended)]
+
+    @cached_property
+    def missed(self) -> list[bool]:
+        """Of each run, whether it was to reach a goal (``stop``), and has reached none."""
+        return [missed(*one) for one in zip(self.configs, self.rounds, strict=True)]
 
     @property
     def ended_said(self) -> str:
-        """What it means to compare runs by what has ended them; or ""."""
+        """What it means to compare runs by what has ended them, and which of them have not reached
+        what they were to; or "".
+        """
         by = " and ".join(self.ended_by)
-        return f"{by} ended runs (stop): such a number says how far each overshot" if by else ""
+        said = [f"{by} ended runs (stop): such a number says how far each overshot"] if by else []
+        if any(self.missed):
+            each = [
+                f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
+                for name, some in self.columns.items()
+                if any(goals_of(self.configs[run]) for run in some)
+            ]
+            wanted = dict.fromkeys(goal for one in self.configs for goal in goals_of(one))
+            said.append(
+                f"the goal ({', '.join(wanted)}) was reached by {', '.join(each)}; what the others "
+                "did and sent is of all their rounds, and missed in tests"
+            )
+        return "; ".join(said)
+
+    @cached_property
+    def survivors(self) -> dict[str, list[int]]:
+        """The columns of which no run has diverged."""
+        return {
+            name: some
+            for name, some in self.columns.items()
+            if not any(self.results[run].get("diverged") for run in some)
+        }
+
+    @property
+    def diverged_said(self) -> str:
+        """How many runs of which columns have diverged; or ""."""
+        gone = [bool(result.get("diverged")) for result in self.results]
+        each = [
+            f"{sum(gone[run] for run in some)} of {len(some)} of {name}"
+            for name, some in self.columns.items()
+            if name not in self.survivors
+        ]
+        said = "diverged (a model, or a loss, that is no number)"
+        return f"{said}: {', '.join(each)}" if each else ""
 
     def unmeasured_said(self, metrics: Sequence[str]) -> str:
         """Which groups have runs that do not report what is compared, and so is not tested; or

@@ -14,6 +14,7 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
+from orchestrator.analysis.goals import counts_of_the_diverged, goals_of, is_cost
 from orchestrator.analysis.names import (
     require_reported,
 )
@@ -124,6 +125,7 @@ def show_comparison(
         *_attacked(runs.rounds, False if runs.on_the_same else None),
     ]
     lines += _to_target(runs.rounds, metric, goal) if goal is not None else []
+    lines += _reached(runs)
     lines, columns = _chosen(lines, only), runs.columns
     if len(columns) > MOST:
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
@@ -132,7 +134,7 @@ def show_comparison(
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, first)
     notes = _notes(runs, lines, asked, first, targeted=goal is not None)
-    written = _written(lines, columns, notes, tests, whole=bool(only))
+    written = _written(lines, columns, notes, tests, [*runs.survivors], whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
         write_text(report, comparison_of(about, written, groups, asked, links))
@@ -172,10 +174,12 @@ def _written(
     columns: Mapping[str, Sequence[int]],
     notes: Sequence[str],
     tests: PairedTests,
+    survivors: Sequence[str],
     whole: bool,
 ) -> Written:
     """The table: a row for each line and a column for each group of runs; or, of many groups, a row
-    for each of them. What is the same of all is a note then, where no ``whole`` was asked for.
+    for each of them. What is the same of all is a note then, where no ``whole`` was asked for. None
+    but ``survivors`` is the best.
     """
     rows = {line.label: [line.cell(some) for some in columns.values()] for line in lines}
     many = len(columns) > ACROSS
@@ -183,7 +187,8 @@ def _written(
     if same:
         notes = (*notes, "; ".join(f"{name} {rows.pop(name)[0]}" for name in same) + " of each")
     table = pd.DataFrame(rows.values(), index=pd.Index([*rows], name="metric"), columns=[*columns])
-    best = frozenset((line.label, name) for line in lines if (name := line.best(columns)))
+    alive = {name: columns[name] for name in survivors}
+    best = frozenset((line.label, name) for line in lines if (name := line.best(alive)))
     written = Written(
         "", table, tuple(notes), best=best, further=tests.table(),
         about_further=tests.about, listed=True,
@@ -324,6 +329,17 @@ def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None) -> list[Line]:
     return [Line("attackers' weight, mean over rounds", means, 3, none="–", better=less)]
 
 
+def _reached(runs: Runs) -> list[Line]:
+    """Of runs that were to reach a goal (``stop``) the part that has, where not all have."""
+    if not any(runs.missed):
+        return []
+    wanted = [bool(goals_of(config)) for config in runs.configs]
+    reached = [
+        float(not gone) if meant else None for gone, meant in zip(runs.missed, wanted, strict=True)
+    ]
+    return [Line("part that reached its goal", reached, 2)]
+
+
 def _of_a_client(rounds: pd.DataFrame) -> float | None:
     """Seconds that a client computed in a round; None where none took part (server_only)."""
     return float(rounds["seconds_client"].mean()) if "seconds_client" in rounds else None
@@ -374,7 +390,8 @@ def _notes(
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
-        runs.seeds_said, runs.stopped_said, runs.ended_said, runs.unmeasured_said(metrics),
+        runs.seeds_said, runs.diverged_said, runs.stopped_said, runs.ended_said,
+        runs.unmeasured_said(metrics),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
         _looked(runs, metrics[0]) if targeted else "",
@@ -400,7 +417,12 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     theirs = runs.columns[first][0]
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
     # a family's columns are many a run, and none of them is asked for
-    asked = [metric for metric in metrics if not metric.endswith("/")]
+    asked = [
+        metric
+        for metric in metrics
+        # what has ended runs is as good as the goal
+        if not metric.endswith("/") and (is_cost(metric) or metric not in runs.ended_by)
+    ]
     return PairedTests.of(
         [
             _measured(runs, one, [n for n in alike if n not in runs.judged.others(one, first)])
@@ -413,6 +435,12 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
 def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
     """Of the columns of these names."""
     ends = [_end(*one, metric) for one in zip(runs.rounds, runs.results, strict=True)]
+    # who was to reach a goal, and has not, has no cost of it
+    lost = runs.missed if is_cost(metric) else [False] * len(ends)
+    if not counts_of_the_diverged(metric, runs.more_is_better(metric)):
+        gone = [bool(result.get("diverged")) for result in runs.results]
+        lost = [one or other for one, other in zip(lost, gone, strict=True)]
+    ends = [math.nan if none else end for end, none in zip(ends, lost, strict=True)]
     values = {
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names

@@ -331,15 +331,32 @@ def require_reported(
         raise UserError(f"--metric: no run reports {metric!r}; {nearest(metric, known)}")
 
 
+BROUGHT = ("local.", "cohort", "aggregator")
+"""Of what an algorithm brings along, what is no part of its name."""
+
+
+def with_values(keys: Sequence[str], configs: Sequence[Config]) -> Iterator[str]:
+    """Keys, with what each of a few configs has there, as far as it is short."""
+    whole = [config.model_dump(mode="json") for config in configs]
+    for key in keys:
+        each = [str(_short(_at(config, key))) for config in whole]
+        brief = len(each) <= FEW and all(len(one) <= LEGIBLE for one in each)
+        yield f"{key} ({', '.join(each)})" if brief else key
+
+
+FEW = 4
+"""Configs whose values stand behind a key."""
+LEGIBLE = 20
+"""Characters of one that does."""
+
+
 def unsaid(configs: Mapping[str, Config]) -> list[str]:
     """The keys in which these configs differ, where their names do not say it."""
     whole = [config.model_dump(mode="json", exclude=set(NO_MATTER)) for config in configs.values()]
     told = _told(whole)
-    names_say = by_difference(whole) == [*configs]
-    return [
-        *(key.removesuffix(".name") for key in told if not names_say),
-        *(key for key in _hidden(whole) if key not in told),
-    ]
+    names_say = by_difference(whole) == [SEEDS.sub("", name) for name in configs]
+    keys = [*([] if names_say else told), *(key for key in _hidden(whole) if key not in told)]
+    return [key.removesuffix(".name") for key in keys]
 
 
 def _hidden(configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -349,7 +366,7 @@ def _hidden(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     keys = {key: None for other in configs for key in _differing(configs[0], other)}
     parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
     inside = [key for key in keys if not _matters(key, parts, configs)]
-    brought = [key for key in keys if key.startswith(("local.", "cohort")) and key not in inside]
+    brought = [key for key in keys if key.startswith(BROUGHT) and key not in inside]
     each = {key: [_at(config, key) for config in configs] for key in [*inside, *brought]}
     there = {key: [one for one in each[key] if one is not None] for key in each}
     return [key for key, values in there.items() if any(one != values[0] for one in values)]
@@ -364,10 +381,14 @@ def group_names(groups: list[list[RunFolder]], names: list[str] | None = None) -
     told_apart([folder for runs in groups for folder in runs])
     first = told_apart([runs[0] for runs in groups], names)
     each = [sorted(folder.config().seed for folder in runs) for runs in groups]
-    if all(len(one) == 1 for one in each):
+    if all(one == each[0] for one in each) and len(each[0]) == 1:
         return first
     said = (f"seed{'s' if len(one) > 1 else ''} {', '.join(map(str, one))}" for one in each)
-    return [f"{name} ({seeds})" for name, seeds in zip(first, said, strict=True)]
+    # whoever has two runs of one config tells them apart by their seeds already
+    return [
+        name if name.endswith(f"({seeds})") else f"{name} ({seeds})"
+        for name, seeds in zip(first, said, strict=True)
+    ]
 
 
 def require_alike(folders: Sequence[RunFolder], counts: Callable[[str], bool], why: str) -> None:

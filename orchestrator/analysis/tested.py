@@ -154,7 +154,8 @@ class PairedTests:
         what = self.metrics[0] if len(self.metrics) == 1 else "metrics"
         those = "that" if len(self.metrics) == 1 else "those"
         return (
-            f"{what} minus {those} of {self.against}, over {many} pairs of numbers; 95 % "
+            f"{what} minus {those} of {self.against}, over {many} "
+            f"pair{'' if many == '1' else 's'} of numbers; 95 % "
             f"intervals, each by itself; two-sided {how}{self._power}"
         )
 
@@ -180,6 +181,9 @@ class PairedTests:
     def table(self) -> pd.DataFrame:
         """A line of texts for each, as it is printed."""
         lines = pd.DataFrame([one.line() for one in self.each])
+        pairs = [str(one.pair.numbers) for one in self.each]
+        if len({*pairs}) > 1:
+            lines.insert(2, "pairs", pairs)
         return lines.drop(columns="metric") if len(self.metrics) == 1 else lines
 
     def records(self) -> list[dict[str, object]]:

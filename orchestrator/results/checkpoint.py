@@ -168,6 +168,7 @@ class _Parts:
 
     def split(self, value: Any, path: str) -> Any:
         """JSON form of ``value``."""
+        memory: tuple[Any, ...]
         if isinstance(value, torch.Tensor) and _is_dense(value):
             memory = (
                 value.device,

@@ -460,7 +460,7 @@ def test_a_star_is_at_what_the_tests_tell_apart():
     tests = PairedTests.of([Measured("test_accuracy", values, True)], "a<b")
     lines = [Line("test accuracy", [0.6, 0.7], better=True), Line("rounds", [1, 1], 0)]
     columns = {"a<b": [0], "B": [1]}
-    written = _written(lines, columns, (), tests, whole=False)
+    written = _written(lines, columns, (), tests, [*columns], whole=False)
     text = _for_print(written, tests, lines).as_("latex")
     assert r"B & \textbf{0.7000}$^{*}$ & 1 \\" in text
     assert r"*: test accuracy differs from that of a$<$b, p $<$ 0.05" in text
@@ -474,11 +474,11 @@ def test_many_groups_are_lines_in_the_order_of_their_names(runs, tmp_path):
     assert [*in_natural_order(shuffled)] == names
     same, other = Line("rounds", [2, 2], 0), Line("MB up", [1.0, 2.0], 1)
     columns = {name: [i % 2] for i, name in enumerate(names)}
-    written = _written([same, other], columns, (), PairedTests(), whole=False)
+    written = _written([same, other], columns, (), PairedTests(), [*columns], whole=False)
     assert [*written.table.index] == names
     assert [*written.table.columns] == ["MB up"]
     assert written.notes == ("rounds 2 of each",)
-    kept = _written([same, other], columns, (), PairedTests(), whole=True)
+    kept = _written([same, other], columns, (), PairedTests(), [*columns], whole=True)
     assert [*kept.table.columns] == ["rounds", "MB up"]
     code, text = here("compare", *[*runs][:4])
     assert code == 0, text

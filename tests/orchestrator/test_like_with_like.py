@@ -1,5 +1,6 @@
 """Numbers that are of other rows, by other formulas or of no repetitions are not tested, nor in bold."""
 
+import re
 import shutil
 
 import numpy as np
@@ -16,9 +17,11 @@ from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
 from orchestrator.results.run_folder import TRIAL, RunFolder
+from sweeps.cells import Cells, cells_as
 from tests.orchestrator.test_comparison import edit
 from tests.running import run_into
-from tests.sweeps.plans import SMALL
+from tests.sweeps.plans import SMALL, sweep
+from tests.sweeps.trials import run_here
 
 
 def runs_of(place, *settings, seeds=(0, 1, 2)):
@@ -183,3 +186,64 @@ def test_nothing_is_the_best_of_other_data(groups, tmp_path):
     rows = [line for line in text.splitlines() if line.startswith(("test accuracy", "test loss"))]
     assert rows
     assert not any("textbf" in line for line in rows)
+
+
+def test_who_never_reached_the_goal_has_no_cost_of_it(tmp_path):
+    """Rounds and bytes of runs that went to their last round were in the mean of what the goal had
+    cost; and nothing said so.
+    """
+    work = ("rounds=4", "stop={train_loss: '<= 1.9', steps_total: 99}")
+    slow = runs_of(tmp_path / "slow", *work, "local.lr=1e-6", "name=slow")
+    fast = runs_of(tmp_path / "fast", *work, "local.lr=0.01", "name=fast")
+    runs = Runs.read([*slow, *fast])
+    assert runs.missed == [True] * 3 + [False] * 3
+    assert runs.ended_by == ["train_loss"]
+    first, second = runs.columns
+    reached = f"the goal (train_loss) was reached by 0 of 3 of {first}, 3 of 3 of {second}"
+    assert reached in runs.ended_said
+    (one,) = comparison.tests_of(runs, ["bytes_up"], first).each
+    assert one.pair.missed == (0, 3)
+    assert comparison.tests_of(runs, ["train_loss"], first).each == ()  # it is as good as the goal
+    text = show_comparison([*slow, *fast], None, form="markdown")
+    assert re.search(r"part that reached its goal \| 0.00 +\| 1.00", text)
+
+
+def test_who_has_diverged_is_not_the_best(tmp_path):
+    """A model of NaN says one class to all, and is as good for all clients."""
+    keep = ("non_finite=keep", "rounds=2")
+    gone = runs_of(tmp_path / "gone", *keep, "local.lr=1e38")
+    well = runs_of(tmp_path / "well", *keep, "local.lr=0.1")
+    runs = Runs.read([*gone, *well])
+    first, second = runs.columns
+    assert [*runs.survivors] == [second]
+    (one,) = comparison.tests_of(runs, ["client_accuracy_std"], second).each
+    assert one.pair.missed == (3, 0)
+    (one,) = comparison.tests_of(runs, ["test_accuracy"], second).each
+    assert one.pair.missed == (0, 0)
+    text = show_comparison(
+        [*gone, *well], None, ["client_accuracy_std"], form="latex", only=["client_accuracy_std"]
+    )
+    assert f"3 of 3 of {first}" in text.replace("$", "")
+    assert not re.search(rf"{first}[^\n]*textbf", text)
+
+
+def test_single_runs_of_other_seeds_and_weights_that_come_with_a_method_are_told(tmp_path):
+    (one,) = runs_of(tmp_path / "a", seeds=(0,))
+    (other,) = runs_of(tmp_path / "b", "algorithm=fednova", seeds=(1,))
+    text = show_comparison([one, other], None, form="markdown")
+    assert "| fedavg (seed 0) | fednova (seed 1) |" in text
+    assert "ingle runs of other seeds, in which they differ, too" in text
+    assert "they differ in aggregator (mean, weighted_mean)" in text
+
+
+def test_who_has_more_tries_is_told(tmp_path, ray_session):
+    plan = sweep(
+        axes={"algorithm": ["fedavg", "fedprox"], "local.lr": {"grid": [0.1, 1e38], "when": {"algorithm": "fedprox"}}},
+        metric="client_validation_accuracy_std", choose_on="validation", set=[*SMALL, "non_finite=keep"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    text = cells_as(tmp_path / "s", "markdown")
+    assert "settings tried: " in text
+    assert "2 of fedprox" in text
+    *_, last = Cells.read(tmp_path / "s").data["trial"]
+    assert "1e+38" in last.replace(".0", "")

@@ -456,3 +456,15 @@ def test_labels_are_texts_and_copies_are_no_fault(tmp_path):
     text = cells_as(tmp_path, "markdown")
     for label in ("12345678", "12345679", "nan"):
         assert f"| {label} | 2 |" in text
+
+
+def test_columns_that_are_shown_are_no_others_that_are_tested(reproduced):
+    """With fewer of them Holm's correction was over fewer, and verdicts were others."""
+    some = replace(REDUCED, only=("worst",))
+    assert some.whole.columns == REDUCED.columns
+    assert {*some.labels.values()} < {*REDUCED.labels.values()}  # trials that columns share
+    values = some.whole.measured(reproduced)
+    assert summaries(ENTRY, values) == summaries(ENTRY, REDUCED.measured(reproduced))
+    text = tables.render(some, values, "markdown")
+    assert "1 of 4 columns; claims are tested over all that the budget has" in text
+    assert "columns; claims" not in tables.render(REDUCED, values, "markdown")
