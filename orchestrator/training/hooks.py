@@ -19,7 +19,7 @@ from orchestrator.plugins import OURS
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROUNDING = 1e-3
+ROUNDING = 1e-5
 """Part of the largest number by which sums may be off that were added up beside others."""
 MOST = 20
 """Tries of one hook of a class, whose instances may differ in numbers."""

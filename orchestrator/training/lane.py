@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -249,7 +249,8 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        w, given = work.w, [(its, dict(its)) for its in (work.state, work.extras)]
+        given = [(its, dict(its)) for its in (work.state, work.extras)]
+        w = work.w
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -279,25 +280,32 @@ class Lane:
         require_own_rows(self.rule, "after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        work.w = self._written("work.w", work.w, w)
-        for its, before in given:
-            for name, new in [*its.items()]:
-                its[name] = self._written(name, new, before.get(name))
+        model = {"w": work.w}
+        self._write([*given, (model, {"w": w})])
+        work.w = model["w"]
 
-    def _written(self, name: str, new: Tensor, old: Tensor | None) -> Tensor:
-        """The tensor ``old``, which is a part of the lane's, with the numbers of what a hook has
-        put in its place; raises UserError where there was none, or one of another shape.
+    def _write(self, given: Sequence[tuple[Tensors, Tensors]]) -> None:
+        """Where a hook has put tensors in the place of others (of what it was ``given``: now, and
+        before), write their numbers into these, which are parts of the lane's. Raises UserError
+        for one where there was none, or of another shape.
         """
-        if new is old:
-            return new
-        if old is None or new.shape != old.shape:
-            what = "adds" if old is None else "gives another shape to"
-            raise UserError(
-                f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
-                "hook around a step, in which clients that have done their steps have no part; "
-                "make it in begin"
-            )
-        return old.copy_(new)
+        changed = [
+            (its, name, before.get(name), new)
+            for its, before in given
+            for name, new in its.items()
+            if new is not before.get(name)
+        ]
+        # copies: one may be in the place of another
+        news = [new.clone() for *_, new in changed]
+        for (its, name, old, _), new in zip(changed, news, strict=True):
+            if old is None or new.shape != old.shape:
+                what = "adds" if old is None else "gives another shape to"
+                raise UserError(
+                    f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
+                    "hook around a step, in which clients that have done their steps have no part; "
+                    "make it in begin"
+                )
+            its[name] = old.copy_(new)
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""

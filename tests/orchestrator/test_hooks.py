@@ -62,6 +62,20 @@ class Replacing(_Remembering):
         work.w = work.w * 0.99
 
 
+class Swapping(_Remembering):
+    def state(self, received, spec):
+        return {"a": torch.zeros(spec.size), "b": torch.ones(spec.size)}
+
+    def after_step(self, work):
+        work.state["a"], work.state["b"] = work.state["b"], work.state["a"]
+
+    def upload(self, work):
+        swapped = work.steps[:, None] % 2
+        assert (work.state["a"] == swapped).all()
+        assert (work.state["b"] == 1 - swapped).all()
+        return super().upload(work)
+
+
 class InPlace(_Remembering):
     def direction(self, gradient, work):
         return work.state["m"].mul_(0.9).add_(gradient)
@@ -115,6 +129,11 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
         ends.append(finish(config))
     one, other = (e.algorithm.model() for e in ends)
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_what_two_tensors_exchange_is_exchanged(monkeypatch):
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", Swapping)
+    Experiment(small()).step()
 
 
 def test_hooks_are_tried_on_copies(monkeypatch):
