@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +19,8 @@ from orchestrator.rounds.digests import digest
 
 OF_ALL = frozenset(("w", "buffers", "options", "setting", "influence", "memory", "past", "notes"))
 """Attributes of every algorithm."""
+LARGEST = 10_000_000
+"""Entries of a tensor that is looked at: a tenth of a second a round."""
 
 
 class Unsaved:
@@ -52,8 +55,10 @@ class Unsaved:
 
 
 def _stands_for(value: Any) -> object:
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return digest(value)
+    entries = value.numel() if isinstance(value, torch.Tensor) else getattr(value, "size", 0)
+    with suppress(RuntimeError, TypeError):  # of tensors that are sparse, say
+        if isinstance(value, torch.Tensor | np.ndarray) and entries <= LARGEST:
+            return digest(value)
     return note(value)
 
 
