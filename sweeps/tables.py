@@ -163,16 +163,23 @@ class About:
     """How its rows were tuned and what they spent, a sentence each."""
 
 
+def _conditions(one: Reproduction, about: About) -> Iterator[str]:
+    """What is not as in the paper, and which part of it is shown."""
+    if one.budget.reduced:
+        yield f"{one.size}: {one.budget.reduced.rstrip('.')}"
+    if one.entry.unavailable:
+        yield one.entry.unavailable.rstrip(".")
+    if about.also:
+        yield f"and with {', '.join(about.also)}"
+    if one.only:
+        many = f"{len(one.columns)} of {len(one.whole.columns)} columns"
+        yield f"{many}; claims are tested over all that the budget has"
+
+
 def render(one: Reproduction, values: Values, form: Format, about: About | None = None) -> str:
     """The table as text; the terminal's is printed instead, and empty."""
     about = about or About()
-    data, entry, reduced = numbers(one, values, about.diverged), one.entry, one.budget.reduced
-    other = [f"{one.size}: {reduced.rstrip('.')}"] if reduced else []
-    other += [entry.unavailable.rstrip(".")] if entry.unavailable else []
-    other += [f"and with {', '.join(about.also)}"] if about.also else []
-    if one.only:
-        many = f"{len(one.columns)} of {len(one.whole.columns)} columns"
-        other.append(f"{many}; claims are tested over all that the budget has")
+    data, entry, other = numbers(one, values, about.diverged), one.entry, [*_conditions(one, about)]
     if form == "csv":
         tell_beside(about.how)
         return data.assign(conditions="; ".join(other)).to_csv(index=False)

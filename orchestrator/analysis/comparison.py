@@ -440,7 +440,9 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
     if not counts_of_the_diverged(metric, runs.more_is_better(metric)):
         gone = [bool(result.get("diverged")) for result in runs.results]
         lost = [one or other for one, other in zip(lost, gone, strict=True)]
-    ends = [math.nan if none else end for end, none in zip(ends, lost, strict=True)]
+    ends = [
+        math.nan if none and end is not None else end for end, none in zip(ends, lost, strict=True)
+    ]
     values = {
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names

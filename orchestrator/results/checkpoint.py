@@ -184,7 +184,8 @@ class _Parts:
             # a step of torch's is never negative
             tensor = torch.from_numpy(np.array(value, order="C"))
             if isinstance(value, np.generic):
-                return {"$scalar": self._named(tensor, (path,), path)}
+                # a number is nobody else's
+                return {"$scalar": self._named(tensor, (len(self.tensors),), path)}
             self.alive.append(value)
             memory = (value.__array_interface__["data"][0], value.strides)
             return {"$array": self._named(tensor, memory, path)}
