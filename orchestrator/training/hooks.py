@@ -52,11 +52,13 @@ def require_rows_apart(
     ``outcome`` calls it for the first so many rows, in copies: names -> tensors [rows, ...], and
     others, which are passed over. A hook of ours, and one that has been tried, is not called.
     """
-    kept = note(vars(owner))
     done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1), set())
-    if kept in done or len(done) >= MOST or not _is_own(owner, name):
+    if len(done) >= MOST or note(vars(owner)) in done or not _is_own(owner, name):
         return
-    whole, again = (_of_first(outcome(clients), clients) for _ in range(2))
+    whole = _of_first(outcome(clients), clients)
+    # what is worked out once, and kept, is there by now
+    kept = note(vars(owner))
+    again = _of_first(outcome(clients), clients)
     called = f"{type(owner).__name__}.{name}"
     if note(vars(owner)) != kept:
         raise UserError(

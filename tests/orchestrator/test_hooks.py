@@ -62,6 +62,15 @@ class Replacing(_Remembering):
         work.w = work.w * 0.99
 
 
+class WorkedOutOnce(_Remembering):
+    half = None
+
+    def direction(self, gradient, work):
+        if self.half is None:
+            self.half = torch.full((work.spec.size,), 0.5)
+        return gradient * self.half
+
+
 class Swapping(_Remembering):
     def state(self, received, spec):
         return {"a": torch.zeros(spec.size), "b": torch.ones(spec.size)}
@@ -131,8 +140,10 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
     torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_what_two_tensors_exchange_is_exchanged(monkeypatch):
-    monkeypatch.setattr("algorithms.fedavg.LocalRule", Swapping)
+@pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce])
+def test_what_is_right_is_not_refused(monkeypatch, rule):
+    """Tensors that exchange their places, and what a rule works out once."""
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
     Experiment(small()).step()
 
 
