@@ -37,7 +37,7 @@ class Work:
     """What the server sent, the same for every client (``w`` [d] and what the algorithm adds)."""
     state: Tensors
     """The clients' own tensors [C, ...], kept between rounds; ``upload`` changes them by replacing
-    entries; what a hook around a step puts in the place of one is written into it."""
+    entries, and so may hooks around a step, for the clients that they are given."""
     w: Tensor
     """Current local models [C, d]."""
     start: Tensor
@@ -56,25 +56,34 @@ class Work:
     private: tuple[slice, ...] = ()
     """Which entries of the models stay with each client (``LocalRule.private``)."""
     extras: Tensors = field(default_factory=dict)
-    """Round-local tensors [C, ...] that hooks may keep for themselves, made in ``begin``; what a
-    hook around a step puts in the place of one is written into it."""
+    """Round-local tensors [C, ...] that hooks may keep for themselves, made in ``begin``;
+    hooks around a step may change and replace them, but add none."""
 
     def first(self, rows: int) -> Work:
         """The same view on the first ``rows`` clients; models and state are shared, not copied."""
-        if rows == len(self.clients):
-            return self
-        # slices are views, so what is written in place reaches the whole. ``loss`` is set by the
-        # caller, for these rows
+        return self if rows == len(self.clients) else self.part(slice(rows))
+
+    def part(self, rows: slice) -> Work:
+        """The same view on some of the clients."""
+        count = len(self.clients)
+
+        def some(tensors: Tensors) -> Tensors:
+            # what is of no client (a number, say) is of all
+            return {k: v[rows] if v.dim() and len(v) == count else v for k, v in tensors.items()}
+
+        # slices are views, so what is written in place reaches the whole
         return replace(
             self,
-            clients=self.clients[:rows],
-            samples=self.samples[:rows],
-            state={k: v[:rows] for k, v in self.state.items()},
-            w=self.w[:rows],
-            start=self.start[:rows],
-            steps=self.steps[:rows],
-            own={k: v[:rows] for k, v in self.own.items()},
-            extras={k: v[:rows] for k, v in self.extras.items()},
+            clients=self.clients[rows],
+            samples=self.samples[rows],
+            state=some(self.state),
+            w=self.w[rows],
+            start=self.start[rows],
+            steps=self.steps[rows],
+            reach=self.reach[rows],
+            own=some(self.own),
+            extras=some(self.extras),
+            loss=some({"": self.loss})[""],
         )
 
 

@@ -10,7 +10,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TypeGuard
@@ -148,36 +148,44 @@ def _content(spec: ModuleSpec) -> bytes | None:
     return None
 
 
-def _named(content: bytes, package: str) -> Iterator[str]:
+@lru_cache(maxsize=10_000)
+def _named(content: bytes, package: str) -> tuple[str, ...]:
     """Modules that import statements name, wherever they stand, and what may be one in them; of a
     package that says what it has for ``import *`` that, too.
     """
     try:
-        nodes = [*_run(ast.parse(content))]
-    except (SyntaxError, ValueError):  # what cannot be imported, which somebody may expect
-        return
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                yield from _and_above(one.name)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                with contextlib.suppress(ImportError):
-                    base = importlib.util.resolve_name("." * node.level + base, package)
-            yield from _and_above(base)
-            yield from (f"{base}.{one.name}" for one in node.names)
-        elif isinstance(node, ast.Assign) and _is_all(node):
-            texts = (one.value for one in ast.walk(node.value) if isinstance(one, ast.Constant))
-            yield from (f"{package}.{text}" for text in texts if isinstance(text, str))
+        tree = ast.parse(content)
+    # what cannot be imported, which somebody may expect
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(dict.fromkeys(name for node in _run(tree) for name in _names(node, package)))
+
+
+def _names(node: ast.AST, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        for one in node.names:
+            yield from _and_above(one.name)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            with contextlib.suppress(ImportError):
+                base = importlib.util.resolve_name("." * node.level + base, package)
+        yield from _and_above(base)
+        yield from (f"{base}.{one.name}" for one in node.names)
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and _is_all(node):
+        texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+        yield from (f"{package}.{text}" for text in texts if isinstance(text, str))
 
 
 def _run(tree: ast.AST) -> Iterator[ast.AST]:
-    """What is in a tree, but for what only type checkers read."""
-    yield tree
-    for one in ast.iter_child_nodes(tree):
-        for inner in one.orelse if _is_for_types(one) else [one]:
-            yield from _run(inner)
+    """What is in a tree, but for what only type checkers read. (Without recursion: sums and chains
+    of calls may be long.)
+    """
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += node.orelse if _is_for_types(node) else ast.iter_child_nodes(node)
 
 
 def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
@@ -187,8 +195,9 @@ def _is_for_types(node: ast.AST) -> TypeGuard[ast.If]:
     return "TYPE_CHECKING" in names
 
 
-def _is_all(node: ast.Assign) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets)
+def _is_all(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
 
 
 def _and_above(name: str) -> Iterator[str]:

@@ -192,28 +192,48 @@ def require_own_memory(module: torch.nn.Module) -> None:
     """Raise ValueError for two tensors that share memory, of which training changes one (in the
     flat vector each has a place of its own), and for hooks that no gradient here calls.
     """
-    taken: list[tuple[int, int, str, bool]] = []
+    statistics, taken = floating_buffers(module), []
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
         if getattr(tensor, "_post_accumulate_grad_hooks", None):
             raise ValueError(
                 f"model: the parameter {name} has a hook for when its gradient is in .grad, where "
                 "none is put here; use its register_hook"
             )
-        if tensor.numel() and not tensor.is_meta:
-            last = sum(
-                (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
-            )
-            first = tensor.data_ptr()
-            end = first + (last + 1) * tensor.element_size()
-            changes = tensor.requires_grad or name in floating_buffers(module)
-            taken.append((first, end, name, changes))
-    taken.sort()
-    for (_, end, one, first), (begin, _, other, second) in itertools.pairwise(taken):
-        if begin < end and (first or second):
-            raise ValueError(
-                f"model: {one} and {other} share memory, and training would change them apart: "
-                "use one of them in both places, or parts of it in forward"
-            )
+        if tensor.numel() and not tensor.is_meta and tensor.layout == torch.strided:
+            taken.append((*_extent(tensor), name, tensor))
+    taken.sort(key=lambda one: one[:3])
+    before: list[tuple[int, int, str, Tensor]] = []
+    for one in taken:
+        before = [other for other in before if other[1] > one[0]]
+        for _, _, name, tensor in before:
+            changes = any(t.requires_grad or n in statistics for n, t in ((name, tensor), one[2:]))
+            if changes and _share(tensor, one[3]):
+                raise ValueError(
+                    f"model: {name} and {one[2]} share memory, and training would change them "
+                    "apart: use one of them in both places, or parts of it in forward"
+                )
+        before.append(one)
+
+
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's memory begins, and ends."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((n - 1) * step for n, step in steps)
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _share(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors whose memory reaches into one another's have an entry in common: columns
+    of a matrix have none.
+    """
+    size = one.element_size()
+    (begin, end), (first, last) = _extent(one), _extent(other)
+    if size != other.element_size() or (first - begin) % size:
+        return True
+    start = min(begin, first)
+    marks = torch.zeros((max(end, last) - start) // size, dtype=torch.bool)
+    marks.as_strided(one.shape, one.stride(), (begin - start) // size).fill_(True)
+    return bool(marks.as_strided(other.shape, other.stride(), (first - start) // size).any())
 
 
 def _in_numpy(dtype: torch.dtype) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from algorithms.flat import floating_buffers
+from algorithms.local import writes
 from orchestrator.noted import note
 from orchestrator.plugins import raised
 
@@ -246,6 +247,8 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     """A pass that leaves the floating-point buffers as they were."""
     statistics = floating_buffers(module)
     before = {name: buffer.clone() for name, buffer in statistics.items()}
+    known = {**statistics, **dict(module.named_parameters())}
+    written = {name: writes(tensor) for name, tensor in module.named_parameters()}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -259,22 +262,31 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     finally:
         for name, buffer in statistics.items():
             buffer.copy_(before[name])
-    _require_in_place(of, module, statistics)
+    _require_in_place(of, module, known, written)
     return Pass(_of_form(of, out, x, made), after, drew, _noted(module))
 
 
-def _require_in_place(of: str, module: torch.nn.Module, statistics: dict[str, Tensor]) -> None:
-    """Raise ValueError if a pass in training has put another tensor in the place of one of its
-    ``statistics``: nobody would send it.
+def _require_in_place(
+    of: str, module: torch.nn.Module, known: dict[str, Tensor], written: dict[str, int]
+) -> None:
+    """Raise ValueError if a pass in training has put another tensor in the place of one that was
+    ``known``, or written into a parameter (which was so often before): nobody would send it.
     """
-    now = dict(module.named_buffers()) if module.training else {}
-    for name, buffer in statistics.items():
-        new = now.get(name, buffer)
-        if new is not buffer and not (new.shape == buffer.shape and torch.equal(new, buffer)):
+    now = {**dict(module.named_buffers()), **dict(module.named_parameters())}
+    for name, tensor in known.items() if module.training else ():
+        new, what = now.get(name, tensor), "parameter" if name in written else "buffer"
+        if new is not tensor and not (new.shape == tensor.shape and torch.equal(new, tensor)):
+            hint = f"write into the one that is there (self.{name}.copy_(...))"
+            if name in written:
+                hint = "keep what passes change in a buffer, and write into that"
             raise ValueError(
-                f"model: {of}: a pass in training puts another tensor in the place of its buffer "
-                f"{name}, which nobody would send; write into the one that is there "
-                f"(self.{name}.copy_(...))"
+                f"model: {of}: a pass in training puts another tensor in the place of its {what} "
+                f"{name}, which nobody would send; {hint}"
+            )
+        if name in written and writes(new) != written[name]:
+            raise ValueError(
+                f"model: {of}: a pass in training writes into its parameter {name}, which training "
+                "is to change; keep what passes change in a buffer"
             )
 
 

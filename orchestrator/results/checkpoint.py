@@ -175,6 +175,7 @@ class _Parts:
                 value.untyped_storage().data_ptr(),
                 value.data_ptr(),
                 value.stride(),
+                value.is_neg(),
             )
             return {"$tensor": self._named(value, memory, path)}
         if isinstance(value, np.float64):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -55,6 +56,13 @@ class Unsaved:
 
 
 def _stands_for(value: Any) -> object:
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, random.Random | np.random.RandomState | torch.Generator):
+        state = getattr(value, "getstate", getattr(value, "get_state", None))
+        return note(state() if state is not None else None)
+    if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+        return digest(value.state_dict())
     entries = value.numel() if isinstance(value, torch.Tensor) else getattr(value, "size", 0)
     with suppress(RuntimeError, TypeError):  # of tensors that are sparse, say
         if isinstance(value, torch.Tensor | np.ndarray) and entries <= LARGEST:

@@ -21,61 +21,71 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-5
 """Part of the largest number by which sums may be off that were added up beside others."""
+ROUNDS = 3
+"""Up to which hooks are tried anew: what clients remember is all the same at first."""
 MOST = 20
 """Tries of one hook of a class, whose instances may differ in numbers."""
-_known: WeakKeyDictionary[type, dict[tuple[str, bool], set[object]]] = WeakKeyDictionary()
-"""Of classes, hooks that this process has tried, and whether on several clients: with which
-attributes."""
+Tried = dict[tuple[str, bool, int], set[object]]
+_known: WeakKeyDictionary[type, Tried] = WeakKeyDictionary()
+"""Of classes, hooks that this process has tried, whether on several clients, and in which round:
+with which attributes."""
+EVERYBODY = slice(None)
 
 
-def require_own_rows(rule: LocalRule, name: str, work: Work, *given: Tensor) -> None:
+def require_own_rows(rule: LocalRule, name: str, t: int, work: Work, *given: Tensor) -> None:
     """:func:`require_rows_apart` of a rule's hook, called with ``given`` [C, ...] and ``work``."""
 
-    def outcome(rows: int) -> Tensors:
-        there = _copied(work.first(rows))
+    def outcome(rows: slice) -> Tensors:
+        there = _copied(work.part(rows))
         hook: Callable[..., Any] = getattr(rule, name)
-        made = hook(*(one[:rows].clone() for one in given), there)
+        made = hook(*(one[rows].clone() for one in given), there)
         results = made if isinstance(made, dict) else {"result": made}
         found = {f"state/{key}": value for key, value in there.state.items()}
         found |= {f"extras/{key}": value for key, value in there.extras.items()}
         return found | results | {"w": there.w}
 
-    require_rows_apart(rule, name, len(work.clients), outcome)
+    require_rows_apart(rule, name, t, len(work.clients), outcome)
 
 
 def require_rows_apart(
-    owner: object, name: str, clients: int, outcome: Callable[[int], dict[str, Any]]
+    owner: object, name: str, t: int, clients: int, outcome: Callable[[slice], dict[str, Any]]
 ) -> None:
-    """Raise UserError unless the hook ``name`` of ``owner`` gives, twice, the same for the first of
-    so many ``clients``, and the same but for rounding where that is alone.
+    """Raise UserError unless the hook ``name`` of ``owner`` gives, twice, the same for so many
+    ``clients``, and for the first and the last of them the same but for rounding where that is
+    alone; in round ``t``.
 
-    ``outcome`` calls it for the first so many rows, in copies: names -> tensors [rows, ...], and
-    others, which are passed over. A hook of ours, and one that has been tried, is not called.
+    ``outcome`` calls it for some of the rows, in copies: names -> tensors [rows, ...], and others,
+    which are passed over. A hook of ours, and one that has been tried, is not called.
     """
-    done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1), set())
-    if len(done) >= MOST or note(vars(owner)) in done or not _is_own(owner, name):
+    if not _is_own(owner, name):
         return
-    whole = _of_first(outcome(clients), clients)
+    done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1, min(t, ROUNDS)), set())
+    if len(done) >= MOST or _attributes(owner) in done:
+        return
+    whole = outcome(EVERYBODY)
     # what is worked out once, and kept, is there by now
-    kept = note(vars(owner))
-    again = _of_first(outcome(clients), clients)
+    kept = _attributes(owner)
+    again = outcome(EVERYBODY)
     called = f"{type(owner).__name__}.{name}"
-    if note(vars(owner)) != kept:
+    if _attributes(owner) != kept:
         raise UserError(
             f"{called} changes attributes, which clients, actors and checkpoints do not have in "
             "common; what a rule keeps of a client is in work.state"
         )
-    if not _same(whole, again, 0.0):
+    if not _same(whole, again, clients, EVERYBODY, 0.0):
         raise UserError(
             f"{called} gives another result for the same numbers: it draws, or counts; draw by "
             "keys (fedorch.generator, or the generators that are given), and keep things in "
             "work.state"
         )
-    if not _same(whole, _of_first(outcome(1), 1), ROUNDING):
-        raise UserError(
-            f"{called}: what it gives for a client depends on the clients that are trained beside "
-            "it; every row of a tensor [C, ...] must be treated by itself"
-        )
+    for row in {0, clients - 1}:
+        its = slice(row, row + 1)
+        if not _same(whole, outcome(its), clients, its, ROUNDING):
+            raise UserError(
+                f"{called}: what it gives for a client depends on the clients that are trained "
+                "beside it; every row of a tensor [C, ...] must be treated by itself, whatever its "
+                "place"
+            )
     done.add(kept)
 
 
@@ -85,13 +95,26 @@ def _is_own(owner: object, name: str) -> bool:
     return its.__module__.partition(".")[0] not in OURS
 
 
-def _of_first(found: dict[str, Any], rows: int) -> Tensors:
-    """What is of the first client; what has another shape is refused where it is used."""
-    return {
-        key: value[:1]
-        for key, value in found.items()
-        if isinstance(value, torch.Tensor) and value.dim() and len(value) == rows
+def _attributes(owner: object) -> object:
+    """What stands for all that it holds."""
+    return note({**vars(owner), **(getattr(owner, "__pydantic_private__", None) or {})})
+
+
+def _same(
+    whole: dict[str, Any], other: dict[str, Any], clients: int, rows: slice, part: float
+) -> bool:
+    """Whether what ``other`` has of some clients' ``rows`` is what all of them together have; what
+    is of no client is passed over, as what has another shape is refused where it is used.
+    """
+    of_clients = {
+        key: value[rows]
+        for key, value in whole.items()
+        if isinstance(value, torch.Tensor) and value.dim() and len(value) == clients
     }
+    return all(
+        isinstance(found := other.get(key), torch.Tensor) and _near(value, found, part)
+        for key, value in of_clients.items()
+    )
 
 
 def _copied(work: Work) -> Work:
@@ -108,17 +131,17 @@ def _copied(work: Work) -> Work:
         received=copies(work.received),
         w=work.w.clone(),
         start=work.start.clone(),
-        loss=work.loss[: len(work.clients)].clone(),
+        loss=work.loss.clone(),
     )
-
-
-def _same(one: Tensors, other: Tensors, part: float) -> bool:
-    return one.keys() == other.keys() and all(_near(one[key], other[key], part) for key in one)
 
 
 def _near(one: Tensor, other: Tensor, part: float) -> bool:
     if one.shape != other.shape:
         return False
-    one, other = one.double().nan_to_num(), other.double().nan_to_num()
+    one, other = one.double(), other.double()
+    finite = one.isfinite()
+    if not torch.equal(finite, other.isfinite()):
+        return False
+    one, other = one[finite], other[finite]
     size = float(other.abs().max()) if other.numel() else 0.0
     return torch.allclose(one, other, rtol=0.0, atol=part * size)

@@ -53,6 +53,8 @@ class Lane:
     ) -> None:
         self.world, self.engine, self.rule = world, engine, spec.rule
         self.t, self.session = spec.t, spec.session
+        self.tried: set[tuple[str, bool]] = set()
+        """Hooks that are known to keep to their rows, and whether of several."""
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
@@ -133,7 +135,7 @@ class Lane:
             own={k: v.to(self.device) for k, v in own.items()},
             private=self.rule.private,
         )
-        require_own_rows(self.rule, "begin", work)
+        self._try("begin", work)
         work.start = self.rule.begin(work)
         # row after row in memory, whatever begin returned: engines train on views of it
         work.w = work.start.clone(memory_format=torch.contiguous_format)
@@ -249,7 +251,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = [(its, dict(its)) for its in (work.state, work.extras)]
+        given = [(group, dict(getattr(work, group))) for group in ("state", "extras")]
         w = work.w
         g = self.gradient[:active]
         compared = self.rule.references(work)
@@ -265,7 +267,7 @@ class Lane:
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
         work.loss = losses
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
-        require_own_rows(self.rule, "direction", work, g)
+        self._try("direction", work, g)
         direction = self.rule.direction(g, work)
         if direction.shape != g.shape:
             raise UserError(
@@ -277,35 +279,55 @@ class Lane:
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}
         local.optimizer.step(state, work.w, g, work.lr, **masked)
-        require_own_rows(self.rule, "after_step", work)
+        self._try("after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        model = {"w": work.w}
-        self._write([*given, (model, {"w": w})])
-        work.w = model["w"]
+        self._keep(work, given, w)
 
-    def _write(self, given: Sequence[tuple[Tensors, Tensors]]) -> None:
-        """Where a hook has put tensors in the place of others (of what it was ``given``: now, and
-        before), write their numbers into these, which are parts of the lane's. Raises UserError
-        for one where there was none, or of another shape.
+    def _try(self, name: str, work: Work, *given: Tensor) -> None:
+        """Have a hook of a user's own tried, once with several clients and once with one."""
+        key = name, len(work.clients) > 1
+        if key not in self.tried:
+            self.tried.add(key)
+            require_own_rows(self.rule, name, self.t, work, *given)
+
+    def _keep(self, work: Work, given: Sequence[tuple[str, Tensors]], w: Tensor) -> None:
+        """What hooks have put in the place of tensors that they were ``given`` (group -> what was
+        in it before) is the lane's for these rows, and the model ``w`` has the numbers of what is
+        in its place. Raises UserError for what was not there, or is of another shape or type.
         """
-        changed = [
-            (its, name, before.get(name), new)
-            for its, before in given
-            for name, new in its.items()
-            if new is not before.get(name)
-        ]
-        # copies: one may be in the place of another
-        news = [new.clone() for *_, new in changed]
-        for (its, name, old, _), new in zip(changed, news, strict=True):
-            if old is None or new.shape != old.shape:
-                what = "adds" if old is None else "gives another shape to"
-                raise UserError(
-                    f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
-                    "hook around a step, in which clients that have done their steps have no part; "
-                    "make it in begin"
-                )
-            its[name] = old.copy_(new)
+        for group, before in given:
+            mine, its = getattr(self.work, group), getattr(work, group)
+            for name, new in [*its.items()]:
+                old = before.get(name)
+                if new is not old:
+                    self._require_as(name, new, old)
+                    mine[name] = self._merged(mine[name], new, w)
+        if work.w is not w:
+            self._require_as("w", work.w, w)
+            work.w = w.copy_(work.w.clone())
+
+    def _merged(self, mine: Tensor, new: Tensor, w: Tensor) -> Tensor:
+        """A tensor of the lane's [C, ...] with ``new`` [active, ...] in its first rows, in memory
+        that steps do not change.
+        """
+        if new.untyped_storage().data_ptr() == w.untyped_storage().data_ptr():
+            new = new.clone()
+        of_clients = mine.dim() > 0 and len(mine) == len(self.ids) > len(new)
+        return torch.cat([new, mine[len(new) :]]) if of_clients else new
+
+    def _require_as(self, name: str, new: Tensor, old: Tensor | None) -> None:
+        what = ""
+        if old is None:
+            what = "adds"
+        elif (new.shape, new.dtype) != (old.shape, old.dtype):
+            what = "gives another shape or type to"
+        if what:
+            raise UserError(
+                f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
+                "hook around a step, in which clients that have done their steps have no part; "
+                "make it in begin"
+            )
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""
@@ -416,7 +438,7 @@ class Lane:
         self.work.reach = self._reach()
         if self.rule.asks_gradient:
             self.work.extras["gradient"] = self._data_gradient()
-        require_own_rows(self.rule, "upload", self.work)
+        self._try("upload", self.work)
         uploads = dict(self.rule.upload(self.work))
         if self.rule.transmitted:
             uploads = self.uplink.send(uploads)

@@ -58,18 +58,18 @@ class Uplink:
         before = self.errors.get(name)
         wanted = rows if before is None else rows + before
 
-        def compressed(count: int) -> Tensor:
+        def compressed(some: slice) -> Tensor:
             draws = [
                 torch_generator(self.seed, f"compress {name}", *self.when, int(k))
-                for k in self.ids[:count]
+                for k in self.ids[some]
             ]
             # a copy: one that works in place would leave nothing out
-            return self.compressor.compress(wanted[:count].clone(), draws)
+            return self.compressor.compress(wanted[some].clone(), draws)
 
         require_rows_apart(
-            self.compressor, "compress", len(rows), lambda count: {name: compressed(count)}
+            self.compressor, "compress", self.when[0], len(rows), lambda s: {name: compressed(s)}
         )
-        sent = compressed(len(rows))
+        sent = compressed(slice(None))
         if self.compressor.feeds_back:
             left_out, old = wanted - sent, torch.zeros_like(rows) if before is None else before
             self.errors[name] = torch.where(self._exempt(rows), old, left_out)

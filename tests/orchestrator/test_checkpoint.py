@@ -151,6 +151,7 @@ def test_what_was_one_tensor_is_one_again(tmp_path):
     state["w"][0], state["a"][0] = 7, 7
     assert [float(state[name][0]) for name in ("best", "copy", "part")] == [7, 0, 0]
     assert [float(one[0]) for one in state["b"]] == [7, 1]
-    checkpoint.save(tmp_path, 2, {"n": {1: np.float32(1), "1": np.float32(2)}}, 2)
-    assert [*checkpoint.load_latest(tmp_path)[1]["n"].values()] == [1, 2]  # of one path
+    of_one_path = {1: np.float32(1), "1": np.float32(2), np.int64(3): 1, np.int64(5): 2}
+    checkpoint.save(tmp_path, 2, {"n": of_one_path}, 2)
+    assert checkpoint.load_latest(tmp_path)[1]["n"] == of_one_path
     assert digest(state["half"]) == digest(torch.ones(2).bfloat16()) != digest(torch.ones(2))

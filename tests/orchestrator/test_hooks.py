@@ -85,6 +85,69 @@ class Swapping(_Remembering):
         return super().upload(work)
 
 
+class Shifted(_Remembering):
+    """Of natural code what is written so or with copies, is the same."""
+
+    copies = False
+
+    def state(self, received, spec):
+        return {"v": torch.zeros(spec.size)}
+
+    def begin(self, work):
+        zeros = torch.zeros_like(work.state["v"])
+        one = work.state["v"].clone() if self.copies else work.state["v"]
+        work.extras |= {"old": zeros, "older": zeros.clone() if self.copies else zeros, "kept": one}
+        return super().begin(work) + one
+
+    def direction(self, gradient, work):
+        copy = torch.clone if self.copies else lambda tensor: tensor
+        work.extras["older"] = copy(work.extras["old"])
+        work.extras["old"] = copy(gradient.clone())
+        work.state["v"] = 0.9 * work.state["v"] + gradient
+        return (
+            gradient + 0.5 * work.extras["old"] + 0.2 * work.extras["older"] + work.extras["kept"]
+        )
+
+    def after_step(self, work):
+        work.w, work.extras["kept"] = 0.9 * work.w + 0.1 * work.extras["kept"], work.w.clone()
+
+
+class Copied(Shifted):
+    copies = True
+
+
+class WithReach(_Remembering):
+    def begin(self, work):
+        work.extras["one"] = torch.tensor(0.5)
+        work.extras["few"] = torch.ones(1, 3)
+        return super().begin(work)
+
+    def upload(self, work):
+        return {"delta": (work.w - work.start) / work.reach[:, None] * work.extras["one"]}
+
+
+class Growing(_Remembering):
+    def state(self, received, spec):
+        return {"n": torch.zeros((), dtype=torch.int64)}
+
+    def after_step(self, work):
+        work.state["n"] = work.state["n"] + 0.5
+
+
+class ByPlace(_Remembering):
+    def direction(self, gradient, work):
+        return gradient * torch.linspace(1, 2, len(gradient))[:, None]
+
+
+class MixingLater(_Remembering):
+    def direction(self, gradient, work):
+        return gradient + 0.1 * work.state["m"].mean(0)
+
+    def upload(self, work):
+        work.state["m"] = work.w - work.start
+        return super().upload(work)
+
+
 class InPlace(_Remembering):
     def direction(self, gradient, work):
         return work.state["m"].mul_(0.9).add_(gradient)
@@ -113,6 +176,8 @@ class Plain(_Remembering):
         (Numbered, "Numbered.direction changes attributes"),
         (Noisy, "Noisy.upload gives another result for the same numbers: it draws, or counts"),
         (Adding, "Adding adds 'new' of work.state or work.extras"),
+        (Growing, "Growing gives another shape or type to 'n'"),
+        (ByPlace, "ByPlace.direction: what it gives for a client depends"),
     ],
 )
 def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, said):
@@ -120,6 +185,12 @@ def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, sai
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
     with pytest.raises(UserError, match=said):
         Experiment(small()).step()
+
+
+def test_what_clients_remember_is_mixed_later(monkeypatch):
+    monkeypatch.setattr("algorithms.fedavg.LocalRule", MixingLater)
+    with pytest.raises(UserError, match=r"MixingLater\.direction: what it gives for a client"):
+        finish(small("cohort=6"))
 
 
 @pytest.mark.parametrize("execution", ["sequential", "vectorized"])
@@ -133,18 +204,24 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
     )
     config = small(*work, "data.partition={name: zipf, sigma: 1.0}")
     ends = []
-    for rule in (Replacing, InPlace):
+    for rule in (Replacing, InPlace, Shifted, Copied):
         monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
-        ends.append(finish(config))
-    one, other = (e.algorithm.model() for e in ends)
-    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+        ends.append(finish(config).algorithm.model())
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-5, atol=1e-7)
+    assert torch.equal(ends[2], ends[3])
 
 
-@pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce])
+@pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce, WithReach])
 def test_what_is_right_is_not_refused(monkeypatch, rule):
-    """Tensors that exchange their places, and what a rule works out once."""
+    """Tensors that exchange their places, what a rule works out once, what is of no client."""
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
-    Experiment(small()).step()
+    work = (
+        "local.steps=null",
+        "local.epochs=2",
+        "local.batch_size=8",
+        "local.execution=vectorized",
+    )
+    Experiment(small("data.partition={name: zipf, sigma: 1.0}", *work)).step()
 
 
 def test_hooks_are_tried_on_copies(monkeypatch):

@@ -280,3 +280,20 @@ def test_a_run_that_goes_on_with_another_plugin_has_its_imports(tmp_path, monkey
     assert folder.result()["rounds"] == 4
     assert "imports_sha256" in folder.result()
     assert other_codes({}, folder.result()) == ["imports_sha256"]
+
+
+def test_long_chains_and_every_way_to_say_all(tmp_path, monkeypatch):
+    """Long sums were a RecursionError; an annotated ``__all__`` was not seen."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, names in enumerate(
+        ('__all__: list[str] = ["sub_n"]', '__all__ = []\n__all__ += ["sub_n"]')
+    ):
+        pack = tmp_path / f"pack_n{number}"
+        pack.mkdir()
+        (pack / "__init__.py").write_text(names)
+        (pack / "sub_n.py").write_text("V = 1\n")
+        (tmp_path / f"named_n{number}.py").write_text(
+            f"from pack_n{number} import *\nS = {' + '.join(['1'] * 2000)}\n"
+        )
+        plugins = load(None, [f"plugins=[{tmp_path}/named_n{number}.py]"]).plugins
+        assert f"pack_n{number}.sub_n" in imports_of(plugins)

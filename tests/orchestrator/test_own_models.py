@@ -608,6 +608,14 @@ class Odd(nn.Module):
         self.register_buffer("mean", torch.zeros(784))
         if kind == "shared":
             self.bias = nn.Parameter(self.head.bias.data[2:])
+        self.code = nn.Parameter(torch.zeros(784), requires_grad=False)
+        if kind == "columns":
+            both = torch.zeros(5, 4)
+            self.left, self.right = (nn.Parameter(half) for half in both.chunk(2, 1))
+        if kind == "whole":
+            self.whole = nn.Parameter(torch.zeros(4, 3), requires_grad=False)
+            self.rows = nn.ParameterList([self.whole.data[1], self.whole.data[2]])
+            self.rows[0].requires_grad = False
         if kind == "watched":
             self.register_buffer("watch", self.head.bias.detach())
         if kind == "late":
@@ -617,6 +625,11 @@ class Odd(nn.Module):
         x = x.flatten(1)
         if self.training and self.kind == "assigned":
             self.mean = x.detach().mean(0)
+        if self.training and self.kind == "code":
+            self.code = nn.Parameter(x.detach().mean(0), requires_grad=False)
+        if self.training and self.kind == "written":
+            with torch.no_grad():
+                self.code.add_(1)
         return self.head(x - self.mean)
 """
 
@@ -627,6 +640,9 @@ class Odd(nn.Module):
         ("shared", "head.bias and bias share memory"),
         ("watched", "head.bias and watch share memory"),
         ("late", "head.bias has a hook for when its gradient is in .grad"),
+        ("whole", "whole and rows.1 share memory"),
+        ("code", "puts another tensor in the place of its parameter code"),
+        ("written", "a pass in training writes into its parameter code"),
         ("assigned", r"puts another tensor in the place of its buffer mean, .*self.mean.copy_\("),
     ],
 )
@@ -635,3 +651,8 @@ def test_what_a_plain_loop_would_heed_and_a_flat_vector_does_not_is_refused(conf
     (config.parent / "nets.py").write_text(ODD)
     with pytest.raises(UserError, match=said):
         Experiment(of(config, "Odd", kind=kind))
+
+
+def test_columns_of_a_matrix_share_nothing(config):
+    (config.parent / "nets.py").write_text(ODD)
+    assert Experiment(of(config, "Odd", kind="columns")).net.spec.size
