@@ -15,13 +15,13 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
-from orchestrator.analysis.goals import counts_of_the_diverged
+from orchestrator.analysis.goals import counts_of_the_diverged, missed
 from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import on_test
+from orchestrator.rounds.metrics import is_cost, on_test
 from orchestrator.terminal import console
 from sweeps import efforts
 from sweeps.choice import Choice
@@ -129,21 +129,29 @@ class Cells:
             for name, trials in self.groups.items()
             if all(
                 runs.same_data(0, number[one.folder.path])
+                and not runs.ended(metric, number[one.folder.path])
                 for one in trials
                 if one.folder.path in number
             )
         }
-        first = next(iter(values))
+        first = next(iter(self.groups))
+        if first not in values:
+            return PairedTests()
         for other in [*self.judged.others(metric, first), *self.looked_at_otherwise(first)]:
             values.pop(other, None)
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
-        return PairedTests.of([Measured(metric, values, runs.more_is_better(metric))], first)
+        better = runs.more_is_better(metric)
+        if is_cost(metric) and any(runs.missed):
+            better = False
+        return PairedTests.of([Measured(metric, values, better)], first)
 
     def _tested(self, trial: Result, metric: str) -> float:
         """A trial's number of a metric; NaN where it has none that counts."""
-        better = None if self.runs is None else self.runs.more_is_better(metric)
-        gone = trial.diverged and not counts_of_the_diverged(metric, better)
+        if trial.status == "failed":
+            return math.nan
+        gone = trial.diverged and not counts_of_the_diverged(metric)
+        gone = gone or (is_cost(metric) and missed(trial.folder.config(), trial.rounds))
         return math.nan if gone else trial.beside(self.plan.column, metric)
 
     def looked_at_otherwise(self, first: str) -> dict[str, str]:
@@ -308,7 +316,7 @@ def _given(cells: Cells) -> Iterator[str]:
     for cell in cells.plan.cells:
         if cell.settings:
             yield f"{cell.label}: {', '.join(cell.settings)}"
-    yield from efforts.tries(cells.groups)
+    yield from efforts.tries(cells.results)
     yield from efforts.unequal(cells.groups)
     first = next(iter(cells.groups), "")
     if others := cells.looked_at_otherwise(first):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -51,15 +50,17 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
     return [_said(what, each) for what, each in _measured(ended).items() if not _same(each)]
 
 
-def tries(groups: Mapping[str, Sequence[Result]]) -> list[str]:
-    """How many settings each algorithm has had, where several have not had as many: who has more
-    tries has a better best one, by luck alone.
+def tries(results: Sequence[Result]) -> list[str]:
+    """How many settings each algorithm has had, be they failed or stopped, where several have not
+    had as many: who has more tries has a better best one, by luck alone.
     """
-    trials = [some[0] for some in groups.values() if some and some[0].status != "failed"]
-    each = Counter(trial.folder.config().algorithm.name for trial in trials)
-    if len({*each.values()}) < 2:
+    settings: dict[str, set[tuple[str, ...]]] = {}
+    for one in results:
+        name = one.folder.config().algorithm.name
+        settings.setdefault(name, set()).add(tuple(one.setting.values()))
+    if len({len(tried) for tried in settings.values()}) < 2:
         return []
-    listed = ", ".join(f"{count} of {name}" for name, count in each.items())
+    listed = ", ".join(f"{len(tried)} of {name}" for name, tried in settings.items())
     return [f"settings tried: {listed}; who has more of them has a better best one by luck alone"]
 
 

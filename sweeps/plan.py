@@ -18,7 +18,7 @@ from orchestrator.config.paths import has
 from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
-from orchestrator.rounds.metrics import more_is_better, on_test, on_validation
+from orchestrator.rounds.metrics import is_cost, more_is_better, on_test, on_validation
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -190,6 +190,11 @@ class Sweep(Section):
             )
 
     def _require_schedulable(self) -> None:
+        if self.scheduler.name != "fifo" and is_cost(self.metric):
+            raise ValueError(
+                f"metric: {self.metric} grows as a trial goes on, and {self.scheduler.name} would "
+                "keep those that have done least; take another metric, or no scheduler"
+            )
         if self.scheduler.name == "pbt" and self._all_on_the_grid:
             raise ValueError("pbt changes drawn axes, and this sweep has none")
         if self.scheduler.name == "pbt" and (len(self.seeds) > 1 or len(self.cells) > 1):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.analysis.goals import is_cost, missed
+from orchestrator.analysis.goals import missed
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import ended_trials
-from orchestrator.rounds.metrics import on_test
+from orchestrator.rounds.metrics import is_cost, on_test
 from orchestrator.terminal import told
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column

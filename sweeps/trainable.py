@@ -15,6 +15,7 @@ from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
 from algorithms.part import nearest
+from orchestrator.analysis.goals import missed
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
@@ -27,6 +28,7 @@ from orchestrator.results import checkpoint
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.rounds.metrics import is_cost
 from orchestrator.terminal import console
 from orchestrator.training.world import World
 from sweeps.choice import Choice
@@ -155,7 +157,7 @@ class Trial(tune.Trainable):
         result = take_over(twin, self.folder)
         self.written = True
         self.latest, self.diverged = dict(result["metrics"]), result.get("diverged", False)
-        self.compared = value(twin.rounds(), self.facts.column)
+        self._compare(twin.config(), twin.rounds(), ended=True)
         return self._report(result["rounds"], done=True)
 
     def _advance(self, experiment: Experiment) -> None:
@@ -174,7 +176,8 @@ class Trial(tune.Trainable):
             if self.facts.column.metric in self.latest and self._is_due(done, begun):
                 break
         if self.facts.column.metric in self.latest:
-            self.compared = value(pd.DataFrame(experiment.records), self.facts.column)
+            rounds = pd.DataFrame(experiment.records)
+            self._compare(experiment.config, rounds, experiment.finished)
 
     def _is_due(self, done: int, begun: float) -> bool:
         """Whether a report is, so many rounds after the last one, which was at ``begun``."""
@@ -200,6 +203,13 @@ class Trial(tune.Trainable):
         told = {**self.latest, "round": t, "diverged": self.diverged, **ends}
         of = self.experiment.config.rounds if self.experiment else max(1, t)
         return told | {COMPARED: self.compared, PART: t / of}
+
+    def _compare(self, config: Config, rounds: pd.DataFrame, ended: bool) -> None:
+        """Note the trial's number after these rounds; NaN where it counts what it takes to reach a
+        goal, which the trial has not when it ``ended``.
+        """
+        lost = ended and is_cost(self.facts.column.metric) and missed(config, rounds)
+        self.compared = math.nan if lost else value(rounds, self.facts.column)
 
     def _write(self, status: str) -> None:
         self.written = True

@@ -32,7 +32,7 @@ from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
-from orchestrator.rounds.metrics import more_is_better
+from orchestrator.rounds.metrics import is_cost, more_is_better
 from orchestrator.terminal import HEADLINES, told
 
 
@@ -82,7 +82,9 @@ class Runs:
         if names == [UNNAMED]:
             names = [self.configs[0].algorithm.name]
         named = group_names(groups, names)
-        columns, seeds = without_seeds(dict(zip(named, numbers, strict=True)))
+        columns, seeds = dict(zip(named, numbers, strict=True)), ""
+        if any(len(runs) > 1 for runs in numbers):
+            columns, seeds = without_seeds(columns)
         return in_natural_order(columns) if trials else columns, seeds
 
     @cached_property
@@ -268,39 +270,74 @@ class Runs:
         return some if attacked == {True, False} and judged else ""
 
     @cached_property
+    def _ends(self) -> list[list[str]]:
+        """Of each run, the metrics whose goals (``stop``) have ended it before its last round."""
+        return [
+            met(config.stop, rounds)
+            if result["status"] == "finished" and result["rounds"] < config.rounds
+            else []
+            for config, result, rounds in zip(self.configs, self.results, self.rounds, strict=True)
+        ]
+
+    @cached_property
     def ended_by(self) -> list[str]:
         """The metrics whose goals (``stop``) have ended some of the runs."""
-        early = [
-            met(config.stop, rounds)
-            for config, result, rounds in zip(self.configs, self.results, self.rounds, strict=True)
-            if result["status"] == "finished" and result["rounds"] < config.rounds
-        ]
-        return [*dict.fromkeys(metric for ended in early for metric in ended)]
+        return [*dict.fromkeys(metric for ended in self._ends for metric in ended)]
 
     @cached_property
     def missed(self) -> list[bool]:
         """Of each run, whether it was to reach a goal (``stop``), and has reached none."""
         return [missed(*one) for one in zip(self.configs, self.rounds, strict=True)]
 
+    def ended(self, metric: str, run: int) -> bool:
+        """Whether a metric is as good as the goal, or as large as the budget, that has ended a run:
+        it says how far that overshot.
+        """
+        towards_a_goal = is_cost(metric) and bool(goals_of(self.configs[run]))
+        return metric in self._ends[run] and not towards_a_goal
+
     @property
     def ended_said(self) -> str:
         """What it means to compare runs by what has ended them, and which of them have not reached
         what they were to; or "".
         """
-        by = " and ".join(self.ended_by)
-        said = [f"{by} ended runs (stop): such a number says how far each overshot"] if by else []
+        runs = range(len(self.results))
+        by = [one for one in self.ended_by if any(self.ended(one, run) for run in runs)]
+        said = [
+            f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot, and "
+            "is not tested there; others are of the rounds in which each ended"
+        ]
         if any(self.missed):
             each = [
                 f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
+                f"{self._goals_said(some[0])}"
                 for name, some in self.columns.items()
-                if any(goals_of(self.configs[run]) for run in some)
+                if goals_of(self.configs[some[0]])
             ]
-            wanted = dict.fromkeys(goal for one in self.configs for goal in goals_of(one))
             said.append(
-                f"the goal ({', '.join(wanted)}) was reached by {', '.join(each)}; what the others "
-                "did and sent is of all their rounds, and missed in tests"
+                f"the goal was reached by {', '.join(each)}; what the others did and sent is of "
+                "all their rounds, and missed in tests"
             )
-        return "; ".join(said)
+        return "; ".join(said if by else said[1:])
+
+    def _goals_said(self, run: int) -> str:
+        goals = goals_of(self.configs[run]).items()
+        return f" ({' or '.join(f'{metric} {goal}' for metric, goal in goals)})"
+
+    def other_goals(self, against: str) -> list[str]:
+        """The columns whose runs end at other goals than those of ``against``."""
+        theirs = self.configs[self.columns[against][0]].stop
+        return [n for n, some in self.columns.items() if self.configs[some[0]].stop != theirs]
+
+    def other_goals_said(self, metrics: Sequence[str], against: str) -> str:
+        """That costs of other goals are not tested; or ""."""
+        others, costs = self.other_goals(against), [one for one in metrics if is_cost(one)]
+        if not others or not costs or not self.ended_by:
+            return ""
+        return (
+            f"{', '.join(costs)} is not tested of {', '.join(others[:SOME])}, whose runs end at "
+            f"another goal (stop) than those of {against}"
+        )
 
     @cached_property
     def survivors(self) -> dict[str, list[int]]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
-from orchestrator.analysis.goals import counts_of_the_diverged, goals_of, is_cost
+from orchestrator.analysis.goals import counts_of_the_diverged, goals_of
 from orchestrator.analysis.names import (
     require_reported,
 )
@@ -27,7 +27,7 @@ from orchestrator.pages.library import drawn
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import more_is_better
+from orchestrator.rounds.metrics import is_cost, more_is_better
 from orchestrator.terminal import HEADLINES, errors, labels_of
 
 if TYPE_CHECKING:
@@ -377,6 +377,20 @@ def _looked(runs: Runs, metric: str) -> str:
     )
 
 
+def _cut_off(runs: Runs, metric: str) -> str:
+    """How many runs ``stop`` ended, which might have reached the target later; or ""."""
+    ended = [
+        result["status"] == "finished" and result["rounds"] < config.rounds
+        for config, result in zip(runs.configs, runs.results, strict=True)
+    ]
+    if not any(ended):
+        return ""
+    return (
+        f"stop ended {sum(ended)} of {len(ended)} runs: of one that had not reached the target of "
+        f"{metric} by then, never means not until then"
+    )
+
+
 def _local_steps_a_look(rounds: pd.DataFrame, metric: str) -> float:
     """Local steps from one number of the metric to the next, in the mean."""
     return steps_of(rounds) / max(1, int(rounds[metric].notna().sum()))
@@ -391,10 +405,10 @@ def _notes(
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
         runs.seeds_said, runs.diverged_said, runs.stopped_said, runs.ended_said,
-        runs.unmeasured_said(metrics),
+        runs.other_goals_said(metrics, first), runs.unmeasured_said(metrics),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
-        _looked(runs, metrics[0]) if targeted else "",
+        *([_looked(runs, metrics[0]), _cut_off(runs, metrics[0])] if targeted else []),
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,
     ]  # fmt: skip
@@ -405,7 +419,7 @@ def _better(runs: Runs, first: str, metric: str) -> bool | None:
     """Whether more of it is; None where that is not known, or the columns' are not of the same
     seeds, the same data, the same rows, or by one formula; or it is what has ended some of them.
     """
-    if metric in runs.ended_by or not runs.on_the_same or runs.judged.others(metric, first):
+    if runs.ended_by or not runs.on_the_same or runs.judged.others(metric, first):
         return None
     return runs.more_is_better(metric)
 
@@ -416,20 +430,24 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     """
     theirs = runs.columns[first][0]
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
+    unlike = set(runs.other_goals(first)) if runs.ended_by else set()
+
+    def tested(metric: str) -> list[str]:
+        """The columns that are, if the first is one of them."""
+        others = runs.judged.others(metric, first)
+        found = [
+            name
+            for name in alike
+            if name not in others
+            and not (is_cost(metric) and name in unlike)
+            and not any(runs.ended(metric, run) for run in runs.columns[name])
+        ]
+        return found if first in found else []
+
     # a family's columns are many a run, and none of them is asked for
-    asked = [
-        metric
-        for metric in metrics
-        # what has ended runs is as good as the goal
-        if not metric.endswith("/") and (is_cost(metric) or metric not in runs.ended_by)
-    ]
-    return PairedTests.of(
-        [
-            _measured(runs, one, [n for n in alike if n not in runs.judged.others(one, first)])
-            for one in asked
-        ],
-        first,
-    )
+    asked = [metric for metric in metrics if not metric.endswith("/")]
+    each = [_measured(runs, one, names) for one in asked if (names := tested(one))]
+    return PairedTests.of(each, first)
 
 
 def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
@@ -437,7 +455,7 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
     ends = [_end(*one, metric) for one in zip(runs.rounds, runs.results, strict=True)]
     # who was to reach a goal, and has not, has no cost of it
     lost = runs.missed if is_cost(metric) else [False] * len(ends)
-    if not counts_of_the_diverged(metric, runs.more_is_better(metric)):
+    if not counts_of_the_diverged(metric):
         gone = [bool(result.get("diverged")) for result in runs.results]
         lost = [one or other for one, other in zip(lost, gone, strict=True)]
     ends = [
@@ -448,7 +466,9 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
         for name in names
     }
     counted = bool(runs.ended_by) and metric.startswith(("steps_total", "epochs_total", "bytes_"))
-    return Measured(metric, values, runs.more_is_better(metric), counted)
+    # less of it is better where some did not get there
+    better = False if is_cost(metric) and any(runs.missed) else runs.more_is_better(metric)
+    return Measured(metric, values, better, counted)
 
 
 def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:

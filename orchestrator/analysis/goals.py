@@ -4,20 +4,15 @@ until their last round is no cost of it.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 
 import pandas as pd
 
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
-
-COSTS = ("steps_total", "epochs_total", "bytes_", "seconds", "round")
-"""How metrics begin that count what a run has spent."""
-
-
-def is_cost(metric: str) -> bool:
-    """Whether a metric counts what was spent; a goal of it is a budget that is used up."""
-    return metric.startswith(COSTS)
+from orchestrator.rounds.metrics import is_cost
 
 
 def goals_of(config: Config) -> dict[str, Goal]:
@@ -28,9 +23,7 @@ def goals_of(config: Config) -> dict[str, Goal]:
 def met(stop: Mapping[str, float | str], rounds: pd.DataFrame) -> list[str]:
     """The metrics of ``stop`` whose goals a run's last round meets."""
     last = rounds.iloc[-1] if len(rounds) else pd.Series(dtype=float)
-    return [
-        name for name, goal in stop.items() if Goal.read(goal).met(last.get(name, float("nan")))
-    ]
+    return [name for name, goal in stop.items() if Goal.read(goal).met(last.get(name, math.nan))]
 
 
 def missed(config: Config, rounds: pd.DataFrame) -> bool:
@@ -39,8 +32,8 @@ def missed(config: Config, rounds: pd.DataFrame) -> bool:
     return bool(goals) and not {*goals} & {*met(config.stop, rounds)}
 
 
-def counts_of_the_diverged(metric: str, better: bool | None) -> bool:
+def counts_of_the_diverged(metric: str) -> bool:
     """Whether a number of a model that is NaN, which says one class to all, is to be compared: its
-    accuracy is one; but it is alike for all clients. ``better``: whether more of it is.
+    accuracy is one; but how alike it is for all clients is none.
     """
-    return bool(better) and not metric.endswith("_jain")
+    return re.search("_(std|var|angle|kl|jain)$", metric) is None

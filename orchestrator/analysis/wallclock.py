@@ -58,6 +58,7 @@ def show_wallclock(
     for column in ("syncs", "steps", "ms a\nstep", "GB", "compute\ns", "link\ns", "total\ns"):
         table.add_column(column, no_wrap=True)
     missed: list[str] = []
+    cut = False
     took: list[float] = []
     rounds = [folder.rounds() for folder in folders]
     if target is not None:
@@ -67,6 +68,7 @@ def show_wallclock(
         if counted is None:
             table.add_row(name, "never")
             missed.append(name)
+            cut = cut or len(all_of_them) < folder.config().rounds
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = steps_of(counted)
@@ -87,6 +89,8 @@ def show_wallclock(
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
     if missed:
         console.print(f"never: it never reached {metric} {target}")
+    if cut:
+        console.print("some of these ended before their last round, and might have", soft_wrap=True)
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")
         if took and max(took) > ALIKE * min(took):

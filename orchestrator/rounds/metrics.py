@@ -37,6 +37,15 @@ JUDGED = "(test|validation|heldout|client|client_validation)_"
 """How names of metrics begin that are of the judged model's outputs."""
 
 
+COSTS = ("steps_total", "epochs_total", "bytes_", "seconds", "round")
+"""How metrics begin that count what a run has spent."""
+
+
+def is_cost(metric: str) -> bool:
+    """Whether a metric counts what was spent; a goal of it is a budget that is used up."""
+    return metric.startswith(COSTS)
+
+
 def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
     """Which way a metric is better: as those say that a run has ``declared`` beside the usual ones
     (``evaluation.metrics``), else by its name; None if neither is.

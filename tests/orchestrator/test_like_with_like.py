@@ -199,11 +199,20 @@ def test_who_never_reached_the_goal_has_no_cost_of_it(tmp_path):
     assert runs.missed == [True] * 3 + [False] * 3
     assert runs.ended_by == ["train_loss"]
     first, second = runs.columns
-    reached = f"the goal (train_loss) was reached by 0 of 3 of {first}, 3 of 3 of {second}"
-    assert reached in runs.ended_said
+    reached = f"0 of 3 of {first} (train_loss <= 1.9), 3 of 3 of {second} (train_loss <= 1.9)"
+    assert f"the goal was reached by {reached}" in runs.ended_said
     (one,) = comparison.tests_of(runs, ["bytes_up"], first).each
     assert one.pair.missed == (0, 3)
+    (one,) = comparison.tests_of(runs, ["steps_total"], first).each
+    assert (one.pair.missed, one.verdict) == ((0, 3), "not told apart")  # of three pairs
     assert comparison.tests_of(runs, ["train_loss"], first).each == ()  # it is as good as the goal
+    other = runs_of(tmp_path / "other", "rounds=4", "stop={train_loss: '<= 1.8'}", "local.lr=0.01")
+    more = Runs.read([*fast, *other])
+    one, two = more.columns
+    assert comparison.tests_of(more, ["bytes_up"], one).each == ()
+    assert f"bytes_up is not tested of {two}" in more.other_goals_said(["bytes_up"], one)
+    late = show_comparison([*slow, *fast], None, ["train_loss"], "<= 0.1", form="markdown")
+    assert "top ended 3 of 6 runs: of one that had not reached the target of train_loss" in late
     text = show_comparison([*slow, *fast], None, form="markdown")
     assert re.search(r"part that reached its goal \| 0.00 +\| 1.00", text)
 

@@ -18,9 +18,10 @@ from sweeps.cells import PICKED, SAME_RUNS, Cells, _given, _order, cells_as
 from sweeps.home import Home
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
+from sweeps.status import Status
 from sweeps.targets import show_next
 from tests.orchestrator.test_comparison import edit
-from tests.sweeps.plans import sweep
+from tests.sweeps.plans import SMALL, sweep
 from tests.sweeps.trials import run_here
 
 PLAIN = {"choose_on": "nothing", "seeds": [0, 1, 2]}
@@ -61,7 +62,8 @@ def test_what_rows_were_given_stands_below(unfair):
 
 
 def test_rows_of_other_data_are_not_tested(unfair):
-    assert [one.group for one in Cells.read(unfair).tests.each] == ["rival", "quick"]
+    """Nor is a number that has ended a run."""
+    assert [one.group for one in Cells.read(unfair).tests.each] == ["rival"]
 
 
 def test_what_all_rows_were_given_is_not_repeated(finished):
@@ -226,3 +228,24 @@ def test_what_a_scheduler_stopped_stands_below_what_finished(tmp_path, ray_sessi
     assert [*_order(Cells.read(tmp_path / "s"))][1] == (
         "trials that asha stopped stand below the others: their numbers are after 2 rounds"
     )
+
+
+def test_what_a_goal_took_is_of_those_who_reached_it(tmp_path, ray_session):
+    """Who gave up after few steps was the best, and told apart."""
+    stop = "stop={train_loss: '<= 1.9'}"
+    plan = sweep(
+        axes={"local.lr": [1e-6, 0.01]}, metric="steps_total", choose_on="nothing", seeds=[0, 1, 2],
+        set=[*SMALL, "rounds=4", stop],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert cells.data["count"].tolist() == [0, 3]
+    (one,) = cells.tests.each
+    assert one.pair.missed == (0, 3)
+    chosen = sweep(axes={"local.lr": [1e-6, 0.01]}, metric="steps_total", mode="min",
+                   choose_on="validation", seeds=[0, 1], set=[*SMALL, "rounds=4", stop])  # fmt: skip
+    run_here(chosen, tmp_path / "c")
+    assert "local.lr=0.01" in Status.read(tmp_path / "c").best_trial
+    with pytest.raises(ValueError, match="steps_total grows as a trial goes on, and asha"):
+        sweep(axes={"local.lr": [0.1, 0.2]}, metric="steps_total", mode="min", scheduler={"name": "asha"},
+              choose_on="validation")  # fmt: skip
