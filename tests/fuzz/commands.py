@@ -111,7 +111,9 @@ def _commands() -> list[tuple[tuple[str, ...], list[Parameter]]]:
 
     def walk(path: tuple[str, ...], app: typer.Typer) -> Any:
         for group in app.registered_groups:
-            yield from walk((*path, str(group.name)), group.typer_instance)
+            # a group without a name of its own is a file of ours, and no word of a user's
+            named = (group.name,) if isinstance(group.name, str) else ()
+            yield from walk((*path, *named), group.typer_instance)
         for info in app.registered_commands:
             name = info.name or info.callback.__name__
             yield (*path, name), _parameters(info.callback)

@@ -3,6 +3,7 @@ seconds."""
 
 import pytest
 
+from tests.fuzz.commands import _commands
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.judge import judged
 
@@ -21,3 +22,10 @@ def test_a_case_is_used_or_refused_in_a_sentence(name):
     assert not wrong, (
         f"python -m tests.fuzz --seed {SEED} --family {name} --case {next(iter(wrong))}"
     )
+
+
+def test_commands_have_the_words_that_a_user_has():
+    """Once they had a name that is none in front, and all were refused for it."""
+    words = [" ".join(path) for path, _ in _commands()]
+    assert {"run", "compare", "sweep", "table", "submit"} <= set(words)
+    assert all(word.replace(" ", "").isidentifier() for word in words), words

@@ -205,7 +205,7 @@ def _undecided(product, modelled, found, t) -> bool:
         return False
     # of numbers that overflow, the order of addition decides which do
     huge = not (modelled.w.abs() < 1e15).all()
-    if modelled.doubts or huge:
+    if modelled.doubts or huge or (modelled.tied and {*found} == {"personal accuracy"}):
         return True
     return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(STIRS))
 

@@ -66,6 +66,7 @@ class Federation:
     def __init__(self, config, data, w, statistics):
         self.config, self.world = config, World(config, data)
         self.clients, self.algorithm = data.clients, config["algorithm"]
+        self.tied = False  # whether a client's own model has had no one most likely class
         self.sizes = np.array([len(data.train[k]) for k in range(self.clients)])
         self.w, self.statistics, self.initial = w, statistics, statistics
         self.private = torch.zeros(len(w), dtype=torch.bool)
@@ -452,6 +453,7 @@ class Federation:
         first = self.statistics if self.config["buffers"] == "aggregate" else self.initial
         x, y = self.world.batch(self.world.data.test[k])
         stats = memory.get(key, first)
+        self.tied |= networks.ties(self.world.module, memory.get("model", w), stats, x)
         _, hits = networks.judged(self.world.module, memory.get("model", w), stats, x, y)
         return float(hits.double().mean())
 

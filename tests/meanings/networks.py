@@ -94,6 +94,17 @@ def gradient(module, w, stats, x, y):
     return float(loss.detach()), flat(grads), flat([s.clone() for s in statistics(module)])
 
 
+def ties(module, w, stats, x) -> bool:
+    """Whether two classes of a row are as likely but for rounding."""
+    put(w, module.parameters())
+    put(stats, statistics(module))
+    module.eval()
+    with torch.no_grad():
+        logits = module(x)
+    first, second = logits.topk(2, 1).values.T
+    return bool((first - second <= 2e-6 * logits.abs().max()).any())
+
+
 def judged(module, w, stats, x, y):
     """Losses [n] and hits [n] of a model that is evaluated."""
     put(w, module.parameters())
