@@ -15,7 +15,7 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
-from orchestrator.analysis.goals import counts_of_the_diverged, missed
+from orchestrator.analysis.goals import counts_of_the_diverged, ends_of, missed
 from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
@@ -123,28 +123,34 @@ class Cells:
         metric, tested = ("", False) if runs is None else _judged_by(self.plan, runs.rounds)
         if runs is None or not tested:
             return PairedTests()
-        number = {folder.path: i for i, folder in enumerate(self.finished)}
-        values = {
-            name: {one.seed: self._tested(one, metric) for one in trials}
-            for name, trials in self.groups.items()
-            if all(
-                runs.same_data(0, number[one.folder.path])
-                and not runs.ended(metric, number[one.folder.path])
-                for one in trials
-                if one.folder.path in number
-            )
-        }
         first = next(iter(self.groups))
+        values = self._compared(runs, metric, first)
         if first not in values:
             return PairedTests()
-        for other in [*self.judged.others(metric, first), *self.looked_at_otherwise(first)]:
-            values.pop(other, None)
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
-        better = runs.more_is_better(metric)
-        if is_cost(metric) and any(runs.missed):
-            better = False
+        reaching = is_cost(metric) and any(runs.missed)
+        better = False if reaching else runs.more_is_better(metric)
         return PairedTests.of([Measured(metric, values, better)], first)
+
+    def _compared(self, runs: Runs, metric: str, first: str) -> dict[str, dict[int, float]]:
+        """Line -> seed -> number, of the lines that can be compared with the ``first``: on its data
+        and rows, looked at as it was, none of which has ended by the metric, or at another goal.
+        """
+        number = {folder.path: i for i, folder in enumerate(self.finished)}
+        ends = {name: ends_of(some[0].folder.config()) for name, some in self.groups.items()}
+        others = {*self.judged.others(metric, first), *self.looked_at_otherwise(first)}
+        others |= {name for name, its in ends.items() if is_cost(metric) and its != ends[first]}
+
+        def fits(run: int) -> bool:
+            return runs.same_data(0, run) and not runs.ended(metric, run)
+
+        return {
+            name: {one.seed: self._tested(one, metric) for one in trials}
+            for name, trials in self.groups.items()
+            if name not in others
+            and all(fits(number[t.folder.path]) for t in trials if t.folder.path in number)
+        }
 
     def _tested(self, trial: Result, metric: str) -> float:
         """A trial's number of a metric; NaN where it has none that counts."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
-from orchestrator.analysis.goals import goals_of, met, missed
+from orchestrator.analysis.goals import ends_of, goals_of, met, missed
 from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
@@ -316,7 +316,7 @@ class Runs:
             ]
             said.append(
                 f"the goal was reached by {', '.join(each)}; what the others did and sent is of "
-                "all their rounds, and missed in tests"
+                "all that they were given, and missed in tests"
             )
         return "; ".join(said if by else said[1:])
 
@@ -325,17 +325,21 @@ class Runs:
         return f" ({' or '.join(f'{metric} {goal}' for metric, goal in goals)})"
 
     def other_goals(self, against: str) -> list[str]:
-        """The columns whose runs end at other goals than those of ``against``."""
-        theirs = self.configs[self.columns[against][0]].stop
-        return [n for n, some in self.columns.items() if self.configs[some[0]].stop != theirs]
+        """The columns whose runs end at other goals than those of ``against``, if these mattered to
+        any: one has ended by its own, or missed it.
+        """
+        if not self.ended_by and not any(self.missed):
+            return []
+        ends = {name: ends_of(self.configs[some[0]]) for name, some in self.columns.items()}
+        return [name for name, its in ends.items() if its != ends[against]]
 
     def other_goals_said(self, metrics: Sequence[str], against: str) -> str:
         """That costs of other goals are not tested; or ""."""
         others, costs = self.other_goals(against), [one for one in metrics if is_cost(one)]
-        if not others or not costs or not self.ended_by:
+        if not others or not costs:
             return ""
         return (
-            f"{', '.join(costs)} is not tested of {', '.join(others[:SOME])}, whose runs end at "
+            f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at "
             f"another goal (stop) than those of {against}"
         )
 

@@ -430,7 +430,7 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     """
     theirs = runs.columns[first][0]
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
-    unlike = set(runs.other_goals(first)) if runs.ended_by else set()
+    unlike = set(runs.other_goals(first))
 
     def tested(metric: str) -> list[str]:
         """The columns that are, if the first is one of them."""
@@ -465,7 +465,9 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names
     }
-    counted = bool(runs.ended_by) and metric.startswith(("steps_total", "epochs_total", "bytes_"))
+    counted = bool(runs.ended_by) and metric.startswith(
+        ("steps_total", "epochs_total", "bytes_", "round")
+    )
     # less of it is better where some did not get there
     better = False if is_cost(metric) and any(runs.missed) else runs.more_is_better(metric)
     return Measured(metric, values, better, counted)

@@ -15,9 +15,14 @@ from orchestrator.config.goal import Goal
 from orchestrator.rounds.metrics import is_cost
 
 
+def ends_of(config: Config) -> dict[str, Goal]:
+    """All that may end a run before its last round."""
+    return {name: Goal.read(goal) for name, goal in config.stop.items()}
+
+
 def goals_of(config: Config) -> dict[str, Goal]:
     """What a run was to reach, but for budgets."""
-    return {name: Goal.read(goal) for name, goal in config.stop.items() if not is_cost(name)}
+    return {name: goal for name, goal in ends_of(config).items() if not is_cost(name)}
 
 
 def met(stop: Mapping[str, float | str], rounds: pd.DataFrame) -> list[str]:

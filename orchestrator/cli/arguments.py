@@ -117,9 +117,10 @@ def page(param: typer.CallbackParam, value: T) -> T:
 
 def new(param: typer.CallbackParam, value: T) -> T:
     """For the path of a file or folder that is to be made; the command says what is there."""
+    value = path(param, value)
     if value is not None and not Path(str(value)).is_dir():
         written(param, value)
-    return path(param, value)
+    return value
 
 
 def written(param: typer.CallbackParam, value: T) -> T:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from algorithms.flat import floating_buffers
-from algorithms.local import writes
 from orchestrator.noted import note
 from orchestrator.plugins import raised
 
@@ -247,8 +246,10 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     """A pass that leaves the floating-point buffers as they were."""
     statistics = floating_buffers(module)
     before = {name: buffer.clone() for name, buffer in statistics.items()}
-    known = {**statistics, **dict(module.named_parameters())}
-    written = {name: writes(tensor) for name, tensor in module.named_parameters()}
+    known = {
+        name: (tensor, tensor.data_ptr())
+        for name, tensor in (*statistics.items(), *module.named_parameters())
+    }
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -262,31 +263,27 @@ def _passed(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...], 
     finally:
         for name, buffer in statistics.items():
             buffer.copy_(before[name])
-    _require_in_place(of, module, known, written)
+    _require_in_place(of, module, known)
     return Pass(_of_form(of, out, x, made), after, drew, _noted(module))
 
 
 def _require_in_place(
-    of: str, module: torch.nn.Module, known: dict[str, Tensor], written: dict[str, int]
+    of: str, module: torch.nn.Module, known: dict[str, tuple[Tensor, int]]
 ) -> None:
-    """Raise ValueError if a pass in training has put another tensor in the place of one that was
-    ``known``, or written into a parameter (which was so often before): nobody would send it.
+    """Raise ValueError if a pass in training has put another tensor, or other memory, in the place
+    of a parameter or of statistics that were ``known``: nobody would train, or send, it.
     """
-    now = {**dict(module.named_buffers()), **dict(module.named_parameters())}
-    for name, tensor in known.items() if module.training else ():
-        new, what = now.get(name, tensor), "parameter" if name in written else "buffer"
-        if new is not tensor and not (new.shape == tensor.shape and torch.equal(new, tensor)):
-            hint = f"write into the one that is there (self.{name}.copy_(...))"
-            if name in written:
-                hint = "keep what passes change in a buffer, and write into that"
+    parameters = dict(module.named_parameters())
+    now = {**dict(module.named_buffers()), **parameters}
+    for name, (tensor, place) in known.items() if module.training else ():
+        new, what = now.get(name, tensor), "parameter" if name in parameters else "buffer"
+        if new is tensor and new.data_ptr() == place:
+            continue
+        if new is tensor or not (new.shape == tensor.shape and torch.equal(new, tensor)):
+            write = f"self.{name}.data.copy_(...)" if new is tensor else f"self.{name}.copy_(...)"
             raise ValueError(
                 f"model: {of}: a pass in training puts another tensor in the place of its {what} "
-                f"{name}, which nobody would send; {hint}"
-            )
-        if name in written and writes(new) != written[name]:
-            raise ValueError(
-                f"model: {of}: a pass in training writes into its parameter {name}, which training "
-                "is to change; keep what passes change in a buffer"
+                f"{name}, which nobody would send; write into the one that is there ({write})"
             )
 
 

@@ -37,13 +37,13 @@ JUDGED = "(test|validation|heldout|client|client_validation)_"
 """How names of metrics begin that are of the judged model's outputs."""
 
 
-COSTS = ("steps_total", "epochs_total", "bytes_", "seconds", "round")
-"""How metrics begin that count what a run has spent."""
+COSTS = re.compile(r"steps_total|epochs_total|round(_steps)?|(bytes|seconds)(_\w+)?")
+"""Metrics that count what a run has spent."""
 
 
 def is_cost(metric: str) -> bool:
     """Whether a metric counts what was spent; a goal of it is a budget that is used up."""
-    return metric.startswith(COSTS)
+    return COSTS.fullmatch(metric) is not None
 
 
 def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -52,21 +51,30 @@ class Unsaved:
         for plugin in self.plugins:
             for name, value in [*vars(sys.modules[plugin.module]).items()]:
                 if not name.startswith("__"):
-                    yield f"{name} of {plugin.name}", note(value)
+                    yield f"{name} of {plugin.name}", _stands_for(value)
 
 
 def _stands_for(value: Any) -> object:
+    """Whatever goes wrong here is no fault of the run's."""
+    try:
+        return _looked_at(value)
+    except Exception:  # of tensors that are sparse, modules that are lazy, code of others
+        return type(value)
+
+
+def _looked_at(value: Any) -> object:
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
-    if isinstance(value, random.Random | np.random.RandomState | torch.Generator):
-        state = getattr(value, "getstate", getattr(value, "get_state", None))
-        return note(state() if state is not None else None)
+    if isinstance(value, torch.Generator):
+        return digest(value.get_state())
+    if isinstance(value, random.Random | np.random.RandomState):
+        state = value.getstate() if isinstance(value, random.Random) else value.get_state()
+        return digest({"": repr(state)})
     if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
         return digest(value.state_dict())
     entries = value.numel() if isinstance(value, torch.Tensor) else getattr(value, "size", 0)
-    with suppress(RuntimeError, TypeError):  # of tensors that are sparse, say
-        if isinstance(value, torch.Tensor | np.ndarray) and entries <= LARGEST:
-            return digest(value)
+    if isinstance(value, torch.Tensor | np.ndarray) and entries <= LARGEST:
+        return digest(value)
     return note(value)
 
 

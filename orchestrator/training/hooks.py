@@ -36,9 +36,9 @@ def require_own_rows(rule: LocalRule, name: str, t: int, work: Work, *given: Ten
     """:func:`require_rows_apart` of a rule's hook, called with ``given`` [C, ...] and ``work``."""
 
     def outcome(rows: slice) -> Tensors:
-        there = _copied(work.part(rows))
+        there, some = _copied(work.part(rows)), [one[rows].clone() for one in given]
         hook: Callable[..., Any] = getattr(rule, name)
-        made = hook(*(one[rows].clone() for one in given), there)
+        made = hook(there, *some) if name == "epoch" else hook(*some, there)
         results = made if isinstance(made, dict) else {"result": made}
         found = {f"state/{key}": value for key, value in there.state.items()}
         found |= {f"extras/{key}": value for key, value in there.extras.items()}

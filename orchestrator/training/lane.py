@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -32,6 +32,8 @@ AT_ONCE = 1 << 24
 """Numbers that a GPU gathers at a time, for steps to come."""
 OF_WORK = ("w", "start", "clients", "samples", "steps")
 """Tensors of a lane's work, beside those that rules name."""
+FIXED = ("start", "steps", "lr", "received", "clients", "samples", "own")
+"""What hooks see of a lane's work, and do not replace."""
 OF_LANE = ("buffers", "loss", "norms")
 """Tensors of its own, which steps change; what ``gradient`` holds is of one step."""
 
@@ -239,7 +241,11 @@ class Lane:
             ).hit
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
-        self.rule.epoch(self.work, torch.from_numpy(starting).to(device), accuracy.to(device))
+        work, about = self.work, (torch.from_numpy(starting).to(device), accuracy.to(device))
+        given = replace(work, state=dict(work.state), extras=dict(work.extras))
+        self._try("epoch", work, *about)
+        self.rule.epoch(work, *about)
+        self._keep(work, given)
         # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
@@ -251,8 +257,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = [(group, dict(getattr(work, group))) for group in ("state", "extras")]
-        w = work.w
+        given = replace(work, state=dict(work.state), extras=dict(work.extras))
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -282,7 +287,7 @@ class Lane:
         self._try("after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        self._keep(work, given, w)
+        self._keep(work, given)
 
     def _try(self, name: str, work: Work, *given: Tensor) -> None:
         """Have a hook of a user's own tried, once with several clients and once with one."""
@@ -291,30 +296,36 @@ class Lane:
             self.tried.add(key)
             require_own_rows(self.rule, name, self.t, work, *given)
 
-    def _keep(self, work: Work, given: Sequence[tuple[str, Tensors]], w: Tensor) -> None:
-        """What hooks have put in the place of tensors that they were ``given`` (group -> what was
-        in it before) is the lane's for these rows, and the model ``w`` has the numbers of what is
-        in its place. Raises UserError for what was not there, or is of another shape or type.
+    def _keep(self, work: Work, given: Work) -> None:
+        """What hooks have put in the place of tensors that they were ``given`` is the lane's for
+        these rows, and the model has the numbers of what is in its place. Raises UserError for what
+        was not there, or is of another shape or type, or of what no hook may replace.
         """
-        for group, before in given:
-            mine, its = getattr(self.work, group), getattr(work, group)
+        for name in FIXED:
+            if getattr(work, name) is not getattr(given, name):
+                raise UserError(
+                    f"{type(self.rule).__name__} replaces work.{name} in a hook around a step, "
+                    "where nobody looks for it"
+                )
+        w = given.w
+        for group in ("state", "extras"):
+            before, mine, its = (getattr(one, group) for one in (given, self.work, work))
             for name, new in [*its.items()]:
                 old = before.get(name)
                 if new is not old:
                     self._require_as(name, new, old)
-                    mine[name] = self._merged(mine[name], new, w)
+                    mine[name] = self._merged(mine[name], new)
         if work.w is not w:
             self._require_as("w", work.w, w)
             work.w = w.copy_(work.w.clone())
 
-    def _merged(self, mine: Tensor, new: Tensor, w: Tensor) -> Tensor:
+    def _merged(self, mine: Tensor, new: Tensor) -> Tensor:
         """A tensor of the lane's [C, ...] with ``new`` [active, ...] in its first rows, in memory
-        that steps do not change.
+        that is nobody else's: gradients and models go on changing in theirs.
         """
-        if new.untyped_storage().data_ptr() == w.untyped_storage().data_ptr():
-            new = new.clone()
-        of_clients = mine.dim() > 0 and len(mine) == len(self.ids) > len(new)
-        return torch.cat([new, mine[len(new) :]]) if of_clients else new
+        if mine.dim() > 0 and len(mine) == len(self.ids) > len(new):
+            return torch.cat([new, mine[len(new) :]])
+        return new.clone(memory_format=torch.contiguous_format)
 
     def _require_as(self, name: str, new: Tensor, old: Tensor | None) -> None:
         what = ""

@@ -125,7 +125,8 @@ def _parameters(callback: Callable[..., None]) -> list[Parameter]:
     return [
         _parameter(name, *typing.get_args(hint)[:2])
         for name, hint in typing.get_type_hints(callback, include_extras=True).items()
-        if name != "return"
+        # nobody ends what is served
+        if name not in ("return", "live")
     ]
 
 

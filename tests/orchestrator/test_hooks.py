@@ -112,6 +112,48 @@ class Shifted(_Remembering):
         work.w, work.extras["kept"] = 0.9 * work.w + 0.1 * work.extras["kept"], work.w.clone()
 
 
+class Anchored(_Remembering):
+    """Keeps the gradient itself, which the lane goes on using."""
+
+    copies = False
+    watches_accuracy = True
+
+    def begin(self, work):
+        work.extras |= {name: torch.zeros(len(work.clients), work.spec.size) for name in "vo"}
+        work.extras["halved"] = torch.zeros(len(work.clients))
+        return super().begin(work)
+
+    def epoch(self, work, starting, accuracy):
+        if self.copies:
+            work.w.copy_(torch.where(starting[:, None], 0.9 * work.w, work.w))
+            work.extras["halved"] += starting
+        else:
+            work.w = torch.where(starting[:, None], 0.9 * work.w, work.w)
+            work.extras["halved"] = work.extras["halved"] + starting
+
+    def direction(self, gradient, work):
+        v = gradient + 0.9 * (work.extras["v"] - work.extras["o"])
+        kept = gradient.clone() if self.copies else gradient
+        work.extras["v"], work.extras["o"] = v, kept
+        return v
+
+
+class AnchoredByCopies(Anchored):
+    copies = True
+
+
+class Rated(_Remembering):
+    def after_step(self, work):
+        work.lr = work.lr * 0.9
+
+
+class MeanEpoch(_Remembering):
+    watches_accuracy = True
+
+    def epoch(self, work, starting, accuracy):
+        work.state["m"] = work.state["m"] + accuracy.mean()
+
+
 class Copied(Shifted):
     copies = True
 
@@ -177,6 +219,8 @@ class Plain(_Remembering):
         (Noisy, "Noisy.upload gives another result for the same numbers: it draws, or counts"),
         (Adding, "Adding adds 'new' of work.state or work.extras"),
         (Growing, "Growing gives another shape or type to 'n'"),
+        (Rated, r"Rated replaces work\.lr in a hook around a step"),
+        (MeanEpoch, r"MeanEpoch\.epoch: what it gives for a client depends"),
         (ByPlace, "ByPlace.direction: what it gives for a client depends"),
     ],
 )
@@ -184,7 +228,7 @@ def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, sai
     """Who trained beside whom, and where, was in the numbers, without a word."""
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
     with pytest.raises(UserError, match=said):
-        Experiment(small()).step()
+        Experiment(small("local.steps=null", "local.epochs=2")).step()
 
 
 def test_what_clients_remember_is_mixed_later(monkeypatch):
@@ -204,11 +248,12 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
     )
     config = small(*work, "data.partition={name: zipf, sigma: 1.0}")
     ends = []
-    for rule in (Replacing, InPlace, Shifted, Copied):
+    for rule in (Replacing, InPlace, Shifted, Copied, Anchored, AnchoredByCopies):
         monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
         ends.append(finish(config).algorithm.model())
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-5, atol=1e-7)
     assert torch.equal(ends[2], ends[3])
+    assert torch.equal(ends[4], ends[5])
 
 
 @pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce, WithReach])

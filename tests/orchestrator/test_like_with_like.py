@@ -210,7 +210,7 @@ def test_who_never_reached_the_goal_has_no_cost_of_it(tmp_path):
     more = Runs.read([*fast, *other])
     one, two = more.columns
     assert comparison.tests_of(more, ["bytes_up"], one).each == ()
-    assert f"bytes_up is not tested of {two}" in more.other_goals_said(["bytes_up"], one)
+    assert f"not tested: bytes_up of {two}" in more.other_goals_said(["bytes_up"], one)
     late = show_comparison([*slow, *fast], None, ["train_loss"], "<= 0.1", form="markdown")
     assert "top ended 3 of 6 runs: of one that had not reached the target of train_loss" in late
     text = show_comparison([*slow, *fast], None, form="markdown")

@@ -627,9 +627,11 @@ class Odd(nn.Module):
             self.mean = x.detach().mean(0)
         if self.training and self.kind == "code":
             self.code = nn.Parameter(x.detach().mean(0), requires_grad=False)
-        if self.training and self.kind == "written":
+        if self.training and self.kind == "data":
+            self.head.weight.data = self.head.weight.data.clamp(-1, 1)
+        if self.training and self.kind == "clamped":
             with torch.no_grad():
-                self.code.add_(1)
+                self.head.weight.clamp_(-1, 1)
         return self.head(x - self.mean)
 """
 
@@ -642,7 +644,7 @@ class Odd(nn.Module):
         ("late", "head.bias has a hook for when its gradient is in .grad"),
         ("whole", "whole and rows.1 share memory"),
         ("code", "puts another tensor in the place of its parameter code"),
-        ("written", "a pass in training writes into its parameter code"),
+        ("data", r"of its parameter head\.weight, .*self\.head\.weight\.data\.copy_\("),
         ("assigned", r"puts another tensor in the place of its buffer mean, .*self.mean.copy_\("),
     ],
 )
@@ -653,6 +655,7 @@ def test_what_a_plain_loop_would_heed_and_a_flat_vector_does_not_is_refused(conf
         Experiment(of(config, "Odd", kind=kind))
 
 
-def test_columns_of_a_matrix_share_nothing(config):
+@pytest.mark.parametrize("kind", ["columns", "clamped"])
+def test_what_shares_nothing_and_writes_in_place_is_right(config, kind):
     (config.parent / "nets.py").write_text(ODD)
-    assert Experiment(of(config, "Odd", kind="columns")).net.spec.size
+    assert np.isfinite(Experiment(of(config, "Odd", kind=kind)).step()["train_loss"])
