@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import cloudpickle
 import numpy as np
 import torch
 
+from algorithms.local import LocalRule, Work
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import build
 from orchestrator.config.paths import put
@@ -97,7 +99,9 @@ class Programs(Family):
             whole = run(config, folder / "whole")
             result = strict(folder / "whole" / "result.json")
             require_resumed(result, folder)
-        if not {"state", "rule"} & given.keys():
+        # of rules the loop has plain SGD, and no statistics
+        plain = "local.optimizer" not in given and not whole.net.buffer_spec.size
+        if "state" not in given and ("rule" not in given or plain):
             require_the_loop_s(whole, source)
         elif "state" not in given:
             require_the_same_one_by_one(whole)
@@ -122,6 +126,9 @@ class Loop:
         samples, net = self.data.samples, product.net
         self.module = names["Own"](int(np.prod(samples.shape)), samples.classes)
         self.loss = names["loss"]
+        rule, self.spec = product.algorithm.rule(), net.spec  # type: ignore[attr-defined]
+        self.rule = rule if type(rule) is not LocalRule else None
+        self.memory: dict[int, dict[str, torch.Tensor]] = {}
         first = {**net.spec.views(net.initial), **net.buffer_spec.views(net.initial_buffers)}
         self.state = {name: value.clone() for name, value in first.items()}
         # what is not trained has its first values from the product's, too
@@ -154,6 +161,8 @@ class Loop:
         }
 
     def _trained(self, t: int, k: int) -> dict[str, torch.Tensor]:
+        if self.rule is not None:
+            return self._by_rule(self.rule, t, k)
         local, rows = self.config["local"], self.data.train[k]
         self._put(self.state)
         self.module.train()
@@ -170,6 +179,52 @@ class Loop:
             self.loss(self.module(x), y).mean().backward()
             optimizer.step()
         return {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
+
+    def _by_rule(self, rule: LocalRule, t: int, k: int) -> dict[str, torch.Tensor]:
+        """The same by the hooks of a rule, for one client: what they put somewhere is there."""
+        local, rows, spec = self.config["local"], self.data.train[k], self.spec
+        w, lr = spec.flatten(self.state), local["lr"]
+        known = self.memory.get(k, rule.state({"w": w}, spec))
+        work = Work(
+            spec=spec, clients=torch.tensor([k]), samples=torch.tensor([len(rows)]),
+            received={"w": w}, w=torch.empty(0), start=torch.empty(0), steps=torch.zeros(1), lr=lr,
+            state={name: value[None].clone() for name, value in known.items()},
+        )  # fmt: skip
+        work.start = rule.begin(work).clone()
+        work.w = work.start.clone()
+        stream = batches(local, rows, self.config["seed"], t, k, 0)
+        steps, each = planned(local, len(rows)), len(rows) / local["batch_size"]
+        each = math.floor(each) if local["drop_last"] else math.ceil(each)
+        for step in range(steps):
+            if rule.watches_accuracy and step % each == 0:
+                self._put(dict(spec.views(work.w[0])))
+                rule.epoch(work, torch.tensor([True]), self._accuracy(rows))
+            self._put(dict(spec.views(work.w[0])))
+            loss, gradient = self._gradient(*self._batch(next(stream)))
+            work.loss = loss
+            # the model moves on in memory of its own, and so do gradients
+            work.w = work.w - lr * rule.direction(gradient, work)
+            rule.after_step(work)
+        work.steps, work.reach = torch.tensor([float(steps)]), torch.tensor([steps * lr])
+        change = rule.upload(work)["delta"][0]
+        self.memory[k] = {name: value[0].clone() for name, value in work.state.items()}
+        return dict(spec.views(w + change))
+
+    def _accuracy(self, rows: np.ndarray) -> torch.Tensor:
+        self.module.eval()
+        x, y = self._batch(rows)
+        with torch.no_grad():
+            hits = self.module(x).argmax(1) == y
+        return hits.float().mean()[None]
+
+    def _gradient(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss [1] and gradient [1, d] of a batch."""
+        self.module.train()
+        trained = self.tensors()
+        loss = self.loss(self.module(x), y).mean()
+        grads = torch.autograd.grad(loss, [*trained.values()], materialize_grads=True)
+        flat = self.spec.flatten(dict(zip(trained, grads, strict=True)))
+        return loss.detach()[None], flat[None]
 
     def test_loss(self) -> float:
         self._put(self.state)

@@ -406,6 +406,22 @@ RULES: dict[str, str] = {
     "swapped": """
     def after_step(self, work):
         work.state["m"], work.state["x"] = work.state["x"], work.state["m"] + work.w""",
+    "anchored": """
+    def direction(self, gradient, work):
+        v = gradient + 0.9 * (work.state["m"] - work.state["x"])
+        work.state["m"], work.state["x"] = v, gradient
+        return v""",
+    "part_of_it": """
+    def direction(self, gradient, work):
+        kept = work.state["m"][:, :5].sum(1, keepdim=True)
+        work.state["m"] = gradient
+        return gradient + 0.01 * kept""",
+    "halved": """
+    watches_accuracy = True
+
+    def epoch(self, work, starting, accuracy):
+        work.w = torch.where(starting[:, None], 0.9 * work.w, work.w)
+        work.state["n"] = work.state["n"] + torch.where(starting, accuracy, 0.0)""",
     "alias": """
     def after_step(self, work):
         work.w = 0.9 * work.w + 0.1 * work.state["m"]
