@@ -245,7 +245,7 @@ class Lane:
         given = replace(work, state=dict(work.state), extras=dict(work.extras))
         self._try("epoch", work, *about)
         self.rule.epoch(work, *about)
-        self._keep(work, given)
+        self._keep(work, given, whole=True)
         # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
@@ -296,10 +296,11 @@ class Lane:
             self.tried.add(key)
             require_own_rows(self.rule, name, self.t, work, *given)
 
-    def _keep(self, work: Work, given: Work) -> None:
+    def _keep(self, work: Work, given: Work, whole: bool = False) -> None:
         """What hooks have put in the place of tensors that they were ``given`` is the lane's for
         these rows, and the model has the numbers of what is in its place. Raises UserError for what
-        was not there, or is of another shape or type, or of what no hook may replace.
+        no hook may replace, and for what was not there, or is of another shape or type, unless all
+        clients are given (``whole``).
         """
         for name in FIXED:
             if getattr(work, name) is not getattr(given, name):
@@ -312,8 +313,9 @@ class Lane:
             before, mine, its = (getattr(one, group) for one in (given, self.work, work))
             for name, new in [*its.items()]:
                 old = before.get(name)
-                if new is not old:
+                if new is not old and not whole:
                     self._require_as(name, new, old)
+                if new is not old:
                     mine[name] = self._merged(mine[name], new)
         if work.w is not w:
             self._require_as("w", work.w, w)
