@@ -296,3 +296,15 @@ def test_a_compressor_that_mixes_clients_is_refused():
             Experiment(small("compression.uplink=of_all")).step()
     finally:
         retire(__name__)
+
+
+def test_clients_that_are_alike_show_nothing():
+    """A run in which all gradients were 0 had let the next one of its process mix clients."""
+
+    def mixed(given):
+        return lambda rows: {"result": given[rows] - given[rows].mean(0)}
+
+    rule = Mean()
+    hooks.require_rows_apart(rule, "direction", 1, 3, mixed(torch.zeros(3, 2)))
+    with pytest.raises(UserError, match="depends on the clients"):
+        hooks.require_rows_apart(rule, "direction", 1, 3, mixed(torch.eye(3, 2)))
