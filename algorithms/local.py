@@ -67,9 +67,12 @@ class Work:
         """The same view on some of the clients."""
         count = len(self.clients)
 
-        def some(tensors: Tensors) -> Tensors:
+        def one(tensor: Tensor) -> Tensor:
             # what is of no client (a number, say) is of all
-            return {k: v[rows] if v.dim() and len(v) == count else v for k, v in tensors.items()}
+            return tensor[rows] if tensor.dim() and len(tensor) == count else tensor
+
+        def some(tensors: Tensors) -> Tensors:
+            return {name: one(tensor) for name, tensor in tensors.items()}
 
         # slices are views, so what is written in place reaches the whole
         return replace(
@@ -83,7 +86,7 @@ class Work:
             reach=self.reach[rows],
             own=some(self.own),
             extras=some(self.extras),
-            loss=some({"": self.loss})[""],
+            loss=one(self.loss),
         )
 
 

@@ -88,6 +88,11 @@ class Plugin(Section):
         return self.module.removeprefix(f"{PACKAGE}.")
 
 
+def is_ours(module: str) -> bool:
+    """Whether a module of that name is in one of our packages."""
+    return module.partition(".")[0] in OURS
+
+
 def module_of(name: str, sha256: str) -> str:
     """The name of a file's module."""
     return f"{PACKAGE}.{name}_{sha256[:16]}"
@@ -496,7 +501,7 @@ def origin(cls: type[Part]) -> str:
     module = cls.__module__
     if module.startswith(f"{PACKAGE}."):
         return module.removeprefix(f"{PACKAGE}.").rpartition("_")[0] + ".py"
-    return "" if module.partition(".")[0] in OURS else module
+    return "" if is_ours(module) else module
 
 
 @functools.cache

@@ -273,10 +273,16 @@ class Runs:
     def _ends(self) -> list[list[str]]:
         """Of each run, the metrics whose goals (``stop``) have ended it before its last round."""
         return [
-            met(config.stop, rounds)
-            if result["status"] == "finished" and result["rounds"] < config.rounds
-            else []
-            for config, result, rounds in zip(self.configs, self.results, self.rounds, strict=True)
+            met(config.stop, rounds) if early else []
+            for config, rounds, early in zip(self.configs, self.rounds, self.early, strict=True)
+        ]
+
+    @cached_property
+    def early(self) -> list[bool]:
+        """Of each run, whether ``stop`` has ended it before its last round."""
+        return [
+            result["status"] == "finished" and result["rounds"] < config.rounds
+            for config, result in zip(self.configs, self.results, strict=True)
         ]
 
     @cached_property
@@ -344,20 +350,24 @@ class Runs:
         )
 
     @cached_property
+    def diverged(self) -> list[bool]:
+        """Of each run, whether it has."""
+        return [bool(result.get("diverged")) for result in self.results]
+
+    @cached_property
     def survivors(self) -> dict[str, list[int]]:
         """The columns of which no run has diverged."""
         return {
             name: some
             for name, some in self.columns.items()
-            if not any(self.results[run].get("diverged") for run in some)
+            if not any(self.diverged[run] for run in some)
         }
 
     @property
     def diverged_said(self) -> str:
         """How many runs of which columns have diverged; or ""."""
-        gone = [bool(result.get("diverged")) for result in self.results]
         each = [
-            f"{sum(gone[run] for run in some)} of {len(some)} of {name}"
+            f"{sum(self.diverged[run] for run in some)} of {len(some)} of {name}"
             for name, some in self.columns.items()
             if name not in self.survivors
         ]

@@ -379,15 +379,11 @@ def _looked(runs: Runs, metric: str) -> str:
 
 def _cut_off(runs: Runs, metric: str) -> str:
     """How many runs ``stop`` ended, which might have reached the target later; or ""."""
-    ended = [
-        result["status"] == "finished" and result["rounds"] < config.rounds
-        for config, result in zip(runs.configs, runs.results, strict=True)
-    ]
-    if not any(ended):
+    if not any(runs.early):
         return ""
     return (
-        f"stop ended {sum(ended)} of {len(ended)} runs: of one that had not reached the target of "
-        f"{metric} by then, never means not until then"
+        f"stop ended {sum(runs.early)} of {len(runs.early)} runs: of one that had not reached the "
+        f"target of {metric} by then, never means not until then"
     )
 
 
@@ -456,8 +452,7 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
     # who was to reach a goal, and has not, has no cost of it
     lost = runs.missed if is_cost(metric) else [False] * len(ends)
     if not counts_of_the_diverged(metric):
-        gone = [bool(result.get("diverged")) for result in runs.results]
-        lost = [one or other for one, other in zip(lost, gone, strict=True)]
+        lost = [one or other for one, other in zip(lost, runs.diverged, strict=True)]
     ends = [
         math.nan if none and end is not None else end for end, none in zip(ends, lost, strict=True)
     ]
@@ -465,9 +460,7 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names
     }
-    counted = bool(runs.ended_by) and metric.startswith(
-        ("steps_total", "epochs_total", "bytes_", "round")
-    )
+    counted = bool(runs.ended_by) and is_cost(metric) and not metric.startswith("seconds")
     # less of it is better where some did not get there
     better = False if is_cost(metric) and any(runs.missed) else runs.more_is_better(metric)
     return Measured(metric, values, better, counted)

@@ -35,7 +35,7 @@ from orchestrator.imports import imports_of
 from orchestrator.models.net import Net
 from orchestrator.plugins import blamed, unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
-from orchestrator.results.own_code import CODES, codes_of, other_codes
+from orchestrator.results.own_code import codes_of
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
@@ -486,16 +486,14 @@ class Experiment:
         with, began with the data, the initial weights and the code of one's own that the config
         gives now; ``exchanged``: but for what plugins import, of which some are others now.
         """
-        others = set(other_codes(known, self.origin)) - ({"imports_sha256"} if exchanged else set())
         for key, what in (
             ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
             ("initial_sha256", "the initial weights of the model are not those"),
             ("code_sha256", "the code of parts that are in no plugin is not that"),
             ("imports_sha256", "modules that its plugins import are not those"),
         ):
-            if key in others or (
-                known.get(key, "") != self.origin.get(key, "") and key not in CODES
-            ):
+            other = known.get(key, "") != self.origin.get(key, "")
+            if other and not (exchanged and key == "imports_sha256"):
                 raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:

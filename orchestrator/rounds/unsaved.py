@@ -13,7 +13,7 @@ import torch
 
 from algorithms.algorithm import Algorithm
 from orchestrator.noted import note
-from orchestrator.plugins import OURS, Plugin
+from orchestrator.plugins import Plugin, is_ours
 from orchestrator.results.own_code import names_in
 from orchestrator.rounds.digests import digest
 
@@ -80,6 +80,6 @@ def _looked_at(value: Any) -> object:
 
 def _assigned(kind: type) -> set[str]:
     """Attributes that methods of classes assign which are not ours."""
-    theirs = [one for one in kind.__mro__ if one.__module__.partition(".")[0] not in OURS]
+    theirs = [one for one in kind.__mro__ if not is_ours(one.__module__)]
     methods = [m for one in theirs for m in vars(one).values() if isinstance(m, FunctionType)]
     return {name for one in methods for name in names_in(one.__code__, ("STORE_ATTR",))}

@@ -14,7 +14,7 @@ import torch
 from algorithms.local import LocalRule, Tensors, Work
 from orchestrator.errors import UserError
 from orchestrator.noted import note
-from orchestrator.plugins import OURS
+from orchestrator.plugins import is_ours
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,17 +93,22 @@ def require_rows_apart(
 
 def _differ(whole: dict[str, Any], clients: int) -> bool:
     """Whether the first client has anything that the last one has not."""
-    return any(
-        not torch.equal(value[0], value[-1])
-        for value in whole.values()
+    return any(not torch.equal(v[0], v[-1]) for v in _by_client(whole, clients).values())
+
+
+def _by_client(found: dict[str, Any], clients: int) -> Tensors:
+    """What has a row for each; what has another shape is refused where it is used."""
+    return {
+        key: value
+        for key, value in found.items()
         if isinstance(value, torch.Tensor) and value.dim() and len(value) == clients
-    )
+    }
 
 
 def _is_own(owner: object, name: str) -> bool:
     """Whether the hook is no code of ours."""
     its = next(one for one in type(owner).__mro__ if name in vars(one))
-    return its.__module__.partition(".")[0] not in OURS
+    return not is_ours(its.__module__)
 
 
 def _attributes(owner: object) -> object:
@@ -115,16 +120,11 @@ def _same(
     whole: dict[str, Any], other: dict[str, Any], clients: int, rows: slice, part: float
 ) -> bool:
     """Whether what ``other`` has of some clients' ``rows`` is what all of them together have; what
-    is of no client is passed over, as what has another shape is refused where it is used.
+    is of no client is passed over.
     """
-    of_clients = {
-        key: value[rows]
-        for key, value in whole.items()
-        if isinstance(value, torch.Tensor) and value.dim() and len(value) == clients
-    }
     return all(
-        isinstance(found := other.get(key), torch.Tensor) and _near(value, found, part)
-        for key, value in of_clients.items()
+        isinstance(found := other.get(key), torch.Tensor) and _near(value[rows], found, part)
+        for key, value in _by_client(whole, clients).items()
     )
 
 

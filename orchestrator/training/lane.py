@@ -242,7 +242,7 @@ class Lane:
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         work, about = self.work, (torch.from_numpy(starting).to(device), accuracy.to(device))
-        given = replace(work, state=dict(work.state), extras=dict(work.extras))
+        given = _as_given(work)
         self._try("epoch", work, *about)
         self.rule.epoch(work, *about)
         self._keep(work, given, whole=True)
@@ -257,7 +257,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = replace(work, state=dict(work.state), extras=dict(work.extras))
+        given = _as_given(work)
         g = self.gradient[:active]
         compared = self.rule.references(work)
         contrast = (
@@ -511,6 +511,11 @@ class Lane:
         if self.world.local.optimizer_state == "keep":
             self.memory.optimizer = self.optimizer_state
         return {int(k): self.memory.of_client(c) for c, k in enumerate(self.ids)}
+
+
+def _as_given(work: Work) -> Work:
+    """What a hook finds there, whatever it puts in its place."""
+    return replace(work, state=dict(work.state), extras=dict(work.extras))
 
 
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:
