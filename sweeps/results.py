@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.analysis.goals import missed
+from orchestrator.analysis.names import naturally
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder
@@ -48,6 +49,11 @@ class Result:
     def setting(self) -> dict[str, str]:
         """Which row of the sweep's table it is of: the columns that say so."""
         return {"trial": self.label, **{path: str(value) for path, value in self.drawn.items()}}
+
+    @property
+    def named(self) -> str:
+        """The same in one text, as :attr:`sweeps.choice.Choice.setting`."""
+        return ", ".join([self.label, *(f"{path}={value}" for path, value in self.drawn.items())])
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -145,7 +151,8 @@ def table(folder: Path) -> pd.DataFrame:
 def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
     several = len(sweep.seeds) > 1
-    rows = [_row(result, sweep, several) for result in results]
+    # which of equals is first is not said by who ended first
+    rows = [_row(one, sweep, several) for one in sorted(results, key=lambda r: naturally(r.named))]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from ray import tune
 from ray.tune.experiment import Trial
 
+from orchestrator.analysis.names import naturally
 from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
@@ -145,7 +146,8 @@ class Watcher(tune.Callback):
         most = max(map(len, self.settings.values()), default=0)
         sign = 1 if self.mode == "max" else -1
         best = Best()
-        for setting, seeds in self.settings.items():
+        for setting in sorted(self.settings, key=naturally):
+            seeds = self.settings[setting]
             mean = sum(value for value, _ in seeds.values()) / len(seeds)
             if len(seeds) == most and math.isfinite(mean) and not sign * best.value >= sign * mean:
                 best = Best(mean, setting, seeds[min(seeds)][1], len(seeds))

@@ -436,11 +436,12 @@ def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:
 
 
 def in_natural_order(groups: Mapping[str, T]) -> dict[str, T]:
-    """By name, with numbers by their size: 1e-05 before 0.001, and 9 before 10."""
+    """By name, as :func:`naturally`."""
+    return dict(sorted(groups.items(), key=lambda item: naturally(item[0])))
 
-    def key(name: str) -> list[tuple[float, str]]:
-        return [
-            (float(part), "") if i % 2 else (0.0, part) for i, part in enumerate(NUMBER.split(name))
-        ]
 
-    return dict(sorted(groups.items(), key=lambda item: key(item[0])))
+def naturally(name: str) -> list[tuple[float, str]]:
+    """What names are sorted by, with numbers by their size: 1e-05 before 0.001, and 9 before 10."""
+    return [
+        (float(part), "") if i % 2 else (0.0, part) for i, part in enumerate(NUMBER.split(name))
+    ]

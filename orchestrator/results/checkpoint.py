@@ -12,7 +12,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,7 @@ def _load(path: Path) -> dict[str, Any]:
     document = json.loads(rest.read_text())
     if document["round"] != _round(path):
         raise ValueError(f"it is of round {document['round']}")
-    state: dict[str, Any] = _join(document["state"], load_file(tensors))
+    state: dict[str, Any] = _Whole(load_file(tensors)).join(document["state"])
     return state
 
 
@@ -177,7 +178,7 @@ class _Parts:
                 value.stride(),
                 value.is_neg(),
             )
-            return {"$tensor": self._named(value, memory, path)}
+            return {_kind_of(value): self._named(value, memory, path)}
         if isinstance(value, np.float64):
             # a float to Python, but not where arrays of fewer digits are multiplied by it
             return {"$float64": float.__repr__(value)}
@@ -192,25 +193,26 @@ class _Parts:
             return {"$array": self._named(tensor, memory, path)}
         if isinstance(value, float) and not math.isfinite(value):
             return {"$float": str(value)}  # JSON has no name for them
-        if value is None or isinstance(value, str | int | float):
+        if value is None or type(value) in (bool, int, float, str, np.str_):
             return value
         return self._split_apart(value, path)
 
     def _split_apart(self, value: Any, path: str) -> Any:
         """The same of what holds others; raises UserError for what is none of that."""
-        if isinstance(value, Mapping) and not hasattr(value, "__missing__"):
+        if type(value) in (dict, OrderedDict):
             # pairs, because JSON's keys are text and clients have numbers
             items = [
                 [self.split(k, f"{path}, a key"), self.split(v, f"{path}/{k}")]
                 for k, v in value.items()
             ]
-            return {"$map": items}
+            return {"$map" if type(value) is dict else "$ordered": items}
         if type(value) in (list, tuple):
             found = [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]
             return found if isinstance(value, list) else {"$tuple": found}
         raise UserError(
             f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is "
-            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask"
+            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask, "
+            "and of no classes made of these"
         )
 
     def _named(self, tensor: Tensor, memory: tuple[Any, ...], path: str) -> str:
@@ -227,8 +229,17 @@ class _Parts:
 
 
 def _is_dense(value: Tensor) -> bool:
-    """Whether safetensors can hold a tensor."""
+    """Whether safetensors can hold a tensor, and all there is of it."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return False
     return value.layout == torch.strided and not (value.is_complex() or value.is_quantized)
+
+
+def _kind_of(value: Tensor) -> str:
+    """Whether it is a parameter, or has gradients of its own."""
+    if isinstance(value, torch.nn.Parameter):
+        return "$parameter" if value.requires_grad else "$frozen"
+    return "$leaf" if value.requires_grad and value.is_leaf else "$tensor"
 
 
 def _is_plain(value: np.ndarray | np.generic) -> bool:
@@ -237,21 +248,39 @@ def _is_plain(value: np.ndarray | np.generic) -> bool:
     return known and not isinstance(value, np.ma.MaskedArray | np.matrix)
 
 
-def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, list):
-        return [_join(v, tensors) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if "$tensor" in value:
-        return tensors[value["$tensor"]]
-    if "$array" in value:
-        return tensors[value["$array"]].numpy()
-    if "$scalar" in value:
-        return tensors[value["$scalar"]].numpy()[()]
-    if "$float64" in value:
-        return np.float64(value["$float64"])
-    if "$float" in value:
-        return float(value["$float"])
-    if "$tuple" in value:
-        return tuple(_join(value["$tuple"], tensors))
-    return {_join(k, tensors): _join(v, tensors) for k, v in value["$map"]}
+NUMBERS: Mapping[str, Callable[[str], Any]] = {"$float64": np.float64, "$float": float}
+OF_TENSORS: Mapping[str, Callable[[Tensor], Any]] = {
+    "$tensor": lambda its: its,
+    "$leaf": lambda its: its.detach().requires_grad_(),
+    "$parameter": torch.nn.Parameter,
+    "$frozen": lambda its: torch.nn.Parameter(its, requires_grad=False),
+    "$array": lambda its: its.numpy(),
+    "$scalar": lambda its: its.numpy()[()],
+}
+
+
+class _Whole:
+    """Puts a state together from its ``tensors``."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.made: dict[tuple[str, str], Any] = {}
+        """What is in two places is one thing there, too."""
+
+    def join(self, value: Any) -> Any:
+        """What ``split`` has made JSON of."""
+        if isinstance(value, list):
+            return [self.join(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, its),) = value.items()
+        if kind in ("$map", "$ordered"):
+            items = {self.join(k): self.join(v) for k, v in its}
+            return items if kind == "$map" else OrderedDict(items)
+        if kind == "$tuple":
+            return tuple(self.join(its))
+        if kind in NUMBERS:
+            return NUMBERS[kind](its)
+        if (kind, its) not in self.made:
+            self.made[kind, its] = OF_TENSORS[kind](self.tensors[its])
+        return self.made[kind, its]

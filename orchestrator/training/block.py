@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from algorithms.local import Probe, Tensors, writes
+from algorithms.local import Tensors, writes
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.data.federated import SPLITS
 from orchestrator.errors import UserError
@@ -105,7 +105,7 @@ class Block:
                         self._advance(lane, steps)
                 return None
             case Ask(probe, weights):
-                rows = self._rows([_answer(probe, lane) for lane in self.lanes])
+                rows = self._rows([lane.answer(probe) for lane in self.lanes])
                 return rows.cpu() if weights is None else weighted_sum(rows, weights).cpu()
             case Evaluate():
                 return self._evaluate()
@@ -172,18 +172,6 @@ class Block:
                 ]
         each = zip(*[results[k] for k in sorted(results)], strict=True)
         return {name: torch.stack(table) for name, table in zip(SPLITS, each, strict=True)}
-
-
-def _answer(probe: Probe, lane: Lane) -> Tensor:
-    """What a lane's clients answer; raises UserError for a question that changes their models."""
-    w, version = lane.work.w, writes(lane.work.w)
-    answer = probe.answer(lane.work)
-    if lane.work.w is not w or writes(w) != version:
-        raise UserError(
-            f"{type(probe).__name__} changes work.w, which the clients go on to train; change a "
-            "copy"
-        )
-    return answer
 
 
 def engines(world: World) -> dict[bool, Engine]:

@@ -1,5 +1,5 @@
-"""Rules and compressors of a user's own, tried on copies where they are first called: the same
-numbers must give the same result, and each client's must be its own.
+"""Rules, probes and compressors of a user's own, tried on copies where they are first called: the
+same numbers must give the same result, and each client's must be its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from algorithms.local import LocalRule, Tensors, Work
+from algorithms.local import LocalRule, Probe, Tensors, Work
 from orchestrator.errors import UserError
 from orchestrator.noted import note
 from orchestrator.plugins import is_ours
@@ -23,43 +23,66 @@ ROUNDING = 1e-5
 """Part of the largest number by which sums may be off that were added up beside others."""
 ROUNDS = 3
 """Up to which hooks are tried anew: what clients remember is all the same at first."""
+CALLS = 2
+"""Of a hook in a round, that are tried."""
 MOST = 20
 """Tries of one hook of a class, whose instances may differ in numbers."""
-Tried = dict[tuple[str, bool, int], set[object]]
+When = tuple[int, int]
+"""A round, and which call it is in that."""
+Tried = dict[tuple[str, bool, When], set[object]]
 _known: WeakKeyDictionary[type, Tried] = WeakKeyDictionary()
-"""Of classes, hooks that this process has tried, whether on several clients, and in which round:
-with which attributes."""
+"""Of classes, hooks that this process has tried, whether on several clients, and when: with which
+attributes."""
 EVERYBODY = slice(None)
 
 
-def require_own_rows(rule: LocalRule, name: str, t: int, work: Work, *given: Tensor) -> None:
-    """:func:`require_rows_apart` of a rule's hook, called with ``given`` [C, ...] and ``work``."""
+def require_own_rows(
+    owner: LocalRule | Probe, name: str, when: When, work: Work, *given: Tensor | Tensors
+) -> None:
+    """:func:`require_rows_apart` of a hook, called with ``work`` and what is ``given`` [C, ...]."""
 
-    def outcome(rows: slice) -> Tensors:
-        there, some = _copied(work.part(rows)), [one[rows].clone() for one in given]
-        hook: Callable[..., Any] = getattr(rule, name)
-        made = hook(there, *some) if name == "epoch" else hook(*some, there)
-        results = made if isinstance(made, dict) else {"result": made}
+    def outcome(rows: slice) -> dict[str, Any]:
+        there, some = _copied(work.part(rows)), [_some(one, rows) for one in given]
+        hook: Callable[..., Any] = getattr(owner, name)
+        made = hook(*some, there) if name == "direction" else hook(there, *some)
         found = {f"state/{key}": value for key, value in there.state.items()}
         found |= {f"extras/{key}": value for key, value in there.extras.items()}
-        return found | results | {"w": there.w}
+        return found | _results(made) | {"w": there.w}
 
-    require_rows_apart(rule, name, t, len(work.clients), outcome)
+    require_rows_apart(owner, name, when, len(work.clients), outcome)
+
+
+def _some(given: Tensor | Tensors, rows: slice) -> Tensor | Tensors:
+    """Some clients' part of it, in other memory."""
+    if isinstance(given, torch.Tensor):
+        return given[rows].clone()
+    return {name: one[rows].clone() for name, one in given.items()}
+
+
+def _results(made: Any) -> dict[str, Any]:
+    if isinstance(made, list | tuple):
+        return {f"result {i}": one for i, one in enumerate(made)}
+    return made if isinstance(made, dict) else {"result": made}
 
 
 def require_rows_apart(
-    owner: object, name: str, t: int, clients: int, outcome: Callable[[slice], dict[str, Any]]
+    owner: object,
+    name: str,
+    when: When,
+    clients: int,
+    outcome: Callable[[slice], dict[str, Any]],
 ) -> None:
     """Raise UserError unless the hook ``name`` of ``owner`` gives, twice, the same for so many
     ``clients``, and for the first and the last of them the same but for rounding where that is
-    alone; in round ``t``.
+    alone.
 
     ``outcome`` calls it for some of the rows, in copies: names -> tensors [rows, ...], and others,
     which are passed over. A hook of ours, and one that has been tried, is not called.
     """
     if not _is_own(owner, name):
         return
-    done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1, min(t, ROUNDS)), set())
+    t, call = min(when[0], ROUNDS), min(when[1], CALLS)
+    done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1, (t, call)), set())
     if len(done) >= MOST or _attributes(owner) in done:
         return
     whole = outcome(EVERYBODY)

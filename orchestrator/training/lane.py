@@ -14,12 +14,12 @@ import torch
 from algorithms.draws import torch_seed
 from algorithms.finite import finite_rows
 from algorithms.flat import ParamSpec
-from algorithms.local import Tensors, Work
+from algorithms.local import LocalRule, Probe, Tensors, Work, writes
 from orchestrator.errors import UserError
 from orchestrator.training.batches import Batches, common_width, stacked
 from orchestrator.training.engines import Contrast, Engine
 from orchestrator.training.evaluation import per_sample, summed_gradient
-from orchestrator.training.hooks import require_own_rows
+from orchestrator.training.hooks import CALLS, require_own_rows
 from orchestrator.training.memory import Memory
 from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
@@ -55,8 +55,8 @@ class Lane:
     ) -> None:
         self.world, self.engine, self.rule = world, engine, spec.rule
         self.t, self.session = spec.t, spec.session
-        self.tried: set[tuple[str, bool]] = set()
-        """Hooks that are known to keep to their rows, and whether of several."""
+        self.tried: dict[tuple[type, str, bool], int] = {}
+        """How often hooks have been tried here, and whether of several clients."""
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
@@ -259,6 +259,7 @@ class Lane:
         local, work = self.world.local, self.work.first(active)
         given = _as_given(work)
         g = self.gradient[:active]
+        self._try("references", work)
         compared = self.rule.references(work)
         contrast = (
             Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
@@ -289,12 +290,37 @@ class Lane:
         self.loss[:active] += losses
         self._keep(work, given)
 
-    def _try(self, name: str, work: Work, *given: Tensor) -> None:
-        """Have a hook of a user's own tried, once with several clients and once with one."""
-        key = name, len(work.clients) > 1
-        if key not in self.tried:
-            self.tried.add(key)
-            require_own_rows(self.rule, name, self.t, work, *given)
+    def _try(
+        self,
+        name: str,
+        work: Work,
+        *given: Tensor | Tensors,
+        owner: LocalRule | Probe | None = None,
+    ) -> None:
+        """Have a hook of a user's own (unset: of the rule) tried, with several clients and with
+        one.
+        """
+        owner = owner or self.rule
+        key = type(owner), name, len(work.clients) > 1
+        calls = self.tried.get(key, 0)
+        # before the first step models are all the same, and nobody sees who mixes them
+        if calls < CALLS:
+            self.tried[key] = calls + 1
+            require_own_rows(owner, name, (self.t, calls), work, *given)
+
+    def answer(self, probe: Probe) -> Tensor:
+        """What the clients answer [C, k]; raises UserError for a question that changes their
+        models.
+        """
+        self._try("answer", self.work, owner=probe)
+        w, version = self.work.w, writes(self.work.w)
+        answer = probe.answer(self.work)
+        if self.work.w is not w or writes(w) != version:
+            raise UserError(
+                f"{type(probe).__name__} changes work.w, which the clients go on to train; change "
+                "a copy"
+            )
+        return answer
 
     def _keep(self, work: Work, given: Work, whole: bool = False) -> None:
         """What hooks have put in the place of tensors that they were ``given`` is the lane's for
@@ -458,6 +484,7 @@ class Lane:
             # after the compressor: moments and statistics are sent whole
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
+        self._try("sent", self.work, uploads)
         self.rule.sent(self.work, uploads)
         if self._averages_statistics:
             uploads[BUFFERS] = self.buffers

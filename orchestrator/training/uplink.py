@@ -67,7 +67,7 @@ class Uplink:
             return self.compressor.compress(wanted[some].clone(), draws)
 
         require_rows_apart(
-            self.compressor, "compress", self.when[0], len(rows), lambda s: {name: compressed(s)}
+            self.compressor, "compress", self.when, len(rows), lambda s: {name: compressed(s)}
         )
         sent = compressed(slice(None))
         if self.compressor.feeds_back:

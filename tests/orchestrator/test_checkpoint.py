@@ -1,8 +1,10 @@
 """Checkpoints: whole or absent, checked, without pickle."""
 
+import enum
 import json
 import os
 import subprocess
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -155,3 +157,45 @@ def test_what_was_one_tensor_is_one_again(tmp_path):
     checkpoint.save(tmp_path, 2, {"n": of_one_path}, 2)
     assert checkpoint.load_latest(tmp_path)[1]["n"] == of_one_path
     assert digest(state["half"]) == digest(torch.ones(2).bfloat16()) != digest(torch.ones(2))
+
+
+def test_what_a_state_is_made_of_stays(tmp_path):
+    """An ordered dict came back as a plain one, a parameter as a tensor without gradients."""
+    weight = torch.nn.Parameter(torch.ones(2))
+    kept = {
+        "network": OrderedDict(b=weight, a=weight.data),
+        "again": [weight],
+        "frozen": torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        "leaf": torch.zeros(2, requires_grad=True),
+        "plain": (weight * 2).detach(),
+    }
+    checkpoint.save(tmp_path, 1, kept, 2)
+    state = checkpoint.load_latest(tmp_path)[1]
+    assert [*state["network"]] == ["b", "a"]
+    state["network"].move_to_end("b")
+    mine = state["again"][0]
+    assert mine is state["network"]["b"]
+    assert mine.data_ptr() == state["network"]["a"].data_ptr()
+    for name, one in {"again": mine, **state}.items():
+        before = weight if name == "again" else kept[name]
+        if isinstance(one, torch.Tensor):
+            assert (type(one), one.requires_grad) == (type(before), before.requires_grad), name
+
+
+class Kind(enum.IntEnum):
+    FIRST = 1
+
+
+class Counted(dict):
+    def __getitem__(self, key):
+        return self.get(key, 0)
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("value", [Kind.FIRST, {Kind.FIRST: 1}, Counted(a=1), Marked([1.0])])
+def test_what_would_come_back_as_something_else_is_refused(value):
+    with pytest.raises(UserError, match=r"no checkpoint can hold x.*, an? (Kind|Counted|Marked): "):
+        checkpoint.require_storable({"x": value})

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fedorch
-from algorithms.local import LocalRule
+from algorithms.local import LocalRule, Probe
 from algorithms.part import retire
 from algorithms.parts.compressors import Compressor
 from orchestrator.errors import UserError
@@ -190,6 +190,32 @@ class MixingLater(_Remembering):
         return super().upload(work)
 
 
+class MixingWhatWasSent(_Remembering):
+    def sent(self, work, messages):
+        work.state["m"] = messages["delta"].mean(0).expand_as(work.w).clone()
+
+
+class MixedReferences(_Remembering):
+    def references(self, work):
+        return [work.w.mean(0).expand_as(work.w)]
+
+    def contrast(self, features, references):
+        return (features - references[0]).square().mean(-1)
+
+
+class Share(Probe):
+    def answer(self, work):
+        lengths = torch.linalg.vector_norm(work.w - work.start, dim=1, keepdim=True)
+        return lengths / lengths.sum()
+
+
+class Consensus(_Remembering):
+    """Before the first step the models are the same."""
+
+    def direction(self, gradient, work):
+        return gradient + 0.1 * (work.w - work.w.mean(0))
+
+
 class InPlace(_Remembering):
     def direction(self, gradient, work):
         return work.state["m"].mul_(0.9).add_(gradient)
@@ -222,6 +248,9 @@ class Plain(_Remembering):
         (Rated, r"Rated replaces work\.lr in a hook around a step"),
         (MeanEpoch, r"MeanEpoch\.epoch: what it gives for a client depends"),
         (ByPlace, "ByPlace.direction: what it gives for a client depends"),
+        (Consensus, "Consensus.direction: what it gives for a client depends"),
+        (MixingWhatWasSent, "MixingWhatWasSent.sent: what it gives for a client depends"),
+        (MixedReferences, "MixedReferences.references: what it gives for a client depends"),
     ],
 )
 def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, said):
@@ -229,6 +258,12 @@ def test_hooks_that_mix_clients_draw_or_count_are_refused(monkeypatch, rule, sai
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
     with pytest.raises(UserError, match=said):
         Experiment(small("local.steps=null", "local.epochs=2")).step()
+
+
+def test_answers_that_mix_clients_are_refused(monkeypatch):
+    monkeypatch.setattr("algorithms.drdm.ModelProbe", Share)
+    with pytest.raises(UserError, match=r"Share\.answer: what it gives for a client depends"):
+        Experiment(small("algorithm=drdm")).step()
 
 
 def test_what_clients_remember_is_mixed_later(monkeypatch):
@@ -305,6 +340,6 @@ def test_clients_that_are_alike_show_nothing():
         return lambda rows: {"result": given[rows] - given[rows].mean(0)}
 
     rule = Mean()
-    hooks.require_rows_apart(rule, "direction", 1, 3, mixed(torch.zeros(3, 2)))
+    hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(torch.zeros(3, 2)))
     with pytest.raises(UserError, match="depends on the clients"):
-        hooks.require_rows_apart(rule, "direction", 1, 3, mixed(torch.eye(3, 2)))
+        hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(torch.eye(3, 2)))

@@ -439,6 +439,16 @@ def test_the_best_is_the_same_in_the_status_and_in_the_table(tmp_path, statistic
     assert f"({plan.how})" in str(status)
 
 
+def test_of_equals_status_and_table_name_the_same(tmp_path):
+    """It was the one that ended first in the one, and by letters in the other."""
+    plan = sweep(axes={"rounds": [10, 9, 2]}, set=["local.lr=1e-30"])
+    run_here(plan, tmp_path / "s")
+    cells = table(tmp_path / "s")
+    assert cells["mean"].nunique() == 1
+    assert [*cells["trial"]] == ["rounds=2", "rounds=9", "rounds=10"]
+    assert Status.read(tmp_path / "s").best_trial == "rounds=2"
+
+
 def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
     watcher = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max")
     watcher.home.folder.make()
