@@ -211,8 +211,8 @@ class _Parts:
             return found if isinstance(value, list) else {"$tuple": found}
         raise UserError(
             f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is "
-            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask, "
-            "and of no classes made of these"
+            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a "
+            "mask, and of no classes derived from these"
         )
 
     def _named(self, tensor: Tensor, memory: tuple[Any, ...], path: str) -> str:
