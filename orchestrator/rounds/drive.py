@@ -26,6 +26,7 @@ from orchestrator.results.run_folder import (
     ROUNDS,
     RunFolder,
 )
+from orchestrator.results.state import require_storable
 from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.account import account_of
 from orchestrator.rounds.experiment import Experiment
@@ -257,7 +258,7 @@ def _rounds(
         record = experiment.step()
         if experiment.t == begun + 1:
             # not after hours, when the first checkpoint is due
-            checkpoint.require_storable(experiment.algorithm.state())
+            require_storable(experiment.algorithm.state())
         folder.require_mine()
         tracks.add(record)
         on_round(record)

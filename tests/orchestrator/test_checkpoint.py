@@ -9,9 +9,11 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint
+from orchestrator.results.state import require_storable
 from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
@@ -151,7 +153,7 @@ def test_what_was_one_tensor_is_one_again(tmp_path):
     checkpoint.save(tmp_path, 1, kept | {"half": torch.ones(2).bfloat16()}, 2)
     _, state, _ = checkpoint.load_latest(tmp_path)
     state["w"][0], state["a"][0] = 7, 7
-    assert [float(state[name][0]) for name in ("best", "copy", "part")] == [7, 0, 0]
+    assert [float(state[name][0]) for name in ("best", "copy", "part")] == [7, 0, 7]
     assert [float(one[0]) for one in state["b"]] == [7, 1]
     of_one_path = {1: np.float32(1), "1": np.float32(2), np.int64(3): 1, np.int64(5): 2}
     checkpoint.save(tmp_path, 2, {"n": of_one_path}, 2)
@@ -198,4 +200,36 @@ class Marked(torch.Tensor):
 @pytest.mark.parametrize("value", [Kind.FIRST, {Kind.FIRST: 1}, Counted(a=1), Marked([1.0])])
 def test_what_would_come_back_as_something_else_is_refused(value):
     with pytest.raises(UserError, match=r"no checkpoint can hold x.*, an? (Kind|Counted|Marked): "):
-        checkpoint.require_storable({"x": value})
+        require_storable({"x": value})
+
+
+def test_parts_of_one_memory_are_in_it_again(tmp_path):
+    """Slices, transposed, repeated and overlapping views came back as tensors of their own."""
+    flat, table = torch.arange(6.0), np.arange(12.0).reshape(3, 4)
+    rows = torch.zeros(4, 5)
+    kept = {
+        "halves": [flat[:4], flat[2:]],
+        "turned": torch.arange(6.0).view(2, 3).T,
+        "image": torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+        "repeated": torch.arange(3.0).expand(2, 3),
+        "windows": torch.arange(4.0).unfold(0, 2, 1),
+        "table": [table, table[:, 1], table[::-1]],
+        "fixed": np.broadcast_to(np.ones(2), (3, 2)),
+        "apart": [rows[0], rows[2]],
+        "none": [torch.zeros(0), np.zeros((0, 3))],
+        "one": [flat.double().sum(), np.ones(())],
+    }
+    checkpoint.save(tmp_path, 1, kept, 2)
+    state = checkpoint.load_latest(tmp_path)[1]
+    assert digest(state) == digest(kept)
+    for name in ("turned", "image", "repeated"):
+        assert state[name].stride() == kept[name].stride(), name
+    state["halves"][0][3] = 9
+    assert float(state["halves"][1][1]) == 9
+    state["table"][1][2] = 7
+    assert state["table"][0][2, 1] == 7
+    assert state["table"][2][0, 1] == 9  # of steps that torch does not know there is a copy
+    state["apart"][0][:] = 1
+    assert not state["apart"][1].any()
+    stored = load_file(tmp_path / "round-000001" / checkpoint.TENSORS)
+    assert max(t.numel() for name, t in stored.items() if "apart" in name) == 5

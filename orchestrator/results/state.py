@@ -1,0 +1,179 @@
+"""A run's state taken apart into JSON and tensors, and put together again as what it was."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from orchestrator.errors import UserError
+from orchestrator.results.spans import as_tensor, key_of, spans
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def apart(state: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:
+    """JSON form of a state, and its tensors and arrays by the names that they have there; raises
+    UserError for what would come back as something else.
+    """
+    parts = _Parts(state)
+    return parts.split(state, ""), parts.tensors
+
+
+def together(form: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """What :func:`apart` has taken apart, in the tensors' memory."""
+    return _Whole(tensors).join(form)
+
+
+def require_storable(state: Mapping[str, Any]) -> None:
+    """Raise UserError for a state that no checkpoint can hold, before one is to be written."""
+    apart(state)
+
+
+class _Parts:
+    """Takes a state apart."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        """Of tensors, arrays, and memory of several, by the paths of the first."""
+        self.names: dict[object, str] = {}
+        """Memory that has one: what is in two places is one again when it is read."""
+        self.looked: dict[int, Tensor] = {}
+        """Of arrays, by their identity."""
+        self.spans = spans(self._tensors(state))
+
+    def _tensors(self, value: Any) -> Iterator[Tensor]:
+        if isinstance(value, torch.Tensor) and _is_dense(value):
+            yield value
+        elif isinstance(value, np.ndarray) and _is_plain(value):
+            yield self.looked.setdefault(id(value), as_tensor(value))
+        elif type(value) in (dict, OrderedDict, list, tuple):
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from self._tensors(one)
+
+    def split(self, value: Any, path: str) -> Any:
+        """JSON form of ``value``."""
+        if isinstance(value, torch.Tensor) and _is_dense(value):
+            return {_kind_of(value): self._stored(value, path)}
+        if isinstance(value, np.float64):
+            # a float to Python, but not where arrays of fewer digits are multiplied by it
+            return {"$float64": float.__repr__(value)}
+        if isinstance(value, np.ndarray) and _is_plain(value):
+            return {"$array": self._stored(self.looked[id(value)], path)}
+        if isinstance(value, np.generic) and _is_plain(value):
+            # a number is nobody else's
+            return {"$scalar": self._named(object(), torch.from_numpy(np.array(value)), path)}
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": str(value)}  # JSON has no name for them
+        if value is None or type(value) in (bool, int, float, str, np.str_):
+            return value
+        return self._split_apart(value, path)
+
+    def _split_apart(self, value: Any, path: str) -> Any:
+        """The same of what holds others; raises UserError for what is none of that."""
+        if type(value) in (dict, OrderedDict):
+            # pairs, because JSON's keys are text and clients have numbers
+            items = [
+                [self.split(k, f"{path}, a key"), self.split(v, f"{path}/{k}")]
+                for k, v in value.items()
+            ]
+            return {"$map" if type(value) is dict else "$ordered": items}
+        if type(value) in (list, tuple):
+            found = [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]
+            return found if isinstance(value, list) else {"$tuple": found}
+        raise UserError(
+            f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is "
+            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a "
+            "mask, and of no classes derived from these"
+        )
+
+    def _stored(self, tensor: Tensor, path: str) -> str | list[Any]:
+        """A tensor's name; where its memory is others', too, or in an order of its own, the
+        memory's name, and where the tensor is in it: the first, shape and strides.
+        """
+        key = key_of(tensor)
+        if span := self.spans.get(key):
+            name = self._named(("span", id(span)), span.flat, path)
+            return [name, span.offset(tensor), [*tensor.shape], [*tensor.stride()]]
+        return self._named(key, tensor, path)
+
+    def _named(self, key: object, tensor: Tensor, path: str) -> str:
+        """Keep a tensor under the name that ``key`` has, or a new one: its path where no other has
+        that.
+        """
+        if key not in self.names:
+            name = path
+            while name in self.tensors:
+                name += "'"
+            self.tensors[name], self.names[key] = tensor, name
+        return self.names[key]
+
+
+def _is_dense(value: Tensor) -> bool:
+    """Whether safetensors can hold a tensor, and all there is of it."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    return value.layout == torch.strided and not (value.is_complex() or value.is_quantized)
+
+
+def _kind_of(value: Tensor) -> str:
+    """Whether it is a parameter, or has gradients of its own."""
+    if isinstance(value, torch.nn.Parameter):
+        return "$parameter" if value.requires_grad else "$frozen"
+    return "$leaf" if value.requires_grad and value.is_leaf else "$tensor"
+
+
+def _is_plain(value: np.ndarray | np.generic) -> bool:
+    """Whether a tensor can hold all there is of an array, or a number of NumPy's."""
+    known = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
+    return known and not isinstance(value, np.ma.MaskedArray | np.matrix)
+
+
+NUMBERS: Mapping[str, Callable[[str], Any]] = {"$float64": np.float64, "$float": float}
+OF_TENSORS: Mapping[str, Callable[[Tensor], Any]] = {
+    "$tensor": lambda its: its,
+    "$leaf": lambda its: its.detach().requires_grad_(),
+    "$parameter": torch.nn.Parameter,
+    "$frozen": lambda its: torch.nn.Parameter(its, requires_grad=False),
+    "$array": lambda its: its.numpy(),
+    "$scalar": lambda its: its.numpy()[()],
+}
+
+
+class _Whole:
+    """Puts a state together from its ``tensors``."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.made: dict[object, Any] = {}
+        """What is in two places is one thing there, too."""
+
+    def join(self, value: Any) -> Any:
+        """What :meth:`_Parts.split` has made JSON of."""
+        if isinstance(value, list):
+            return [self.join(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, its),) = value.items()
+        if kind in ("$map", "$ordered"):
+            items = {self.join(k): self.join(v) for k, v in its}
+            return items if kind == "$map" else OrderedDict(items)
+        if kind == "$tuple":
+            return tuple(self.join(its))
+        if kind in NUMBERS:
+            return NUMBERS[kind](its)
+        key = kind, str(its)
+        if key not in self.made:
+            self.made[key] = OF_TENSORS[kind](self._read(its))
+        return self.made[key]
+
+    def _read(self, its: str | list[Any]) -> Tensor:
+        if isinstance(its, str):
+            return self.tensors[its]
+        name, first, shape, strides = its
+        return self.tensors[name].as_strided(shape, strides, first)
