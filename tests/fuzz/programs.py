@@ -206,7 +206,9 @@ class Loop:
             work.w = work.w - lr * rule.direction(gradient, work)
             rule.after_step(work)
         work.steps, work.reach = torch.tensor([float(steps)]), torch.tensor([steps * lr])
-        change = rule.upload(work)["delta"][0]
+        messages = dict(rule.upload(work))
+        change = messages["delta"][0].clone()
+        rule.sent(work, messages)
         self.memory[k] = {name: value[0].clone() for name, value in work.state.items()}
         return dict(spec.views(w + change))
 

@@ -293,6 +293,37 @@ STATES: dict[str, tuple[str, str]] = {
         "dict.fromkeys('ab', np.ones(1))",
         "self.kept['a'] *= 0.9; part = float(self.kept['b'][0])",
     ),
+    "ordered": (
+        "OrderedDict(a=0.2, b=0.9)",
+        "self.kept.move_to_end('a'); part = next(iter(self.kept.values()))",
+    ),
+    "named": ("Enum('Half', 'A B', type=int).A", "part = 0.5 if self.kept.name == 'A' else 1.0"),
+    "parameter": (
+        "nn.Parameter(torch.ones(2))",
+        "g, = torch.autograd.grad(self.kept.square().sum(), self.kept); "
+        "self.kept.data -= 0.1 * g; part = float(self.kept[0].detach())",
+    ),
+    "leaf": (
+        "torch.ones(2, requires_grad=True)",
+        "self.kept.square().sum().backward(); self.kept.data -= 0.1 * self.kept.grad; "
+        "self.kept.grad = None; part = float(self.kept[0].detach())",
+    ),
+    "halves": (
+        "(lambda flat: {'flat': flat, 'low': flat[:2], 'high': flat[2:]})(torch.ones(4))",
+        "self.kept['flat'].mul_(0.9); self.kept['low'].mul_(0.9); part = float(self.kept['low'][0])",
+    ),
+    "rows": (
+        "(lambda t: [t, t[1], t.T])(np.ones((2, 3)))",
+        "self.kept[1] *= 0.9; self.kept[2][0] *= 0.9; part = float(self.kept[0][1, 0])",
+    ),
+    "turned": (
+        "torch.linspace(0, 1, 3000).view(30, 100).T",
+        "self.kept.mul_(0.9); part = float((self.kept.T @ self.kept).sum() % 1)",
+    ),
+    "windows": (
+        "torch.ones(5).unfold(0, 3, 1)",
+        "self.kept = self.kept * 0.9; part = float(self.kept[0, 0])",
+    ),
     "generator": ("np.random.default_rng(1)", "part = float(self.kept.random())"),
     "drawing": ("torch.Generator()", "part = float(torch.rand(1, generator=self.kept))"),
     "object": ("SimpleNamespace(a=1.0)", "self.kept.a *= 0.9; part = self.kept.a"),
@@ -345,7 +376,8 @@ class Own(nn.Module):
         return self.leave(h)
 """
 SERVER = '''import math
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
+from enum import Enum
 from types import SimpleNamespace
 
 import fedorch
@@ -463,6 +495,21 @@ RULES: dict[str, str] = {
     "adding": """
     def after_step(self, work):
         work.extras["new"] = work.w.clone()""",
+    "consensus": """
+    def direction(self, gradient, work):
+        return gradient + 0.1 * (work.w - work.w.mean(0))""",
+    "sent": """
+    def sent(self, work, messages):
+        work.state["m"] = messages["delta"].clone()
+
+    def direction(self, gradient, work):
+        return gradient - 0.1 * work.state["m"]""",
+    "sent_by_all": """
+    def sent(self, work, messages):
+        work.state["m"] = messages["delta"].mean(0).expand_as(work.w).clone()
+
+    def direction(self, gradient, work):
+        return gradient - 0.1 * work.state["m"]""",
     "alone": """
     def direction(self, gradient, work):
         return gradient / len(work.clients)""",
