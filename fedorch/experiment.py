@@ -20,7 +20,7 @@ from orchestrator.data.samples import Samples, array_of, checked, is_whole
 from orchestrator.errors import UserError
 from orchestrator.models.given import give
 from orchestrator.models.net import Net, require_float32
-from orchestrator.plugins import blamed, raised
+from orchestrator.plugins.blame import blamed, raised
 from orchestrator.rounds.drive import client_table
 from orchestrator.rounds.experiment import Experiment as Stepped
 from orchestrator.training.modes import put_back

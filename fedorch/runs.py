@@ -26,7 +26,7 @@ from orchestrator.config.defaults import put_all
 from orchestrator.config.reading import placed, raw_of
 from orchestrator.data.samples import is_whole
 from orchestrator.errors import UserError
-from orchestrator.plugins import beside
+from orchestrator.plugins.raw import beside
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import REPORT, RunFolder, members
 from orchestrator.results.usage import Given, TrainedModel

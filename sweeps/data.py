@@ -12,8 +12,8 @@ from orchestrator.data.samples import Request, Samples
 from orchestrator.data.sources import located
 from orchestrator.errors import UserError
 from orchestrator.files import digest_of_all, read_sealed, said
-from orchestrator.imports import digest_of, require_as_imported, require_imports
-from orchestrator.plugins import Plugin
+from orchestrator.plugins.imports import digest_of, require_as_imported, require_imports
+from orchestrator.plugins.plugin import Plugin
 from orchestrator.results.run_folder import RunFolder
 
 FILE = "data.json"

@@ -23,7 +23,7 @@ from orchestrator.config import Config
 from orchestrator.credentials import has_credentials
 from orchestrator.errors import Interrupted, UserError
 from orchestrator.files import said
-from orchestrator.plugins import publish
+from orchestrator.plugins.sources import publish
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import ended_trials

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "rl", "orchestrator", "sweeps", "fedorch")
 """From the ground up: each may know those before it."""
 ROOMS = (
-    "credentials", "errors", "extras", "files", "terminal", "plugins", "imports", "noted", "models", "data", "training", "tracking", "config", "cluster",
+    "credentials", "errors", "extras", "files", "terminal", "plugins", "noted", "models", "data", "training", "tracking", "config", "cluster",
     "clients", "results", "pages",
     "monitoring", "rounds", "analysis", "conformance", "cli",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from algorithms.part import Part
 from orchestrator.config import Config
 from orchestrator.files import json_text
-from orchestrator.plugins import OURS
+from orchestrator.plugins.sources import is_ours
 from orchestrator.results.own_code import CODES
 from orchestrator.results.run_folder import RunFolder
 
@@ -85,7 +85,7 @@ class Basis:
         """What a part is, and what code it is of where that is not ours."""
         yield json_text(part.model_dump(mode="json"))
         module = type(part).__module__
-        if module.partition(".")[0] not in OURS:
+        if not is_ours(module):
             known = {plugin.module: plugin.sha256 for plugin in self.config.plugins}
             yield f"{module} {known.get(module, '')} {self.codes}"
 

@@ -37,7 +37,7 @@ from orchestrator.data.augment import Augmentation
 from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.models import Model
-from orchestrator.plugins import origin
+from orchestrator.plugins.taken import origin
 from orchestrator.results.columns import all_of_them, of_round
 from orchestrator.terminal import console, headed
 from orchestrator.tracking import Tracker

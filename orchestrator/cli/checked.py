@@ -7,13 +7,13 @@ from rich.table import Column, Table
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.conformance.battery import Outcome, outcomes, trials
 from orchestrator.errors import UserError
-from orchestrator.plugins import OURS
+from orchestrator.plugins.sources import is_ours
 from orchestrator.terminal import bar, console
 
 
 def show_checks(plugin: str) -> None:
     """Check all parts of a file or module; raises UserError if one fails, or they are ours."""
-    if plugin.partition(".")[0] in OURS and not plugin.endswith(".py"):
+    if is_ours(plugin) and not plugin.endswith(".py"):
         raise UserError(f"check {plugin}: is of fedorch itself, whose own tests try its parts")
     found: list[Outcome] = []
     with bar() as progress:

@@ -58,7 +58,7 @@ def settings(ctx: Any, incomplete: str) -> list[str]:
 
 def _take(ctx: Any) -> None:
     """The plugins on the line; one that cannot be had has no names."""
-    from orchestrator.plugins import installed, take_named
+    from orchestrator.plugins.taken import installed, take_named
 
     try:
         installed()

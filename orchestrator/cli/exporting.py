@@ -19,7 +19,7 @@ from orchestrator.cli.cards import model_card
 from orchestrator.errors import UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text, write_whole
-from orchestrator.plugins import FOLDER as PLUGINS
+from orchestrator.plugins.plugin import FOLDER as PLUGINS
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import CONFIG, INPUTS, MODEL, RESULT, RunFolder
 from orchestrator.results.usage import TrainedModel

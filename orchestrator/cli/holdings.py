@@ -11,7 +11,7 @@ from orchestrator.analysis.written import Written
 from orchestrator.config import Config
 from orchestrator.data import FederatedData
 from orchestrator.data.federated import called
-from orchestrator.plugins import blamed
+from orchestrator.plugins.blame import blamed
 from orchestrator.results.pictures import write_picture
 from orchestrator.terminal import console
 

@@ -17,7 +17,8 @@ from orchestrator.cli.templates import TEMPLATES
 from orchestrator.cli.templates import written as written_part
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
-from orchestrator.plugins import NAME, take_named
+from orchestrator.plugins.plugin import NAME
+from orchestrator.plugins.taken import take_named
 from orchestrator.terminal import console
 
 commands = Panel("Parts")

@@ -13,7 +13,7 @@ import torch
 
 from algorithms.local import Tensors
 from orchestrator.clients.plane import abridged
-from orchestrator.imports import require_imports
+from orchestrator.plugins.imports import require_imports
 from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, BlockHost, Key
 from orchestrator.training.messages import BlockSpec, Command

@@ -17,7 +17,7 @@ from orchestrator.clients.dispatch import Dispatch, Errand, Reference
 from orchestrator.clients.plane import Assignment, Plane, abridged
 from orchestrator.cluster.reservation import Reservation
 from orchestrator.config.schema import ResourcesConfig
-from orchestrator.plugins import publish
+from orchestrator.plugins.sources import publish
 from orchestrator.training.evaluation import PerSample
 from orchestrator.training.host import Answer, Key
 from orchestrator.training.messages import weight

@@ -25,7 +25,8 @@ from orchestrator.config import load
 from orchestrator.config.reading import YAML, read_whole, with_plugins
 from orchestrator.errors import UserError, refuse_credentials
 from orchestrator.files import write_text
-from orchestrator.plugins import OURS, Plugin, source
+from orchestrator.plugins.plugin import Plugin, source
+from orchestrator.plugins.sources import OURS
 from orchestrator.terminal import told
 
 RESULTS = "~/fedorch"

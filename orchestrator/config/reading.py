@@ -15,8 +15,12 @@ from orchestrator.config.paths import at, has, put
 from orchestrator.config.schema import Config
 from orchestrator.config.sentences import options_at, sections_of, sentence
 from orchestrator.errors import UserError
-from orchestrator.imports import note
-from orchestrator.plugins import Plugin, beside, blamed, own, pinned, take, with_own
+from orchestrator.plugins.blame import blamed
+from orchestrator.plugins.imports import note
+from orchestrator.plugins.own import pinned
+from orchestrator.plugins.plugin import Plugin
+from orchestrator.plugins.raw import beside, of_file, with_own
+from orchestrator.plugins.taken import take
 from orchestrator.terminal import told
 
 YAML = (".yaml", ".yml")
@@ -93,7 +97,7 @@ def _with_own(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     plugins = [*named]
 
     def found(value: Any) -> Any:
-        file, called, options = own(value)
+        file, called, options = of_file(value)
         if not file:
             return value
         if file not in plugins:

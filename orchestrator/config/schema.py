@@ -37,7 +37,8 @@ from orchestrator.config.goal import Goal, goal_of
 from orchestrator.data.federated import DataConfig
 from orchestrator.models import Model
 from orchestrator.models.images import LeNet5
-from orchestrator.plugins import Own, Plugin
+from orchestrator.plugins.own import Own
+from orchestrator.plugins.plugin import Plugin
 from orchestrator.tracking import TensorBoard, Tracker
 
 

@@ -10,7 +10,9 @@ from algorithms.part import Part
 from orchestrator.conformance.checks import BATTERY, Check
 from orchestrator.conformance.trial import Fault, Inapplicable, Trial
 from orchestrator.errors import UserError
-from orchestrator.plugins import Plugin, parts_of, raised, take
+from orchestrator.plugins.blame import raised
+from orchestrator.plugins.plugin import Plugin
+from orchestrator.plugins.taken import parts_of, take
 
 Kinds = Mapping[str, tuple[str, type[Part]]]
 """Kind -> key of a config, and family."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from orchestrator.models.base import Model
-from orchestrator.plugins import Own
+from orchestrator.plugins.own import Own
 
 
 class OwnModule(Own, Model):

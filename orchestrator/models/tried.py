@@ -11,7 +11,7 @@ import torch
 
 from algorithms.flat import floating_buffers
 from orchestrator.noted import note
-from orchestrator.plugins import raised
+from orchestrator.plugins.blame import raised
 
 if TYPE_CHECKING:
     from torch import Tensor

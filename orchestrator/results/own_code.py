@@ -15,8 +15,8 @@ from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.imports import digest_of, is_installed, require_as_imported
-from orchestrator.plugins import OURS
+from orchestrator.plugins.imports import digest_of, is_installed, require_as_imported
+from orchestrator.plugins.sources import is_ours
 
 if TYPE_CHECKING:
     from orchestrator.config import Config
@@ -61,12 +61,11 @@ def code_sha256(config: Config) -> str:
 def _is_own(value: Any) -> bool:
     """Whether a class or function is of the session, or of a file that nobody has installed."""
     name = getattr(value, "__module__", None) or "builtins"
-    package = name.partition(".")[0]
-    if name == "__main__" or package in OURS:
+    if name == "__main__" or is_ours(name):
         return name == "__main__"
     if file := _file(name):
         return not is_installed(file)
-    return package not in sys.stdlib_module_names
+    return name.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _file(module: str) -> str | None:

@@ -21,8 +21,9 @@ from orchestrator.config import Config, build
 from orchestrator.config.reading import apply_all, read_whole
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
-from orchestrator.plugins import FOLDER as PLUGINS
-from orchestrator.plugins import exchanged, kept, source
+from orchestrator.plugins.plugin import FOLDER as PLUGINS
+from orchestrator.plugins.plugin import source
+from orchestrator.plugins.raw import exchanged, kept
 from orchestrator.results import checkpoint, locks, manifest
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Ending, Result

@@ -138,7 +138,7 @@ NUMBERS: Mapping[str, Callable[[str], Any]] = {"$float64": np.float64, "$float":
 OF_TENSORS: Mapping[str, Callable[[Tensor], Any]] = {
     "$tensor": lambda its: its,
     "$leaf": lambda its: its.detach().requires_grad_(),
-    "$parameter": torch.nn.Parameter,
+    "$parameter": lambda its: torch.nn.Parameter(its),
     "$frozen": lambda its: torch.nn.Parameter(its, requires_grad=False),
     "$array": lambda its: its.numpy(),
     "$scalar": lambda its: its.numpy()[()],

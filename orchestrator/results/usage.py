@@ -18,9 +18,9 @@ from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
-from orchestrator.imports import digest_of, imports_of
 from orchestrator.models.net import Net
-from orchestrator.plugins import raised
+from orchestrator.plugins.blame import raised
+from orchestrator.plugins.imports import digest_of, imports_of
 from orchestrator.results import manifest
 from orchestrator.results.run_folder import INPUTS, RunFolder
 from orchestrator.terminal import told

@@ -31,9 +31,10 @@ from orchestrator.config.schema import HOW_MUCH
 from orchestrator.data.federated import FederatedData
 from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
-from orchestrator.imports import imports_of
 from orchestrator.models.net import Net
-from orchestrator.plugins import blamed, unpinned
+from orchestrator.plugins.blame import blamed
+from orchestrator.plugins.imports import imports_of
+from orchestrator.plugins.raw import unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.results.own_code import codes_of
 from orchestrator.results.provenance import differing, made_by

@@ -28,7 +28,7 @@ from orchestrator.models.tried import (
     unchanged,
     unstacked,
 )
-from orchestrator.plugins import raised
+from orchestrator.plugins.blame import raised
 from orchestrator.training.precision import unfit
 
 TRIED = 5

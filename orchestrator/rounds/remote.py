@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.config import Config
 from orchestrator.errors import UserError
-from orchestrator.plugins import publish
+from orchestrator.plugins.sources import publish
 from orchestrator.rounds.server import Server
 
 NAMESPACE = "fedorch"

@@ -13,7 +13,8 @@ import torch
 
 from algorithms.algorithm import Algorithm
 from orchestrator.noted import note
-from orchestrator.plugins import Plugin, is_ours
+from orchestrator.plugins.plugin import Plugin
+from orchestrator.plugins.sources import is_ours
 from orchestrator.results.own_code import names_in
 from orchestrator.rounds.digests import digest
 

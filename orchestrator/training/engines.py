@@ -14,7 +14,7 @@ import torch
 from algorithms.local_config import Precision
 from algorithms.parts.losses import Loss
 from orchestrator.models.net import Net
-from orchestrator.plugins import Own
+from orchestrator.plugins.own import Own
 from orchestrator.training.precision import multiplying
 
 if TYPE_CHECKING:

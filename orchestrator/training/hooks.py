@@ -14,7 +14,7 @@ import torch
 from algorithms.local import LocalRule, Probe, Tensors, Work
 from orchestrator.errors import UserError
 from orchestrator.noted import note
-from orchestrator.plugins import is_ours
+from orchestrator.plugins.sources import is_ours
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ from algorithms.part import option
 from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric, dummy
 from orchestrator.errors import UserError
-from orchestrator.plugins import Own
+from orchestrator.plugins.own import Own
 
 if TYPE_CHECKING:
     from torch import Tensor

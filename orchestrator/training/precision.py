@@ -9,7 +9,7 @@ import torch
 
 from algorithms.local_config import Precision
 from orchestrator.models.tried import unchanged
-from orchestrator.plugins import raised
+from orchestrator.plugins.blame import raised
 
 if TYPE_CHECKING:
     from torch import Tensor

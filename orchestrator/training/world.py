@@ -24,7 +24,7 @@ from orchestrator.training.messages import BufferPolicy
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orchestrator.plugins import Plugin
+    from orchestrator.plugins.plugin import Plugin
 
 
 def device_of(gpus: float) -> str:

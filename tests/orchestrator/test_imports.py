@@ -15,7 +15,7 @@ from orchestrator.cli.running import Series, run_here, run_on_ray, seed_folders
 from orchestrator.clients.actor import ClientActor
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.imports import (
+from orchestrator.plugins.imports import (
     NOTED,
     digest_of,
     imports_of,

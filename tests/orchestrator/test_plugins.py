@@ -11,11 +11,13 @@ import yaml
 from algorithms.algorithm import AlgorithmOptions
 from algorithms.part import retire, variants
 from algorithms.parts.aggregators import Aggregator
-from orchestrator import plugins
 from orchestrator.cluster import jobs
 from orchestrator.config import build, load
 from orchestrator.errors import UserError
-from orchestrator.plugins import Plugin, take_named
+from orchestrator.plugins import sources, taken
+from orchestrator.plugins.blame import blamed
+from orchestrator.plugins.plugin import Plugin
+from orchestrator.plugins.taken import take_named
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin
 from orchestrator.rounds.experiment import Experiment
@@ -105,10 +107,10 @@ def config(tmp_path):
 
 def forget():
     """Nothing of a plugin is left in this process."""
-    for module in [m for m in sys.modules if m.startswith(f"{plugins.PACKAGE}.")]:
+    for module in [m for m in sys.modules if m.startswith(f"{sources.PACKAGE}.")]:
         retire(module)
         del sys.modules[module]
-    plugins.SOURCES.clear()
+    sources.SOURCES.clear()
 
 
 def test_a_run_has_its_plugin_with_it(config, tmp_path):
@@ -336,7 +338,7 @@ def test_what_is_raised_elsewhere_has_its_line(tmp_path):
         outer = RuntimeError("training clients 0 failed")
         outer.__cause__ = raised
         said = "far, line 7, in upload: ValueError: late boom"
-        with pytest.raises(UserError, match=said), plugins.blamed([plugin]):
+        with pytest.raises(UserError, match=said), blamed([plugin]):
             raise outer
     forget()
 
@@ -350,7 +352,7 @@ def test_an_installed_module(tmp_path, monkeypatch):
     chosen = build({"plugins": ["my_package.parts"], "algorithm": "packaged"})
     assert chosen.algorithm.name == "packaged"
     (known,) = chosen.plugins
-    assert plugins.origin(type(chosen.algorithm)) == "my_package.parts"
+    assert taken.origin(type(chosen.algorithm)) == "my_package.parts"
     file.write_text(file.read_text() + "\n")
     with pytest.raises(UserError, match=r"my_package.parts is not what it was"):
         build({"plugins": [known.model_dump()]})
@@ -374,11 +376,11 @@ def test_what_distributions_offer(monkeypatch, capsys):
     """Their entry points are imported without being named; a broken one is told, and in nobody's way."""
     good = SimpleNamespace(name="a", module="good", dist=None, load=lambda: None)
     bad = SimpleNamespace(name="b", module="bad", dist=SimpleNamespace(name="dist"), load=broken)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [good, bad])
-    plugins.installed.cache_clear()
-    assert plugins.installed() == ("good",)
+    monkeypatch.setattr(taken, "entry_points", lambda group: [good, bad])
+    taken.installed.cache_clear()
+    assert taken.installed() == ("good",)
     assert "b of dist cannot be imported: ImportError: no" in capsys.readouterr().err
-    plugins.installed.cache_clear()
+    taken.installed.cache_clear()
 
 
 def broken():

@@ -15,7 +15,8 @@ from pydantic import JsonValue, model_validator
 
 from algorithms.part import nearest, option
 from orchestrator.data.augment.augmentation import Augmentation
-from orchestrator.plugins import Own, raised
+from orchestrator.plugins.blame import raised
+from orchestrator.plugins.own import Own
 
 if TYPE_CHECKING:
     from torch import Tensor

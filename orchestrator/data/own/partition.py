@@ -7,7 +7,7 @@ import numpy as np
 from orchestrator.data.lists import by_owner
 from orchestrator.data.partitioners import Partitioner, Pool
 from orchestrator.errors import UserError
-from orchestrator.plugins import Own
+from orchestrator.plugins.own import Own
 
 
 class OwnPartition(Own, Partitioner):

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypeGuard
 
 from orchestrator.errors import OtherCode
-from orchestrator.plugins import OURS, Plugin, fetch, source
+from orchestrator.plugins.plugin import Plugin, fetch, source
+from orchestrator.plugins.sources import is_ours
 
 Imports = dict[str, str]
 """Name of a module -> digest of its file."""
@@ -211,7 +212,7 @@ def _own(name: str) -> ModuleSpec | None:
     that out: code of others would run that Python has not run.
     """
     parts, inside, spec = name.split("."), None, None
-    if not name or parts[0] in OURS:
+    if not name or is_ours(name):
         return None
     for count in range(1, len(parts) + 1):
         spec = _found(".".join(parts[:count]), inside)
