@@ -57,6 +57,8 @@ class Lane:
         self.t, self.session = spec.t, spec.session
         self.tried: dict[tuple[type, str, bool], int] = {}
         """How often hooks have been tried here, and whether of several clients."""
+        self.tries = True
+        """Whether they are: not where a step is only recorded, and may not be looked at."""
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
@@ -304,7 +306,7 @@ class Lane:
         key = type(owner), name, len(work.clients) > 1
         calls = self.tried.get(key, 0)
         # before the first step models are all the same, and nobody sees who mixes them
-        if calls < CALLS:
+        if self.tries and calls < CALLS:
             self.tried[key] = calls + 1
             require_own_rows(owner, name, (self.t, calls), work, *given)
 

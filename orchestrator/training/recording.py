@@ -166,6 +166,7 @@ class Stand:
         """Do a step, and record it."""
         before, draws = self._copies(lane), _draws(lane)
         batch, other = self._load(x, y), lane.on(self.tensors)
+        other.tries = False
         replay = self.capture(lambda: other.step(*batch, sizes))
         # what was captured was not done, but for the draws
         self._put(before)

@@ -272,3 +272,30 @@ def test_tensors_that_share_memory():
     assert entangled({"w": both[0], "state/a": both[1]}, ["w", "state/a"])
     assert not entangled({"state/a": both, "start": both, "received/w": w}, ["state/a"])
     assert not entangled({"w": w, "loss": torch.empty(0), "norms": torch.empty(0)}, ["w", "loss"])
+
+
+def test_hooks_are_not_tried_where_a_step_is_recorded(monkeypatch):
+    """A GPU says nothing of a number while it records: the run ended."""
+
+    class Watched(LocalRule):
+        def direction(self, gradient, work):
+            return gradient
+
+    inside, tried = [], []
+
+    class Recording(Graphs):
+        def __call__(self, function):
+            inside.append(True)
+            replay = super().__call__(function)
+            inside.pop()
+            return replay
+
+    def trying(owner, name, when, work, *given):
+        assert not inside
+        tried.append(name)
+
+    monkeypatch.setattr("orchestrator.training.lane.require_own_rows", trying)
+    graphs = Recording()
+    with_rule(Watched(), monkeypatch, graphs, "local.steps=2", "rounds=3")
+    assert graphs.captures
+    assert "direction" in tried
