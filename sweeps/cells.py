@@ -15,8 +15,9 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
-from orchestrator.analysis.goals import counts_of_the_diverged, ends_of, missed
-from orchestrator.analysis.judged import Judged
+from orchestrator.analysis.goals import Spent, ends_of, is_cut_short
+from orchestrator.analysis.judged import SOME, Judged
+from orchestrator.analysis.reached import Reached, cut_short_said, other_goals_said
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
@@ -129,21 +130,20 @@ class Cells:
             return PairedTests()
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
-        reaching = is_cost(metric) and any(runs.missed)
-        better = False if reaching else runs.more_is_better(metric)
-        return PairedTests.of([Measured(metric, values, better)], first)
+        counts = runs.reached.counts(metric)
+        one = Measured(metric, values, runs.more_is_better(metric), counts)
+        return PairedTests.of([one], first)
 
     def _compared(self, runs: Runs, metric: str, first: str) -> dict[str, dict[int, float]]:
         """Line -> seed -> number, of the lines that can be compared with the ``first``: on its data
         and rows, looked at as it was, none of which has ended by the metric, or at another goal.
         """
         number = {folder.path: i for i, folder in enumerate(self.finished)}
-        ends = {name: ends_of(some[0].folder.config()) for name, some in self.groups.items()}
         others = {*self.judged.others(metric, first), *self.looked_at_otherwise(first)}
-        others |= {name for name, its in ends.items() if is_cost(metric) and its != ends[first]}
+        others |= {*self.other_goals(metric, first), *self.cut_short(metric, first)}
 
         def fits(run: int) -> bool:
-            return runs.same_data(0, run) and not runs.ended(metric, run)
+            return runs.same_data(0, run) and not runs.reached.ended(metric, run)
 
         return {
             name: {one.seed: self._tested(one, metric) for one in trials}
@@ -154,11 +154,29 @@ class Cells:
 
     def _tested(self, trial: Result, metric: str) -> float:
         """A trial's number of a metric; NaN where it has none that counts."""
-        if trial.status == "failed":
-            return math.nan
-        gone = trial.diverged and not counts_of_the_diverged(metric)
-        gone = gone or (is_cost(metric) and missed(trial.folder.config(), trial.rounds))
+        gone = is_cost(metric) and trial.missed
         return math.nan if gone else trial.beside(self.plan.column, metric)
+
+    def other_goals(self, metric: str, first: str) -> list[str]:
+        """The lines whose costs are of other goals than the ``first``'s."""
+        ends = {name: ends_of(some[0].folder.config()) for name, some in self.groups.items()}
+        return [name for name, its in ends.items() if is_cost(metric) and its != ends[first]]
+
+    def cut_short(self, metric: str, first: str) -> list[str]:
+        """The lines of which, or of the ``first``, a trial has missed its goal after less than the
+        other took to reach it.
+        """
+        if not is_cost(metric):
+            return []
+        spent = {
+            name: {
+                one.seed: Spent(one.beside(self.plan.column, metric), one.missed)
+                for one in trials
+                if one.status != "failed"
+            }
+            for name, trials in self.groups.items()
+        }
+        return [name for name, its in spent.items() if is_cut_short(its, spent[first])]
 
     def looked_at_otherwise(self, first: str) -> dict[str, str]:
         """The lines whose numbers are the best, or the mean, of other rounds than those of the
@@ -333,10 +351,21 @@ def _given(cells: Cells) -> Iterator[str]:
         )
     if (runs := cells.runs) is not None:
         judged = _judged_by(cells.plan, runs.rounds)[0]
-        ended = runs.ended_said
         compared = dict.fromkeys((cells.plan.metric, judged))
         unlike = cells.judged.said(compared, first)
-        yield from filter(None, (runs.data_said, runs.honest_said, unlike, ended, runs.code_said))
+        yield from filter(None, (runs.data_said, runs.honest_said, unlike))
+        yield from _reached(cells, runs.reached, judged, first)
+        yield from filter(None, [runs.code_said])
+
+
+def _reached(cells: Cells, reached: Reached, metric: str, first: str) -> Iterator[str]:
+    """What ended trials, which have reached their goals, and what is not tested for that."""
+    yield from reached.said()
+    if others := cells.other_goals(metric, first):
+        yield other_goals_said([metric], others, first)
+    if short := cells.cut_short(metric, first):
+        yield cut_short_said([f"{metric} of {', '.join(short[:SOME])}"], first)
+    yield from filter(None, [reached.looks_said([metric])])
 
 
 def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:

@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from orchestrator.config import Config
 from orchestrator.results.provenance import of_which_code
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
 
 MOST = 12
 """Rows that a sentence names, each with its number."""
+OF_A_METHOD = (
+    "algorithm", "aggregator", "server_optimizer", "sampler", "round_end", "output", "compression",
+    "local",
+)  # fmt: skip
+"""Sections of a config whose parts make a method; others say what it is tried on."""
 SAME = 0.005
 """Relative difference up to which two rows have spent the same."""
 
@@ -51,17 +57,30 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
 
 
 def tries(results: Sequence[Result]) -> list[str]:
-    """How many settings each algorithm has had, be they failed or stopped, where several have not
-    had as many: who has more tries has a better best one, by luck alone.
+    """How many settings each method has had, be they failed or stopped, where several have not had
+    as many: who has more tries has a better best one, by luck alone. A method is what its parts are
+    called.
     """
+    parts = [_parts(one.folder.config()) for one in results]
+    varies = [key for key in OF_A_METHOD if len({one[key] for one in parts}) > 1]
     settings: dict[str, set[tuple[str, ...]]] = {}
-    for one in results:
-        name = one.folder.config().algorithm.name
+    for one, its in zip(results, parts, strict=True):
+        name = ", ".join(its[key] for key in varies) or "it"
         settings.setdefault(name, set()).add(tuple(one.setting.values()))
     if len({len(tried) for tried in settings.values()}) < 2:
         return []
-    listed = ", ".join(f"{len(tried)} of {name}" for name, tried in settings.items())
+    listed = "; ".join(f"{len(tried)} of {name}" for name, tried in settings.items())
     return [f"settings tried: {listed}; who has more of them has a better best one by luck alone"]
+
+
+def _parts(config: Config) -> dict[str, str]:
+    """Section -> names of the parts in it."""
+    return {
+        key: " ".join(
+            part.name for part in getattr(config, key).sections() if hasattr(part, "name")
+        )
+        for key in OF_A_METHOD
+    }
 
 
 def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:

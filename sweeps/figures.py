@@ -80,9 +80,9 @@ def sound(one: Reproduction, folder: Path) -> dict[str, list[RunFolder]]:
 
 def _course(result: Result, column: Column, over: str) -> pd.DataFrame | None:
     """A run's rounds that report the column's metric: round, over, value; None if none does."""
-    if result.status == "failed":
+    if not result.has(column.metric):
         return None
-    rounds = result.folder.rounds()
+    rounds = result.rounds
     if column.metric not in rounds:
         return None
     known = rounds[rounds[column.metric].notna()]

@@ -18,7 +18,7 @@ from orchestrator.config.paths import has
 from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
-from orchestrator.rounds.metrics import is_cost, more_is_better, on_test, on_validation
+from orchestrator.rounds.metrics import TOTALS, is_cost, more_is_better, on_test, on_validation
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -116,7 +116,7 @@ class Sweep(Section):
     mode: Literal["max", "min", "auto"] = Field(
         "auto",
         description="what is best; auto: as evaluation.metrics says of the metric, else min of "
-        "losses and their like and max of all others",
+        "losses and their like and of what runs spend, and max of all others",
     )
     statistic: Literal["last", "best", "tail"] = "last"
     tail: int = Field(1, ge=1, description="values averaged by statistic tail")
@@ -251,13 +251,19 @@ class Sweep(Section):
     def column(self) -> Column:
         """The compared metric as a table's column."""
         better: Literal["high", "low"] = "high" if self.direction == "max" else "low"
-        return Column(
-            self.metric, statistic=self.statistic, tail=self.tail, better=better, digits=4
-        )
+        statistic = "sum" if self._adds_up else self.statistic
+        return Column(self.metric, statistic=statistic, tail=self.tail, better=better, digits=4)
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether a trial's number is what all its rounds have spent."""
+        return self.metric in TOTALS and self.statistic == "last"
 
     @property
     def how(self) -> str:
         """Of which rounds a trial's number is: in tables, in the status, where one is chosen."""
+        if self._adds_up:
+            return "all rounds"
         if self.statistic == "tail":
             return f"mean of the last {self.tail} values"
         return f"{self.statistic} round"
@@ -282,14 +288,24 @@ class Sweep(Section):
         return self.report_every or (0 if self.scheduler.name == "fifo" else 1)
 
     def raw(self) -> dict[str, Yaml]:
-        """The base config as a mapping; one whose metric is of validation rows has such rows."""
+        """The base config as a mapping; one whose metric, or goal, is of validation rows has such
+        rows.
+        """
         base = dict(self.base) if isinstance(self.base, dict) else {}
-        if on_test(self.metric) is None or has(base, "data.validation"):
+        if not self._asks_validation(base) or has(base, "data.validation"):
             return base
         data = base.get("data")
         if data is None or isinstance(data, dict):
             base["data"] = {**(data or {}), "validation": KEPT_BACK}
         return base
+
+    def _asks_validation(self, base: Mapping[str, Yaml]) -> bool:
+        stop = base.get("stop")
+        asked = [self.metric, *(stop if isinstance(stop, dict) else ())]
+        texts = (*self.set, *self.also, *(one for cell in self.cells for one in cell.settings))
+        # as stop={validation_loss: "<= 1"} or stop.validation_loss=...
+        asked += [name for one in texts for name in re.findall(r"^stop\b\W*(\w+)", one)]
+        return any(on_test(name) is not None for name in asked)
 
     def planned(self) -> list[Planned]:
         """The cells of the grid, each on its seeds; under optuna there is one, which draws all

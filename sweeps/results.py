@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.analysis.goals import missed
+from orchestrator.analysis.goals import counts_of_the_diverged, missed
 from orchestrator.analysis.names import naturally
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
@@ -50,24 +50,32 @@ class Result:
         """Which row of the sweep's table it is of: the columns that say so."""
         return {"trial": self.label, **{path: str(value) for path, value in self.drawn.items()}}
 
-    @property
-    def named(self) -> str:
-        """The same in one text, as :attr:`sweeps.choice.Choice.setting`."""
-        return ", ".join([self.label, *(f"{path}={value}" for path, value in self.drawn.items())])
-
     @cached_property
     def rounds(self) -> pd.DataFrame:
         """The trial's table, read once; raises UserError for one that has left none."""
         return self.folder.rounds()
 
+    @cached_property
+    def missed(self) -> bool:
+        """Whether it was to reach a goal (``stop``), and has not."""
+        return self.status == "failed" or missed(self.folder.config(), self.rounds)
+
     def value(self, column: Column) -> float:
-        """A statistic of the trial; NaN for one that failed."""
-        return math.nan if self.status == "failed" else value(self.rounds, column)
+        """A statistic of the trial; NaN for one that failed, and where it says nothing of a model
+        that has diverged.
+        """
+        return value(self.rounds, column) if self.has(column.metric) else math.nan
 
     def beside(self, column: Column, metric: str) -> float:
-        """Another metric of the trial, at the round that the column's statistic is of."""
-        failed = self.status == "failed"
-        return math.nan if failed else beside(self.rounds, column, metric)
+        """Another metric of the trial, at the round that the column's statistic is of; NaN as of
+        :meth:`value`.
+        """
+        return beside(self.rounds, column, metric) if self.has(metric) else math.nan
+
+    def has(self, metric: str) -> bool:
+        """Whether it has ended in a model of which the metric says something."""
+        gone = self.diverged and not counts_of_the_diverged(metric)
+        return self.status != "failed" and not gone
 
 
 def no_sweep(folder: Path | str) -> UserError:
@@ -152,7 +160,8 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
     several = len(sweep.seeds) > 1
     # which of equals is first is not said by who ended first
-    rows = [_row(one, sweep, several) for one in sorted(results, key=lambda r: naturally(r.named))]
+    ordered = sorted(results, key=lambda one: naturally(", ".join(one.setting.values())))
+    rows = [_row(one, sweep, several) for one in ordered]
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
@@ -180,8 +189,8 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     # of several seeds those that a scheduler let finish are the better ones, and those that have
     # come first may be the easy ones: more of them first
     upwards = [False, True, False, sweep.direction == "min"]
-    ordered = cells.sort_values(["whole", "cut", "count", "mean"], ascending=upwards, kind="stable")
-    return ordered.drop(columns=["whole", "cut"]).reset_index(drop=True)
+    best = cells.sort_values(["whole", "cut", "count", "mean"], ascending=upwards, kind="stable")
+    return best.drop(columns=["whole", "cut"]).reset_index(drop=True)
 
 
 def _all_known(values: pd.Series) -> bool:
@@ -199,8 +208,8 @@ def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
     column, metric = sweep.column, on_test(sweep.metric)
     ended = result.status == "finished" or not several
     # who was to reach a goal, and has not, has no cost of it
-    if ended and result.status != "failed" and is_cost(sweep.metric):
-        ended = not missed(result.folder.config(), result.rounds)
+    if ended and is_cost(sweep.metric):
+        ended = not result.missed
     own = {
         "seed": result.seed,
         "status": result.status,

@@ -9,7 +9,6 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
-from orchestrator.analysis.goals import ends_of, goals_of, met, missed
 from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
@@ -24,6 +23,7 @@ from orchestrator.analysis.names import (
     with_values,
     without_seeds,
 )
+from orchestrator.analysis.reached import Reached
 from orchestrator.config import UNNAMED, Config
 from orchestrator.errors import UserError
 from orchestrator.pages.bands import band, is_cut, points
@@ -32,7 +32,7 @@ from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import TRIAL, RunFolder
-from orchestrator.rounds.metrics import is_cost, more_is_better
+from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES, told
 
 
@@ -270,14 +270,6 @@ class Runs:
         return some if attacked == {True, False} and judged else ""
 
     @cached_property
-    def _ends(self) -> list[list[str]]:
-        """Of each run, the metrics whose goals (``stop``) have ended it before its last round."""
-        return [
-            met(config.stop, rounds) if early else []
-            for config, rounds, early in zip(self.configs, self.rounds, self.early, strict=True)
-        ]
-
-    @cached_property
     def early(self) -> list[bool]:
         """Of each run, whether ``stop`` has ended it before its last round."""
         return [
@@ -286,68 +278,9 @@ class Runs:
         ]
 
     @cached_property
-    def ended_by(self) -> list[str]:
-        """The metrics whose goals (``stop``) have ended some of the runs."""
-        return [*dict.fromkeys(metric for ended in self._ends for metric in ended)]
-
-    @cached_property
-    def missed(self) -> list[bool]:
-        """Of each run, whether it was to reach a goal (``stop``), and has reached none."""
-        return [missed(*one) for one in zip(self.configs, self.rounds, strict=True)]
-
-    def ended(self, metric: str, run: int) -> bool:
-        """Whether a metric is as good as the goal, or as large as the budget, that has ended a run:
-        it says how far that overshot.
-        """
-        towards_a_goal = is_cost(metric) and bool(goals_of(self.configs[run]))
-        return metric in self._ends[run] and not towards_a_goal
-
-    @property
-    def ended_said(self) -> str:
-        """What it means to compare runs by what has ended them, and which of them have not reached
-        what they were to; or "".
-        """
-        runs = range(len(self.results))
-        by = [one for one in self.ended_by if any(self.ended(one, run) for run in runs)]
-        said = [
-            f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot, and "
-            "is not tested there; others are of the rounds in which each ended"
-        ]
-        if any(self.missed):
-            each = [
-                f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
-                f"{self._goals_said(some[0])}"
-                for name, some in self.columns.items()
-                if goals_of(self.configs[some[0]])
-            ]
-            said.append(
-                f"the goal was reached by {', '.join(each)}; what the others did and sent is of "
-                "all that they were given, and missed in tests"
-            )
-        return "; ".join(said if by else said[1:])
-
-    def _goals_said(self, run: int) -> str:
-        goals = goals_of(self.configs[run]).items()
-        return f" ({' or '.join(f'{metric} {goal}' for metric, goal in goals)})"
-
-    def other_goals(self, against: str) -> list[str]:
-        """The columns whose runs end at other goals than those of ``against``, if these mattered to
-        any: one has ended by its own, or missed it.
-        """
-        if not self.ended_by and not any(self.missed):
-            return []
-        ends = {name: ends_of(self.configs[some[0]]) for name, some in self.columns.items()}
-        return [name for name, its in ends.items() if its != ends[against]]
-
-    def other_goals_said(self, metrics: Sequence[str], against: str) -> str:
-        """That costs of other goals are not tested; or ""."""
-        others, costs = self.other_goals(against), [one for one in metrics if is_cost(one)]
-        if not others or not costs:
-            return ""
-        return (
-            f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at "
-            f"another goal (stop) than those of {against}"
-        )
+    def reached(self) -> Reached:
+        """Which of them have reached what they were to."""
+        return Reached(self.configs, self.rounds, self.early, self.seeds, self.columns)
 
     @cached_property
     def diverged(self) -> list[bool]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
-from orchestrator.analysis.goals import counts_of_the_diverged, goals_of
+from orchestrator.analysis.goals import counts_of_the_diverged, goals_of, looks_said
 from orchestrator.analysis.names import (
     require_reported,
 )
@@ -27,7 +27,7 @@ from orchestrator.pages.library import drawn
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import is_cost, more_is_better
+from orchestrator.rounds.metrics import TOTALS, is_cost, more_is_better
 from orchestrator.terminal import HEADLINES, errors, labels_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ PLANE = (4.2, 2.6)
 """Inches of a picture's plane."""
 MOST = 60
 """Columns of a table."""
-ALIKE = 1.1
-"""Ratio up to which runs were looked at as often."""
 ACROSS = 6
 """Columns of numbers that a page in print has room for."""
 
@@ -331,11 +329,13 @@ def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None) -> list[Line]:
 
 def _reached(runs: Runs) -> list[Line]:
     """Of runs that were to reach a goal (``stop``) the part that has, where not all have."""
-    if not any(runs.missed):
+    missed = runs.reached.missed
+    if not any(missed):
         return []
     wanted = [bool(goals_of(config)) for config in runs.configs]
     reached = [
-        float(not gone) if meant else None for gone, meant in zip(runs.missed, wanted, strict=True)
+        float(not gone) if meant else None
+        for gone, meant in zip(runs.reached.missed, wanted, strict=True)
     ]
     return [Line("part that reached its goal", reached, 2)]
 
@@ -362,19 +362,8 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _looked(runs: Runs, metric: str) -> str:
-    """How often the groups were looked at, where that is not the same; or ""."""
-    means = {
-        name: float(np.mean([_local_steps_a_look(one, metric) for one in some]))
-        for name, some in runs.groups().items()
-    }
-    if max(means.values()) <= ALIKE * min(means.values()):
-        return ""
-    shown = ", ".join(f"{mean:.3g} in {name}" for name, mean in means.items())
-    return (
-        f"looked at every so many local steps: {shown}; who is looked at more often is seen to "
-        "reach it earlier"
-    )
+def _of_targets(runs: Runs, metric: str) -> list[str]:
+    return [looks_said(runs.groups(), metric), _cut_off(runs, metric)]
 
 
 def _cut_off(runs: Runs, metric: str) -> str:
@@ -387,11 +376,6 @@ def _cut_off(runs: Runs, metric: str) -> str:
     )
 
 
-def _local_steps_a_look(rounds: pd.DataFrame, metric: str) -> float:
-    """Local steps from one number of the metric to the next, in the mean."""
-    return steps_of(rounds) / max(1, int(rounds[metric].notna().sum()))
-
-
 def _notes(
     runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str, targeted: bool
 ) -> list[str]:
@@ -400,11 +384,12 @@ def _notes(
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
-        runs.seeds_said, runs.diverged_said, runs.stopped_said, runs.ended_said,
-        runs.other_goals_said(metrics, first), runs.unmeasured_said(metrics),
+        runs.seeds_said, runs.diverged_said, runs.stopped_said, "; ".join(runs.reached.said()),
+        *runs.reached.untested_said(first, {one: _ends(runs, one) for one in metrics}),
+        runs.unmeasured_said(metrics),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
-        *([_looked(runs, metrics[0]), _cut_off(runs, metrics[0])] if targeted else []),
+        *(_of_targets(runs, metrics[0]) if targeted else [runs.reached.looks_said(metrics)]),
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,
     ]  # fmt: skip
@@ -415,7 +400,7 @@ def _better(runs: Runs, first: str, metric: str) -> bool | None:
     """Whether more of it is; None where that is not known, or the columns' are not of the same
     seeds, the same data, the same rows, or by one formula; or it is what has ended some of them.
     """
-    if runs.ended_by or not runs.on_the_same or runs.judged.others(metric, first):
+    if runs.reached.ended_by or not runs.on_the_same or runs.judged.others(metric, first):
         return None
     return runs.more_is_better(metric)
 
@@ -426,17 +411,20 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     """
     theirs = runs.columns[first][0]
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
-    unlike = set(runs.other_goals(first))
+    unlike = set(runs.reached.other_goals(first))
 
     def tested(metric: str) -> list[str]:
         """The columns that are, if the first is one of them."""
-        others = runs.judged.others(metric, first)
+        others = {
+            *runs.judged.others(metric, first),
+            *runs.reached.cut_short(metric, first, _ends(runs, metric)),
+        }
         found = [
             name
             for name in alike
             if name not in others
             and not (is_cost(metric) and name in unlike)
-            and not any(runs.ended(metric, run) for run in runs.columns[name])
+            and not any(runs.reached.ended(metric, run) for run in runs.columns[name])
         ]
         return found if first in found else []
 
@@ -448,9 +436,9 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
 
 def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
     """Of the columns of these names."""
-    ends = [_end(*one, metric) for one in zip(runs.rounds, runs.results, strict=True)]
+    ends = _ends(runs, metric)
     # who was to reach a goal, and has not, has no cost of it
-    lost = runs.missed if is_cost(metric) else [False] * len(ends)
+    lost = runs.reached.missed if is_cost(metric) else [False] * len(ends)
     if not counts_of_the_diverged(metric):
         lost = [one or other for one, other in zip(lost, runs.diverged, strict=True)]
     ends = [
@@ -460,10 +448,11 @@ def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
         name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
         for name in names
     }
-    counted = bool(runs.ended_by) and is_cost(metric) and not metric.startswith("seconds")
-    # less of it is better where some did not get there
-    better = False if is_cost(metric) and any(runs.missed) else runs.more_is_better(metric)
-    return Measured(metric, values, better, counted)
+    return Measured(metric, values, runs.more_is_better(metric), runs.reached.counts(metric))
+
+
+def _ends(runs: Runs, metric: str) -> list[float | None]:
+    return [_end(*one, metric) for one in zip(runs.rounds, runs.results, strict=True)]
 
 
 def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:
@@ -473,7 +462,7 @@ def _end(rounds: pd.DataFrame, result: Result, metric: str) -> float | None:
     """
     if metric not in rounds:
         return None
-    if metric in ("seconds", "bytes_up", "bytes_down"):
+    if metric in TOTALS:
         return float(result[metric])  # type: ignore[literal-required]
     if metric.startswith(("seconds", "bytes")):
         return float(rounds[metric].mean())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 from rich.table import Table
 
+from orchestrator.analysis.goals import looks_said
 from orchestrator.analysis.names import require_reported, told_apart
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
@@ -57,18 +59,18 @@ def show_wallclock(
     table.add_column("run", overflow="fold")  # a name that is cut off is another's
     for column in ("syncs", "steps", "ms a\nstep", "GB", "compute\ns", "link\ns", "total\ns"):
         table.add_column(column, no_wrap=True)
-    missed: list[str] = []
-    cut = False
-    took: list[float] = []
     rounds = [folder.rounds() for folder in folders]
     if target is not None:
         require_reported(metric, folders, rounds, every=True)
-    for name, folder, all_of_them in zip(told_apart(folders), folders, rounds, strict=True):
+    took: list[float] = []
+    # whether those that missed ended before their last round
+    missed: dict[str, bool] = {}
+    runs = dict(zip(told_apart(folders), zip(folders, rounds, strict=True), strict=True))
+    for name, (folder, all_of_them) in runs.items():
         counted = up_to(all_of_them, metric, target)
         if counted is None:
             table.add_row(name, "never")
-            missed.append(name)
-            cut = cut or len(all_of_them) < folder.config().rounds
+            missed[name] = len(all_of_them) < folder.config().rounds
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = steps_of(counted)
@@ -87,10 +89,10 @@ def show_wallclock(
     console.print(table)
     console.print("GB: up and down, of all clients", soft_wrap=True)
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
-    if missed:
-        console.print(f"never: it never reached {metric} {target}")
-    if cut:
-        console.print("some of these ended before their last round, and might have", soft_wrap=True)
+    if target is not None:
+        seen = looks_said({name: [one] for name, (_, one) in runs.items()}, metric)
+        for sentence in (seen, *_missed_said(missed, f"{metric} {target}")):
+            console.print(sentence, soft_wrap=True, end="\n" if sentence else "")
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")
         if took and max(took) > ALIKE * min(took):
@@ -99,6 +101,14 @@ def show_wallclock(
                 "was busy), give all of them one --step-ms",
                 soft_wrap=True,
             )
+
+
+def _missed_said(missed: Mapping[str, bool], target: str) -> Iterator[str]:
+    """What "never" means, of runs that may have ended before their last round."""
+    if missed:
+        yield f"never: it never reached {target}"
+    if any(missed.values()):
+        yield "some of these ended before their last round, and might have"
 
 
 def measured_step_ms(name: str, rounds: pd.DataFrame) -> float:

@@ -32,18 +32,28 @@ LESS = re.compile(
     rf"\w*{BAD}({LEVELS}|{UNEVEN})|\w*{GOOD}{UNEVEN}"
     r"|upper_gap|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
 )
-"""Metrics of which more, or less, is better; of all others nobody can say it in general."""
+"""Metrics of which more, or less, is better; of all others nobody can say it in general. So is less
+of what runs spend (``is_cost``)."""
 JUDGED = "(test|validation|heldout|client|client_validation)_"
 """How names of metrics begin that are of the judged model's outputs."""
 
 
-COSTS = re.compile(r"steps_total|epochs_total|round(_steps)?|(bytes|seconds)(_\w+)?")
-"""Metrics that count what a run has spent."""
+TOTALS = ("seconds", "bytes_up", "bytes_down")
+"""Columns of a round by itself, of which a run's number is the sum."""
+COUNTS = ("round", "steps_total", "epochs_total", "evaluated_steps", "virtual_time")
+"""Columns that grow from round to round."""
+OF_A_ROUND = re.compile(r"round_steps|lock_step_time|(bytes|seconds)_\w+")
+"""Parts of what a round spends, of which a run's number is the mean."""
 
 
 def is_cost(metric: str) -> bool:
-    """Whether a metric counts what was spent; a goal of it is a budget that is used up."""
-    return COSTS.fullmatch(metric) is not None
+    """Whether a metric counts what a run has spent until its end."""
+    return metric in TOTALS or metric in COUNTS
+
+
+def is_budget(metric: str) -> bool:
+    """Whether a goal of it (``stop``) is about what a run may spend, and not what it is to be."""
+    return is_cost(metric) or OF_A_ROUND.fullmatch(metric) is not None
 
 
 def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
@@ -58,7 +68,7 @@ def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
             return metric.endswith("_jain")
     if MORE.fullmatch(metric):
         return True
-    return False if LESS.fullmatch(metric) else None
+    return False if is_cost(metric) or LESS.fullmatch(metric) else None
 
 
 def on_validation(metric: str) -> str | None:

@@ -196,11 +196,11 @@ def test_who_never_reached_the_goal_has_no_cost_of_it(tmp_path):
     slow = runs_of(tmp_path / "slow", *work, "local.lr=1e-6", "name=slow")
     fast = runs_of(tmp_path / "fast", *work, "local.lr=0.01", "name=fast")
     runs = Runs.read([*slow, *fast])
-    assert runs.missed == [True] * 3 + [False] * 3
-    assert runs.ended_by == ["train_loss"]
+    assert runs.reached.missed == [True] * 3 + [False] * 3
+    assert runs.reached.ended_by == ["train_loss"]
     first, second = runs.columns
     reached = f"0 of 3 of {first} (train_loss <= 1.9), 3 of 3 of {second} (train_loss <= 1.9)"
-    assert f"the goal was reached by {reached}" in runs.ended_said
+    assert f"the goal was reached by {reached}" in "; ".join(runs.reached.said())
     (one,) = comparison.tests_of(runs, ["bytes_up"], first).each
     assert one.pair.missed == (0, 3)
     (one,) = comparison.tests_of(runs, ["steps_total"], first).each
@@ -210,7 +210,8 @@ def test_who_never_reached_the_goal_has_no_cost_of_it(tmp_path):
     more = Runs.read([*fast, *other])
     one, two = more.columns
     assert comparison.tests_of(more, ["bytes_up"], one).each == ()
-    assert f"not tested: bytes_up of {two}" in more.other_goals_said(["bytes_up"], one)
+    said = more.reached.untested_said(one, {"bytes_up": []})
+    assert next(said).startswith(f"not tested: bytes_up of {two}, whose runs end at another goal")
     late = show_comparison([*slow, *fast], None, ["train_loss"], "<= 0.1", form="markdown")
     assert "top ended 3 of 6 runs: of one that had not reached the target of train_loss" in late
     text = show_comparison([*slow, *fast], None, form="markdown")

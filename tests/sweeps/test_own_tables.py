@@ -1,6 +1,7 @@
 """A table of a sweep of one's own hides nothing that its methods were given, and tests its own numbers."""
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from orchestrator.analysis import comparison
+from orchestrator.analysis.compared import Runs
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import PICKED, SAME_RUNS, Cells, _given, _order, cells_as
+from sweeps.entry import Column
 from sweeps.home import Home
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
@@ -249,3 +253,57 @@ def test_what_a_goal_took_is_of_those_who_reached_it(tmp_path, ray_session):
     with pytest.raises(ValueError, match="steps_total grows as a trial goes on, and asha"):
         sweep(axes={"local.lr": [0.1, 0.2]}, metric="steps_total", mode="min", scheduler={"name": "asha"},
               choose_on="validation")  # fmt: skip
+
+
+def test_costs_are_of_all_rounds_and_less_is_better(tmp_path, ray_session):
+    """The slowest was the best, and bytes were those of the last round."""
+    plan = sweep(
+        axes={"local.lr": [0.002, 0.01]}, metric="bytes_up", choose_on="nothing", seeds=[0, 1, 2],
+        set=[*SMALL, "rounds=8", "stop={train_loss: '<= 1.9'}"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert "bytes_up, all rounds" in cells.title
+    sent = {
+        one.place: one.result()["bytes_up"] for results in cells.groups.values() for one in
+        [result.folder for result in results]
+    }  # fmt: skip
+    assert cells.data["mean"].sum() == pytest.approx(sum(sent.values()) / 3)
+    assert len({*cells.data["mean"]}) == 2
+    (ours,) = cells.tests.each
+    runs = Runs.read([result.folder for results in cells.groups.values() for result in results])
+    (theirs,) = comparison.tests_of(runs, ["bytes_up"], next(iter(runs.columns))).each
+    assert (ours.p, abs(ours.pair.difference)) == (theirs.p, abs(theirs.pair.difference))
+    chosen = sweep(axes={"local.lr": [0.002, 0.01]}, metric="steps_total", choose_on="validation")
+    assert chosen.direction == "min"
+
+
+def test_a_goal_on_validation_rows_has_such_rows():
+    plan = sweep(
+        metric="round", choose_on="validation", set=[*SMALL, "stop={validation_loss: '<= 1'}"]
+    )
+    assert plan.raw()["data"]["validation"]
+    assert "data" not in sweep(metric="round", choose_on="validation").raw()
+
+
+def test_methods_are_what_their_parts_are_called(tmp_path, ray_session):
+    rates = {"grid": [0.1, 0.2], "when": {"server_optimizer": "adam"}}
+    plan = sweep(axes={"server_optimizer": ["sgd", "adam"], "server_optimizer.lr": rates},
+                 choose_on="test", set=[*SMALL, "rounds=1"])  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    text = cells_as(tmp_path / "s", "markdown")
+    assert (
+        "ettings tried: 1 of sgd; 2 of adam" in text or "ettings tried: 2 of adam; 1 of sgd" in text
+    )
+
+
+def test_how_alike_clients_are_says_nothing_of_a_model_that_is_nan(tmp_path, ray_session):
+    """A paper's claim on the variance held, of rivals that had diverged."""
+    plan = sweep(
+        axes={"local.lr": [0.1, 1e38]}, choose_on="nothing", set=[*SMALL, "non_finite=keep"]
+    )
+    run_here(plan, tmp_path / "s")
+    var, accuracy = Column("client_accuracy_var"), Column("client_accuracy_mean")
+    for (label, _), one in by_trial(tmp_path / "s").items():
+        assert math.isnan(one.value(var)) is ("e+38" in label)
+        assert math.isfinite(one.value(accuracy))

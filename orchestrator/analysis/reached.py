@@ -1,0 +1,165 @@
+"""Which runs have reached what they were to (``stop``), and what that says of their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from orchestrator.analysis.goals import (
+    Spent,
+    ends_of,
+    gave_up,
+    goals_of,
+    is_cut_short,
+    limits_of,
+    looks_said,
+    met,
+    missed,
+)
+from orchestrator.analysis.judged import SOME
+from orchestrator.config import Config
+from orchestrator.config.goal import Goal
+from orchestrator.rounds.metrics import is_cost
+
+
+@dataclass
+class Reached:
+    """Runs by number, and the columns that they are in."""
+
+    configs: Sequence[Config]
+    rounds: Sequence[pd.DataFrame]
+    early: Sequence[bool]
+    """Whether ``stop`` has ended it before its last round."""
+    seeds: Sequence[int]
+    columns: Mapping[str, Sequence[int]]
+
+    @cached_property
+    def _ends(self) -> list[list[str]]:
+        """Of each run, the metrics whose goals have ended it before its last round."""
+        return [
+            met(ends_of(config).items(), rounds) if early else []
+            for config, rounds, early in zip(self.configs, self.rounds, self.early, strict=True)
+        ]
+
+    @cached_property
+    def ended_by(self) -> list[str]:
+        """The metrics whose goals have ended some of the runs."""
+        return [*dict.fromkeys(metric for ended in self._ends for metric in ended)]
+
+    @cached_property
+    def missed(self) -> list[bool]:
+        """Of each run, whether it was to reach a goal and has reached none, or was given up."""
+        return [missed(*one) for one in zip(self.configs, self.rounds, strict=True)]
+
+    def counts(self, metric: str) -> bool:
+        """Whether it counts what runs did until they reached a goal, which has ended some."""
+        pairs = zip(self.configs, self._ends, strict=True)
+        reached = any({*goals_of(config)} & {*ended} for config, ended in pairs)
+        return is_cost(metric) and metric != "seconds" and reached
+
+    def ended(self, metric: str, run: int) -> bool:
+        """Whether a metric is as good as the goal, or as large as the budget, that has ended a run:
+        it says how far that overshot.
+        """
+        towards_a_goal = is_cost(metric) and bool(goals_of(self.configs[run]))
+        return metric in self._ends[run] and not towards_a_goal
+
+    def other_goals(self, against: str) -> list[str]:
+        """The columns whose runs end at other goals than those of ``against``, if these mattered to
+        any: one has ended by its own, or missed it.
+        """
+        if not self.ended_by and not any(self.missed):
+            return []
+        ends = {name: ends_of(self.configs[some[0]]) for name, some in self.columns.items()}
+        return [name for name, its in ends.items() if its != ends[against]]
+
+    def cut_short(self, metric: str, against: str, ends: Sequence[float | None]) -> list[str]:
+        """The columns of which, or against which, a run has missed its goal after less of a cost
+        than the other took to reach it; ``ends``: what the runs have spent.
+        """
+        if not is_cost(metric):
+            return []
+        spent = {
+            name: {
+                self.seeds[run]: Spent(end, self.missed[run])
+                for run in some
+                if (end := ends[run]) is not None
+            }
+            for name, some in self.columns.items()
+        }
+        return [name for name, its in spent.items() if is_cut_short(its, spent[against])]
+
+    def said(self) -> Iterator[str]:
+        """What it means to compare runs by what has ended them, and which of them have not reached
+        what they were to.
+        """
+        runs = range(len(self.configs))
+        if by := [one for one in self.ended_by if any(self.ended(one, run) for run in runs)]:
+            yield (
+                f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot, "
+                "and is not tested there; others are of the rounds in which each ended"
+            )
+        each = [
+            f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}{_listed(goals)}"
+            for name, some in self.columns.items()
+            if (goals := goals_of(self.configs[some[0]]))
+        ]
+        if any(self.missed) and each:
+            yield (
+                f"the goal was reached by {', '.join(each)}; what the others did and sent is of "
+                "all that they were given, and missed in tests"
+            )
+        gone = [gave_up(*one) for one in zip(self.configs, self.rounds, strict=True)]
+        each = [
+            f"{many} of {len(some)} of {name}{_listed(limits_of(self.configs[some[0]]))}"
+            for name, some in self.columns.items()
+            if (many := sum(gone[run] for run in some))
+        ]
+        if each:
+            yield f"given up (stop), which is no goal that was reached: {', '.join(each)}"
+
+    def looks_said(self, metrics: Iterable[str]) -> str:
+        """How often the columns were looked at, where costs of a goal are among the ``metrics`` and
+        that is not the same; or "".
+        """
+        if not any(map(self.counts, metrics)):
+            return ""
+        goals = dict.fromkeys(name for config in self.configs for name in goals_of(config))
+        groups = {name: [self.rounds[run] for run in some] for name, some in self.columns.items()}
+        return next(filter(None, (looks_said(groups, one) for one in goals)), "")
+
+    def untested_said(
+        self, against: str, ends: Mapping[str, Sequence[float | None]]
+    ) -> Iterator[str]:
+        """Which metrics are not tested against a column, as they are costs of other goals, or of
+        none; ``ends``: metric -> what the runs have spent.
+        """
+        others, costs = self.other_goals(against), [one for one in ends if is_cost(one)]
+        if others and costs:
+            yield other_goals_said(costs, others, against)
+        short = {one: self.cut_short(one, against, its) for one, its in ends.items()}
+        if each := [f"{one} of {', '.join(some[:SOME])}" for one, some in short.items() if some]:
+            yield cut_short_said(each, against)
+
+
+def other_goals_said(costs: Sequence[str], others: Sequence[str], against: str) -> str:
+    """Why ``costs`` of others are not tested against a column."""
+    return (
+        f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at another "
+        f"goal (stop) than those of {against}"
+    )
+
+
+def cut_short_said(each: Sequence[str], against: str) -> str:
+    """Why costs are not tested against a column: ``each`` is what, of which."""
+    return (
+        f"not tested against {against}: {'; '.join(each)}, as a run has missed its goal after less "
+        "than the other took to reach it, and nobody knows what it would have taken"
+    )
+
+
+def _listed(goals: Mapping[str, Goal]) -> str:
+    return f" ({' or '.join(f'{metric} {goal}' for metric, goal in goals.items())})"

@@ -1,0 +1,128 @@
+"""What runs have spent until they reached a goal (``stop``) is compared where it is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from orchestrator.analysis import comparison
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.comparison import show_comparison
+from orchestrator.analysis.goals import Spent, goals_of, is_cut_short, missed
+from orchestrator.analysis.wallclock import show_wallclock
+from orchestrator.config import load
+from orchestrator.config.goal import Goal
+from orchestrator.rounds.metrics import is_budget, is_cost, more_is_better
+from tests.orchestrator.test_like_with_like import runs_of
+from tests.sweeps.plans import SMALL
+
+GOAL = "stop={train_loss: '<= 1.9'}"
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory):
+    """It reaches the goal within four rounds, after more than one."""
+    return runs_of(tmp_path_factory.mktemp("fast"), "rounds=6", GOAL, "local.lr=0.002")
+
+
+@pytest.mark.parametrize(
+    ("metric", "cost", "budget"),
+    [
+        ("round", True, True), ("virtual_time", True, True), ("evaluated_steps", True, True),
+        ("bytes_up", True, True), ("bytes_questions", False, True), ("round_steps", False, True),
+        ("seconds_client", False, True), ("test_accuracy", False, False), ("joules", False, False),
+    ],
+)  # fmt: skip
+def test_what_adds_up_is_a_cost(metric, cost, budget):
+    assert (is_cost(metric), is_budget(metric)) == (cost, budget)
+    assert not (cost and more_is_better(metric) is not False)
+
+
+def test_limits_and_budgets_are_no_goals():
+    stop = "{test_accuracy: 0.75, test_loss: '>= 8', virtual_time: 60, steps_total: 9}"
+    config = load(None, [*SMALL, f"stop={stop}"])
+    assert goals_of(config) == {"test_accuracy": Goal(0.75)}
+
+    def rounds(accuracy, loss):
+        return pd.DataFrame({"test_accuracy": [accuracy], "test_loss": [loss], "steps_total": [9]})
+
+    assert [missed(config, rounds(*one)) for one in ((0.8, 1), (0.7, 1), (0.8, 9))] == [
+        False, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "short"),
+    [
+        (Spent(3, True), Spent(7, False), True),
+        (Spent(7, True), Spent(7, False), False),
+        (Spent(7, False), Spent(3, True), True),
+        (Spent(3, True), Spent(7, True), False),
+        (Spent(3, False), Spent(7, False), False),
+    ],
+)
+def test_who_missed_after_less_has_not_lost(one, other, short):
+    assert is_cut_short({0: one, 1: Spent(1, False)}, {0: other}) is short
+    assert not is_cut_short({0: one}, {1: other})
+
+
+def test_a_goal_that_was_missed_for_want_of_rounds_is_no_loss(fast, tmp_path):
+    """The same method with fewer rounds was called worse."""
+    brief = runs_of(tmp_path, "rounds=1", GOAL, "local.lr=0.002")
+    runs = Runs.read([*fast, *brief])
+    one, two = runs.columns
+    assert comparison.tests_of(runs, ["bytes_up", "round"], one).each == ()
+    text = show_comparison([*fast, *brief], None, ["round"], form="markdown")
+    assert f"ot tested against {one}: round of {two}, as a run has missed its goal" in text
+    # what a round takes says something of both
+    (each,) = comparison.tests_of(runs, ["seconds_aggregate"], one).each
+    assert each.pair.missed == (0, 0)
+
+
+def test_who_is_looked_at_more_often_is_said(fast, tmp_path, capsys):
+    stop = "stop={test_accuracy: 0.3}"
+    often = runs_of(tmp_path / "often", "rounds=9", stop)
+    rarely = runs_of(tmp_path / "rarely", "rounds=9", stop, "evaluation.every=3")
+    said = "looked at every so many local steps: "
+    assert said not in show_comparison([*fast], None, ["bytes_up"], form="markdown")
+    for metrics in (["bytes_up"], ["round"]):
+        assert said in show_comparison([*often, *rarely], None, metrics, form="markdown").lower()
+    assert said not in show_comparison([*often, *rarely], None, form="markdown").lower()
+    capsys.readouterr()
+    show_wallclock([*often, *rarely], 1.0, "shared", 1.0, "test_accuracy", Goal(0.3))
+    assert said in capsys.readouterr().out
+
+
+def test_a_budget_is_counted_by_nobody(tmp_path):
+    """A fixed number of steps, said as ``stop``, made constants tests, and all p larger."""
+    ends = {}
+    for name, settings in {
+        "rounds": ["rounds=2"],
+        "stop": ["rounds=4", "stop={steps_total: 6}"],
+    }.items():
+        pair = [
+            one
+            for algorithm in ("fedavg", "scaffold")
+            for one in runs_of(tmp_path / name / algorithm, *settings, f"algorithm={algorithm}")
+        ]
+        runs = Runs.read(pair)
+        first, _ = runs.columns
+        bytes_up, accuracy = comparison.tests_of(runs, ["bytes_up", "test_accuracy"], first).each
+        ends[name] = accuracy.p
+        assert np.isnan(bytes_up.p), name
+    assert ends["rounds"] == ends["stop"]
+
+
+def test_who_was_given_up_has_no_cost(fast, tmp_path):
+    """A run that ended because its loss had grown was the cheapest."""
+    stop = "stop={train_loss: '<= 1.9', test_loss: '>= 5'}"
+    gone = runs_of(tmp_path / "gone", "rounds=6", stop, "local.lr=50")
+    well = runs_of(tmp_path / "well", "rounds=6", stop, "local.lr=0.002")
+    runs = Runs.read([*well, *gone])
+    first, second = runs.columns
+    assert runs.reached.missed == [False] * 3 + [True] * 3
+    assert comparison.tests_of(runs, ["bytes_up"], first).each == ()  # it had sent less
+    text = "; ".join(runs.reached.said())
+    assert (
+        f"given up (stop), which is no goal that was reached: 3 of 3 of {second} (test_loss 5)"
+        in text
+    )
