@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
     from torch import Tensor
+
+    from orchestrator.analysis.compared import Runs as Compared
 
 Place = str | PathLike[str]
 Asked: TypeAlias = (
@@ -196,18 +199,39 @@ class Runs(Sequence[Run]):
         return f"<Runs: {len(self)}>"
 
     def _repr_html_(self) -> str:
-        return self.table().to_html() if self.runs else html.escape(repr(self))
+        if not self.runs:
+            return html.escape(repr(self))
+        return self.table().to_html() + "".join(f"<p>{html.escape(one)}</p>" for one in self.notes)
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be known to read :meth:`table`: of what the runs are, which diverged or missed
+        their goals, what they differ in beside their names.
+        """
+        from orchestrator.analysis.comparison import notes_of
+
+        compared = self._compared()
+        first = next(iter(compared.columns))
+        return notes_of(compared, (), [compared.usual()], first, targeted=False)
+
+    def _compared(self) -> Compared:
+        from orchestrator.analysis.compared import Runs as Compared
+
+        return Compared.read([run.folder for run in self.runs])
 
     def table(self) -> pd.DataFrame:
         """Metrics of the last rounds: a row a metric; for each group of runs that differ in their
-        seeds alone mean, standard error of it (sem) and number of runs (n).
+        seeds alone mean, standard error of it (sem) and number of runs (n). How alike clients are
+        is no number of a run that has diverged. :attr:`notes` says what must be known beside it.
         """
-        from orchestrator.analysis.compared import Runs as Compared
+        from orchestrator.analysis.goals import counts_of_the_diverged
 
-        compared = Compared.read([run.folder for run in self.runs])
+        compared = self._compared()
         columns = {}
         for name, numbers in compared.columns.items():
             each = pd.DataFrame([self.runs[i].summary for i in numbers])
+            none = [one for one in each if not counts_of_the_diverged(one)]
+            each.loc[[compared.diverged[i] for i in numbers], none] = math.nan
             columns[name] = pd.DataFrame(
                 {"mean": each.mean(), "sem": each.sem(), "n": each.count()}
             )
@@ -217,12 +241,11 @@ class Runs(Sequence[Run]):
         """A metric (unset: accuracy, else loss) over rounds: for each group of runs that differ in
         their seeds alone the mean, with a band of one standard error to either side.
         """
-        from orchestrator.analysis.compared import Runs as Compared
         from orchestrator.analysis.names import require_reported
         from orchestrator.results.plots import bands
 
         _require_names([metric])
-        compared = Compared.read([run.folder for run in self.runs])
+        compared = self._compared()
         metric = metric or compared.usual()
         require_reported(metric, compared.folders, compared.rounds, every=True)
         return bands(compared.groups(), metric, metric.replace("_", " "))

@@ -80,6 +80,16 @@ def test_seeds_and_comparisons(tmp_path):
     assert both[name, "mean"] == pytest.approx(np.mean(ends))
     assert both[name, "sem"] == pytest.approx(np.std(ends, ddof=1) / np.sqrt(2))
     assert (both[name, "n"], both["other (seed 0)", "n"]) == (2, 1)
+    # three lines, of seeds, of what is the same, and of what cannot be tested
+    notes = fedorch.compare([tmp_path / "s", other]).notes
+    assert "mean ± standard error over seeds" in notes[0]
+    assert any("fewer than two seeds" in note for note in notes)
+    gone = fedorch.run(
+        out=tmp_path / "g", verbose=False, non_finite="keep", **{**SMALL, "local.lr": 1e38}
+    )
+    spread = fedorch.compare([other, gone]).table().xs("client_accuracy_var")
+    assert spread.dropna().index.get_level_values(0).unique().tolist() == ["other"]
+    assert any("diverged" in note for note in fedorch.compare([other, gone]).notes)
     assert len(fedorch.open(tmp_path / "s")[1:]) == 1
     (line,) = runs.plot("test_loss").axes[0].get_lines()
     both = np.array([run.rounds["test_loss"] for run in runs])

@@ -131,7 +131,7 @@ def show_comparison(
     if plot is not None:
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, first)
-    notes = _notes(runs, lines, asked, first, targeted=goal is not None)
+    notes = notes_of(runs, lines, asked, first, targeted=goal is not None)
     written = _written(lines, columns, notes, tests, [*runs.survivors], whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -376,7 +376,7 @@ def _cut_off(runs: Runs, metric: str) -> str:
     )
 
 
-def _notes(
+def notes_of(
     runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str, targeted: bool
 ) -> list[str]:
     """What must be known to read the table, and the tests of the ``metrics`` against the
