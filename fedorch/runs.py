@@ -230,7 +230,7 @@ class Runs(Sequence[Run]):
         columns = {}
         for name, numbers in compared.columns.items():
             each = pd.DataFrame([self.runs[i].summary for i in numbers])
-            none = [one for one in each if not counts_of_the_diverged(one)]
+            none = [one for one in each if not counts_of_the_diverged(str(one))]
             each.loc[[compared.diverged[i] for i in numbers], none] = math.nan
             columns[name] = pd.DataFrame(
                 {"mean": each.mean(), "sem": each.sem(), "n": each.count()}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -64,6 +64,8 @@ class Lane:
         fresh = self._fresh_memory(received)
         states = [spec.states.get(int(k), {}) for k in self.ids]
         self.memory = Memory.of(states, fresh, self.device)
+        self.known = {name: rows.to("meta") for name, rows in self.memory.rule.items()}
+        """What the rule's clients remember: of which shapes and types."""
         common = received[BUFFERS].expand(len(ids), -1)
         self.buffers = self.memory.statistics.get(self.kept_statistics or "", common).clone()
         self.work = self._work(received, {k: v[torch.from_numpy(order)] for k, v in own.items()})
@@ -141,6 +143,7 @@ class Lane:
         )
         self._try("begin", work)
         work.start = self.rule.begin(work)
+        self._require_known(work)
         # row after row in memory, whatever begin returned: engines train on views of it
         work.w = work.start.clone(memory_format=torch.contiguous_format)
         return work
@@ -244,7 +247,7 @@ class Lane:
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         work, about = self.work, (torch.from_numpy(starting).to(device), accuracy.to(device))
-        given = _as_given(work)
+        given = Given.of(work)
         self._try("epoch", work, *about)
         self.rule.epoch(work, *about)
         self._keep(work, given, whole=True)
@@ -259,7 +262,7 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = _as_given(work)
+        given = Given.of(work)
         g = self.gradient[:active]
         self._try("references", work)
         compared = self.rule.references(work)
@@ -282,7 +285,8 @@ class Lane:
                 f"{type(self.rule).__name__}: its direction is of shape {tuple(direction.shape)}, "
                 f"where gradients are of shape {tuple(g.shape)}"
             )
-        g = direction
+        # the optimiser writes into it
+        g = direction.clone() if _is_part_of(direction, _kept(self.rule, work)) else direction
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}
@@ -324,27 +328,34 @@ class Lane:
             )
         return answer
 
-    def _keep(self, work: Work, given: Work, whole: bool = False) -> None:
+    def _keep(self, work: Work, given: Given, whole: bool = False) -> None:
         """What hooks have put in the place of tensors that they were ``given`` is the lane's for
         these rows, and the model has the numbers of what is in its place. Raises UserError for what
         no hook may replace, and for what was not there, or is of another shape or type, unless all
         clients are given (``whole``).
         """
         for name in FIXED:
-            if getattr(work, name) is not getattr(given, name):
+            if getattr(work, name) is not getattr(given.work, name):
                 raise UserError(
                     f"{type(self.rule).__name__} replaces work.{name} in a hook around a step, "
                     "where nobody looks for it"
                 )
-        w = given.w
+        given.require_in_place(type(self.rule).__name__)
+        w = given.work.w
         for group in ("state", "extras"):
-            before, mine, its = (getattr(one, group) for one in (given, self.work, work))
+            before, mine, its = (getattr(one, group) for one in (given.work, self.work, work))
             for name, new in [*its.items()]:
                 old = before.get(name)
                 if new is not old and not whole:
                     self._require_as(name, new, old)
                 if new is not old:
                     mine[name] = self._merged(mine[name], new)
+            if gone := before.keys() - its.keys():
+                raise UserError(
+                    f"{type(self.rule).__name__} removes {min(gone)!r} of work.{group} in a hook "
+                    "around a step, in which clients that have done their steps have no part; "
+                    "leave it there"
+                )
         if work.w is not w:
             self._require_as("w", work.w, w)
             work.w = w.copy_(work.w.clone())
@@ -361,14 +372,33 @@ class Lane:
         what = ""
         if old is None:
             what = "adds"
-        elif (new.shape, new.dtype) != (old.shape, old.dtype):
+        elif not _are_alike(new, old):
             what = "gives another shape or type to"
         if what:
             raise UserError(
                 f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
                 "hook around a step, in which clients that have done their steps have no part; "
-                "make it in begin"
+                "make it in state() (what clients remember) or in begin (work.extras)"
             )
+
+    def _require_known(self, work: Work) -> None:
+        """Raise UserError unless clients remember what ``state`` of the rule has named, and are
+        about to go on with tensors like those.
+        """
+        _kept(self.rule, work)
+        rule, known = type(self.rule).__name__, self.known
+        for name in sorted(work.state.keys() ^ known.keys()):
+            what = "removes" if name in known else "adds"
+            raise UserError(
+                f"{rule} {what} {name!r} of work.state, which state() says what is in: give its "
+                "first value there (what is of one round alone belongs to work.extras)"
+            )
+        for name, old in known.items():
+            if not _are_alike(work.state[name], old):
+                raise UserError(
+                    f"{rule} gives another shape or type to {name!r} of work.state, which is "
+                    f"{old.dtype} of shape {tuple(old.shape)} by state()"
+                )
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""
@@ -481,6 +511,7 @@ class Lane:
             self.work.extras["gradient"] = self._data_gradient()
         self._try("upload", self.work)
         uploads = dict(self.rule.upload(self.work))
+        self._require_known(self.work)
         if self.rule.transmitted:
             uploads = self.uplink.send(uploads)
             # after the compressor: moments and statistics are sent whole
@@ -488,6 +519,7 @@ class Lane:
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
         self._try("sent", self.work, uploads)
         self.rule.sent(self.work, uploads)
+        self._require_known(self.work)
         if self._averages_statistics:
             uploads[BUFFERS] = self.buffers
         return uploads, self._diagnostics(uploads)
@@ -542,9 +574,55 @@ class Lane:
         return {int(k): self.memory.of_client(c) for c, k in enumerate(self.ids)}
 
 
-def _as_given(work: Work) -> Work:
+@dataclass(frozen=True)
+class Given:
     """What a hook finds there, whatever it puts in its place."""
-    return replace(work, state=dict(work.state), extras=dict(work.extras))
+
+    work: Work
+    places: Mapping[str, tuple[Tensor, int]]
+    """Tensors that it may change, and where their numbers are."""
+
+    @classmethod
+    def of(cls, work: Work) -> Given:
+        """Before the hook is called."""
+        found = {"work.w": work.w}
+        found |= {f"work.state[{name!r}]": tensor for name, tensor in work.state.items()}
+        found |= {f"work.extras[{name!r}]": tensor for name, tensor in work.extras.items()}
+        places = {name: (one, one.data_ptr()) for name, one in found.items()}
+        return cls(replace(work, state=dict(work.state), extras=dict(work.extras)), places)
+
+    def require_in_place(self, rule: str) -> None:
+        """Raise UserError for a tensor that has gone to other memory (by ``.data = ...``): what is
+        trained, or kept, stays where it was.
+        """
+        for name, (tensor, place) in self.places.items():
+            if tensor.data_ptr() != place:
+                raise UserError(
+                    f"{rule} gives {name} other memory (.data = ...), which nobody trains: write "
+                    f"into it, or put another tensor in its place ({name} = ...)"
+                )
+
+
+def _are_alike(new: object, old: Tensor) -> bool:
+    return isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (old.shape, old.dtype)
+
+
+def _kept(rule: LocalRule, work: Work) -> list[Tensor]:
+    """What a rule keeps, with the models; raises UserError for what is no tensor."""
+    for group in (work.state, work.extras):
+        for name, one in group.items():
+            if not isinstance(one, torch.Tensor):
+                raise UserError(
+                    f"{type(rule).__name__} puts {name!r} into work.state or work.extras, a "
+                    f"{type(one).__name__}: they hold tensors [C, ...]"
+                )
+    return [*work.state.values(), *work.extras.values(), work.w]
+
+
+def _is_part_of(direction: Tensor, kept: Iterable[Tensor]) -> bool:
+    """Whether it lies in the memory of one of them."""
+    place = direction.untyped_storage().data_ptr()
+    return any(one.untyped_storage().data_ptr() == place for one in kept)
 
 
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:

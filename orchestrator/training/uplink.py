@@ -11,7 +11,7 @@ import torch
 from algorithms.draws import torch_generator
 from algorithms.local import LocalRule, Tensors
 from algorithms.parts.compressors import Compressor, NoCompression
-from orchestrator.training.hooks import require_rows_apart
+from orchestrator.training.hooks import require_rows_apart, stirred
 from orchestrator.training.messages import LOSSY, leaving, role
 
 if TYPE_CHECKING:
@@ -58,16 +58,20 @@ class Uplink:
         before = self.errors.get(name)
         wanted = rows if before is None else rows + before
 
-        def compressed(some: slice) -> Tensor:
+        def compressed(some: slice, stir: torch.Generator | None = None) -> Tensor:
             draws = [
                 torch_generator(self.seed, f"compress {name}", *self.when, int(k))
                 for k in self.ids[some]
             ]
             # a copy: one that works in place would leave nothing out
-            return self.compressor.compress(wanted[some].clone(), draws)
+            return self.compressor.compress(stirred(wanted[some], stir), draws)
 
         require_rows_apart(
-            self.compressor, "compress", self.when, len(rows), lambda s: {name: compressed(s)}
+            self.compressor,
+            "compress",
+            self.when,
+            len(rows),
+            lambda *given: {name: compressed(*given)},
         )
         sent = compressed(slice(None))
         if self.compressor.feeds_back:

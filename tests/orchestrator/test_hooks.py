@@ -209,6 +209,90 @@ class Share(Probe):
         return lengths / lengths.sum()
 
 
+class MadeInBegin(_Remembering):
+    def begin(self, work):
+        work.state.setdefault("n", torch.zeros(len(work.clients)))
+        return super().begin(work)
+
+
+class MadeInUpload(_Remembering):
+    def upload(self, work):
+        work.state["n"] = work.steps.clone()
+        return super().upload(work)
+
+
+class Forgetting(_Remembering):
+    def begin(self, work):
+        work.extras["first"] = torch.ones(len(work.clients))
+        return super().begin(work)
+
+    def direction(self, gradient, work):
+        return gradient * (1 + work.extras.pop("first", 0.0))[:, None]
+
+
+class Elsewhere(_Remembering):
+    def after_step(self, work):
+        work.w.data = work.w.data.clamp(-0.02, 0.02)
+
+
+class ElsewhereKept(_Remembering):
+    def direction(self, gradient, work):
+        work.state["m"].data = 0.9 * work.state["m"].data + gradient
+        return gradient
+
+
+class Whole(_Remembering):
+    def direction(self, gradient, work):
+        work.extras["k"] = 0
+        return gradient
+
+
+class Shrinking(_Remembering):
+    def upload(self, work):
+        work.state["m"] = work.state["m"][:, :3]
+        return super().upload(work)
+
+
+class Scaled(_Remembering):
+    """It mixes clients by an attribute, which is the same in a second call."""
+
+    scale = 1.0
+
+    def direction(self, gradient, work):
+        self.scale = float(gradient.norm(dim=1).mean())
+        return gradient
+
+
+class Drifting(_Remembering):
+    def direction(self, gradient, work):
+        drift = work.w - work.start
+        return gradient + 0.1 * drift / (drift.norm() + 1e-8)
+
+
+class Aligned(_Remembering):
+    """Right, and of cancelling sums: another number of rows rounds them otherwise."""
+
+    def upload(self, work):
+        delta = work.w - work.start
+        c = torch.linspace(-1, 1, delta.shape[1])
+        left = (delta @ c) - (delta * c).sum(1)
+        return {"delta": delta, "left": left * 1e3}
+
+
+class Momentum(_Remembering):
+    """What is kept is what is returned, of which the optimiser makes another tensor."""
+
+    copies = False
+
+    def direction(self, gradient, work):
+        kept = work.state["m"].mul_(0.9).add_(gradient)
+        return kept.clone() if self.copies else kept
+
+
+class MomentumOfCopies(Momentum):
+    copies = True
+
+
 class Consensus(_Remembering):
     """Before the first step the models are the same."""
 
@@ -248,6 +332,15 @@ class Plain(_Remembering):
         (Rated, r"Rated replaces work\.lr in a hook around a step"),
         (MeanEpoch, r"MeanEpoch\.epoch: what it gives for a client depends"),
         (ByPlace, "ByPlace.direction: what it gives for a client depends"),
+        (MadeInBegin, r"MadeInBegin adds 'n' of work\.state, which state\(\) says"),
+        (MadeInUpload, r"MadeInUpload adds 'n' of work\.state"),
+        (Shrinking, r"Shrinking gives another shape or type to 'm' of work\.state, which is torch"),
+        (Forgetting, r"Forgetting removes 'first' of work\.extras"),
+        (Elsewhere, r"Elsewhere gives work\.w other memory \(\.data = \.\.\.\)"),
+        (ElsewhereKept, r"ElsewhereKept gives work\.state\['m'\] other memory"),
+        (Whole, r"Whole puts 'k' into work\.state or work\.extras, a int: they hold tensors"),
+        (Scaled, r"Scaled\.direction changes attributes"),
+        (Drifting, r"Drifting\.direction: what it gives for a client depends"),
         (Consensus, "Consensus.direction: what it gives for a client depends"),
         (MixingWhatWasSent, "MixingWhatWasSent.sent: what it gives for a client depends"),
         (MixedReferences, "MixedReferences.references: what it gives for a client depends"),
@@ -291,7 +384,17 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
     assert torch.equal(ends[4], ends[5])
 
 
-@pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce, WithReach])
+@pytest.mark.parametrize("optimizer", ["weight_decay: 0.1", "momentum: 0.5, nesterov: true"])
+def test_what_is_kept_and_returned_stays_as_it_was(monkeypatch, optimizer):
+    """Weight decay was in what the next step began with."""
+    ends = []
+    for rule in (Momentum, MomentumOfCopies):
+        monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
+        ends.append(finish(small(f"local.optimizer={{name: sgd, {optimizer}}}")).algorithm.model())
+    assert torch.equal(*ends)
+
+
+@pytest.mark.parametrize("rule", [Swapping, WorkedOutOnce, WithReach, Aligned])
 def test_what_is_right_is_not_refused(monkeypatch, rule):
     """Tensors that exchange their places, what a rule works out once, what is of no client."""
     monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
@@ -337,7 +440,7 @@ def test_clients_that_are_alike_show_nothing():
     """A run in which all gradients were 0 had let the next one of its process mix clients."""
 
     def mixed(given):
-        return lambda rows: {"result": given[rows] - given[rows].mean(0)}
+        return lambda rows, stir=None: {"result": given[rows] - given[rows].mean(0)}
 
     rule = Mean()
     hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(torch.zeros(3, 2)))
