@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -79,7 +80,9 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
             )
         _require_kept(of, module, before)
         _require_uncounted(of, trained.noted, again.noted)
-        return trained.drew
+    # after passes, in which some make theirs anew (spectral norm), and at its own weights
+    _require_no_views(of, module)
+    return trained.drew
 
 
 def _require_dense(of: str, module: torch.nn.Module) -> None:
@@ -146,6 +149,32 @@ def needs_company(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, 
         except ValueError as error:
             return "more than 1 value per channel" in str(error)
         return False
+
+
+def _require_no_views(of: str, module: torch.nn.Module) -> None:
+    """Raise ValueError for a plain attribute that lies in the memory of a parameter or of
+    statistics: while clients train, these are elsewhere.
+    """
+    registered = dict(itertools.chain(module.named_parameters(), floating_buffers(module).items()))
+    known = {id(tensor) for tensor in registered.values()}
+    places = {tensor.untyped_storage().data_ptr(): n for n, tensor in registered.items()}
+    for part, key, tensor in _plain_tensors(module):
+        inside = tensor.layout == torch.strided and tensor.untyped_storage().data_ptr()
+        if id(tensor) not in known and inside and inside in places:
+            raise ValueError(
+                f"model: {of}: {f'{part}.{key}'.lstrip('.')} lies in the memory of its "
+                f"{places[inside]}, which is another while clients train: make it in forward"
+            )
+
+
+def _plain_tensors(module: torch.nn.Module) -> Iterator[tuple[str, str, Tensor]]:
+    """Module, attribute, and tensor in it, of those that are neither parameters nor buffers."""
+    for name, part in module.named_modules():
+        for key, value in vars(part).items():
+            several = [*value.values()] if isinstance(value, dict) else value
+            for one in several if isinstance(several, list | tuple) else [value]:
+                if isinstance(one, torch.Tensor) and key not in ("_parameters", "_buffers"):
+                    yield name, key, one
 
 
 def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -> None:

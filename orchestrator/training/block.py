@@ -51,8 +51,8 @@ class Block:
         """``stands``: where steps with this engine are recorded."""
         self.world, self.stands = world, stands
         self.spec = spec
-        self._received = [(name, value, writes(value)) for name, value in received.items()]
-        """What was sent to the clients, and how often it had been written to before."""
+        self._received = [(name, value, _standing(value)) for name, value in received.items()]
+        """What was sent to the clients, and how it stood before."""
         size = len(spec.ids)
         groups = [slice(0, size)] if spec.vectorized else [slice(i, i + 1) for i in range(size)]
         self.lanes = [
@@ -79,8 +79,8 @@ class Block:
         """Raise UserError if the rule has written into what other clients have received, too: who
         they are is the machine's to say.
         """
-        for name, value, version in self._received:
-            if writes(value) != version:
+        for name, value, standing in self._received:
+            if _standing(value) != standing:
                 raise UserError(
                     f"{type(self.spec.rule).__name__} changes work.received[{name!r}] in place, "
                     "which the other clients have received, too; change a copy"
@@ -172,6 +172,11 @@ class Block:
                 ]
         each = zip(*[results[k] for k in sorted(results)], strict=True)
         return {name: torch.stack(table) for name, table in zip(SPLITS, each, strict=True)}
+
+
+def _standing(value: Tensor) -> tuple[int, int]:
+    """How often it has been written to, and where its numbers are."""
+    return writes(value), value.data_ptr()
 
 
 def engines(world: World) -> dict[bool, Engine]:

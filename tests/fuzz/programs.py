@@ -99,8 +99,8 @@ class Programs(Family):
             whole = run(config, folder / "whole")
             result = strict(folder / "whole" / "result.json")
             require_resumed(result, folder)
-        # of rules the loop has plain SGD, and no statistics
-        plain = "local.optimizer" not in given and not whole.net.buffer_spec.size
+        # with rules the loop has no statistics
+        plain = not whole.net.buffer_spec.size
         if "state" not in given and ("rule" not in given or plain):
             require_the_loop_s(whole, source)
         elif "state" not in given:
@@ -192,6 +192,9 @@ class Loop:
         )  # fmt: skip
         work.start = rule.begin(work).clone()
         work.w = work.start.clone()
+        trained = torch.nn.Parameter(work.w[0].clone())
+        chosen = {key: v for key, v in local["optimizer"].items() if key in SGD}
+        optimizer = torch.optim.SGD([trained], lr=lr, **chosen)
         stream = batches(local, rows, self.config["seed"], t, k, 0)
         steps, each = planned(local, len(rows)), len(rows) / local["batch_size"]
         each = math.floor(each) if local["drop_last"] else math.ceil(each)
@@ -203,7 +206,10 @@ class Loop:
             loss, gradient = self._gradient(*self._batch(next(stream)))
             work.loss = loss
             # the model moves on in memory of its own, and so do gradients
-            work.w = work.w - lr * rule.direction(gradient, work)
+            trained.grad = rule.direction(gradient, work)[0].clone()
+            trained.data = work.w[0].clone()
+            optimizer.step()
+            work.w = trained.data[None].clone()
             rule.after_step(work)
         work.steps, work.reach = torch.tensor([float(steps)]), torch.tensor([steps * lr])
         messages = dict(rule.upload(work))

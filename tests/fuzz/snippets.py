@@ -56,6 +56,26 @@ BLOCKS: dict[str, tuple[str, str]] = {
         "self.a# = nn.Parameter(torch.ones(12)); self.b# = nn.Parameter(self.a#.data[:6])",
         "h = h * self.a# + F.pad(self.b#, (0, 6))",
     ),
+    "decoder": (
+        "self.a# = nn.Linear(12, 12); self.t# = self.a#.weight.t()",
+        "h = torch.tanh(self.a#(h)) @ self.t#.t()",
+    ),
+    "alias": (
+        "self.a# = nn.Linear(12, 12); self.t# = [self.a#.weight.detach().t()]",
+        "h = torch.tanh(self.a#(h)) @ self.t#[0]",
+    ),
+    "known": (
+        "self.a# = nn.Linear(12, 12); self.own# = [*self.a#.parameters()]",
+        "h = torch.tanh(h @ self.own#[0] + self.own#[1])",
+    ),
+    "spectral_before": (
+        "self.a# = nn.utils.spectral_norm(nn.Linear(12, 12))",
+        "h = torch.tanh(self.a#(h))",
+    ),
+    "weight_norm_before": (
+        "self.a# = nn.utils.weight_norm(nn.Linear(12, 12))",
+        "h = torch.tanh(self.a#(h))",
+    ),
     "transposed": (
         "self.w# = nn.Parameter((torch.randn(12, 12) / 4).t())",
         "h = torch.tanh(h @ self.w#)",
@@ -495,6 +515,28 @@ RULES: dict[str, str] = {
     "adding": """
     def after_step(self, work):
         work.extras["new"] = work.w.clone()""",
+    "elsewhere": """
+    def after_step(self, work):
+        work.w.data = work.w.data * 0.99""",
+    "popped": """
+    def begin(self, work):
+        work.extras["first"] = torch.ones(len(work.clients))
+        return super().begin(work)
+
+    def direction(self, gradient, work):
+        return gradient * (1 + work.extras.pop("first", torch.zeros(()))).reshape(-1, 1)""",
+    "unnamed": """
+    def begin(self, work):
+        work.state.setdefault("q", torch.zeros(len(work.clients)))
+        return super().begin(work)""",
+    "last": """
+    def direction(self, gradient, work):
+        work.state["m"] = gradient
+        return gradient""",
+    "drifting": """
+    def direction(self, gradient, work):
+        drift = work.w - work.start
+        return gradient + 0.1 * drift / (drift.norm() + 1e-8)""",
     "consensus": """
     def direction(self, gradient, work):
         return gradient + 0.1 * (work.w - work.w.mean(0))""",
