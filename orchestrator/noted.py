@@ -2,39 +2,92 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
 
 MOST = 1000
-"""Items of a collection, characters of a text, numbers of an array, that are looked at."""
+"""Items of a collection, characters of a text, that are looked at."""
 IN_ALL = 5 * MOST
 """Items of collections within collections."""
 DEPTH = 4
 """How far within."""
+LARGEST = 40_000_000
+"""Bytes of arrays that are looked at, in all: a tenth of a second at most."""
 
 
-def note(value: object) -> object:
-    """What stands for a value that may be counted in; its type alone for what is none."""
-    return _note(value, DEPTH, iter(range(IN_ALL)))
+def nowhere(value: object) -> bool:
+    """No object is looked into."""
+    return False
 
 
-def _note(value: object, depth: int, left: Iterator[int]) -> object:
-    if isinstance(value, int):
-        return type(value), f"{int(value):x}"[:MOST]  # Python writes no number of many digits
-    if isinstance(value, float | complex | str | bytes | np.generic):
-        return repr(value)[:MOST]
-    if isinstance(value, torch.Tensor) and value.numel() <= MOST:
-        with suppress(RuntimeError, NotImplementedError):  # of what is sparse or quantised, say
-            return repr(value.detach().tolist())
-    if isinstance(value, np.ndarray) and value.size <= MOST and value.dtype != object:
-        return repr(value.tolist())
-    if depth and isinstance(value, dict | list | tuple | set | frozenset | deque):
-        items = value.items() if isinstance(value, dict) else value
-        some = zip(itertools.islice(items, MOST), left, strict=False)  # as many as are left
-        return type(value), len(value), tuple(_note(item, depth - 1, left) for item, _ in some)
-    return type(value)
+def note(value: object, inside: Callable[[object], bool] = nowhere) -> object:
+    """What stands for a value that may be counted in; its type alone for what is none. Of what is
+    ``inside``, its attributes.
+    """
+    return _Note(inside).of(value, DEPTH)
+
+
+class _Note:
+    def __init__(self, inside: Callable[[object], bool]) -> None:
+        self.inside, self.left, self.bytes = inside, iter(range(IN_ALL)), LARGEST
+
+    def of(self, value: Any, depth: int) -> object:
+        if isinstance(value, int):
+            return type(value), f"{int(value):x}"[:MOST]  # Python writes no number of many digits
+        if isinstance(value, float | complex | str | bytes | np.generic):
+            return repr(value)[:MOST]
+        if isinstance(value, itertools.count):
+            return repr(value)
+        with suppress(Exception):  # of what is sparse, quantised, lazy; of code of others
+            if isinstance(value, torch.Tensor | np.ndarray):
+                return self._of_array(value)
+            if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+                return self.of(value.state_dict(), DEPTH)
+            if (found := _of_generator(value)) is not None:
+                return found
+        return self._of_items(value, depth) if depth else type(value)
+
+    def _of_array(self, value: torch.Tensor | np.ndarray) -> object:
+        if isinstance(value, torch.Tensor):
+            # NumPy does not have all types
+            shape: object = value.shape
+            value = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+        else:
+            shape = value.shape
+        size = value.nbytes
+        if value.dtype == object or size > self.bytes:
+            return shape
+        self.bytes -= size
+        return shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+
+    def _of_items(self, value: Any, depth: int) -> object:
+        if isinstance(value, dict):
+            items: Iterator[object] = iter(value.items())
+        elif isinstance(value, list | tuple | set | frozenset | deque):
+            items = iter(value)
+        elif self.inside(value):
+            items = iter(vars(value).items())
+        else:
+            return type(value)
+        # as many as are left
+        some = zip(itertools.islice(items, MOST), self.left, strict=False)
+        many = len(value) if hasattr(value, "__len__") else 0
+        return type(value), many, tuple(self.of(item, depth - 1) for item, _ in some)
+
+
+def _of_generator(value: object) -> str | None:
+    if isinstance(value, torch.Generator):
+        return hashlib.sha256(value.get_state().numpy().tobytes()).hexdigest()
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return repr(value.get_state(legacy=False))
+    return repr(value.getstate()) if isinstance(value, random.Random) else None

@@ -53,12 +53,12 @@ def code_sha256(config: Config) -> str:
     plugins = {plugin.module for plugin in config.plugins}
     kinds = {type(one) for one in config.sections()}
     kinds |= {kind.algorithm for kind in kinds if hasattr(kind, "algorithm")}
-    mine = [kind for kind in kinds if kind.__module__ not in plugins and _is_own(kind)]
+    mine = [kind for kind in kinds if kind.__module__ not in plugins and is_own(kind)]
     told = sorted("\n".join(_of(kind, set())) for kind in mine)
     return hashlib.sha256("\n\n".join(told).encode()).hexdigest() if told else ""
 
 
-def _is_own(value: Any) -> bool:
+def is_own(value: Any) -> bool:
     """Whether a class or function is of the session, or of a file that nobody has installed."""
     name = getattr(value, "__module__", None) or "builtins"
     if name == "__main__" or is_ours(name):
@@ -89,9 +89,9 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
         yield from _of((value.func, value.args, *sorted(value.keywords.items())), seen)
     elif id(value) not in seen:
         seen.add(id(value))
-        if isinstance(value, FunctionType) and _is_own(value):
+        if isinstance(value, FunctionType) and is_own(value):
             yield from _of_function(value, seen)
-        elif isinstance(value, type) and _is_own(value):
+        elif isinstance(value, type) and is_own(value):
             yield f"class {value.__name__}"
             for base in value.__bases__:
                 yield from _of(base, seen)
