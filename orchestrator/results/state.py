@@ -45,6 +45,8 @@ class _Parts:
         """Memory that has one: what is in two places is one again when it is read."""
         self.looked: dict[int, Tensor] = {}
         """Of arrays, by their identity."""
+        self.numbers: dict[int, int] = {}
+        """Of dicts and lists, by their identity, in which order they were met."""
         self.spans = spans(self._tensors(state))
 
     def _tensors(self, value: Any) -> Iterator[Tensor]:
@@ -76,6 +78,10 @@ class _Parts:
 
     def _split_apart(self, value: Any, path: str) -> Any:
         """The same of what holds others; raises UserError for what is none of that."""
+        if type(value) in (dict, OrderedDict, list):
+            if id(value) in self.numbers:
+                return {"$again": self.numbers[id(value)]}
+            self.numbers[id(value)] = len(self.numbers)
         if type(value) in (dict, OrderedDict):
             # pairs, because JSON's keys are text and clients have numbers
             items = [
@@ -152,17 +158,26 @@ class _Whole:
         self.tensors = tensors
         self.made: dict[object, Any] = {}
         """What is in two places is one thing there, too."""
+        self.met: list[Any] = []
+        """Dicts and lists, in the order in which they were met."""
 
     def join(self, value: Any) -> Any:
         """What :meth:`_Parts.split` has made JSON of."""
         if isinstance(value, list):
-            return [self.join(v) for v in value]
+            several: list[Any] = []
+            self.met.append(several)
+            several += [self.join(v) for v in value]
+            return several
         if not isinstance(value, dict):
             return value
         ((kind, its),) = value.items()
         if kind in ("$map", "$ordered"):
-            items = {self.join(k): self.join(v) for k, v in its}
-            return items if kind == "$map" else OrderedDict(items)
+            items: dict[Any, Any] = {} if kind == "$map" else OrderedDict()
+            self.met.append(items)
+            items.update((self.join(k), self.join(v)) for k, v in its)
+            return items
+        if kind == "$again":
+            return self.met[its]
         if kind == "$tuple":
             return tuple(self.join(its))
         if kind in NUMBERS:

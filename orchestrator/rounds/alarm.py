@@ -25,8 +25,12 @@ CALLED = {
 class Alarm:
     """Hears of what a run computes, in the order of a round, and remembers what it has said."""
 
-    def __init__(self, policy: NonFinite) -> None:
+    def __init__(self, policy: NonFinite, first: Mapping[str, Any] | None = None) -> None:
+        """``first``: the server's parts before any round, of which one that holds infinity then
+        (the best so far, say) may go on to.
+        """
         self.policy = policy
+        self.usual = {name for name, value in (first or {}).items() if not all_finite(value)}
         self.notes: list[str] = []
         """Sentences for the user."""
         self.told: list[str] = []
@@ -47,7 +51,8 @@ class Alarm:
         Raises Diverged if a part holds NaN or infinity and the policy is to fail.
         """
         self._updates(t, who)
-        bad = [name for name, value in state.items() if not all_finite(value)]
+        others = {name: value for name, value in state.items() if name not in self.usual}
+        bad = [name for name, value in others.items() if not all_finite(value)]
         kept = f"the update of {who} in round {t}" if who and self.policy == "keep" else ""
         # what was NaN before this round has its cause already
         cause = (self.cause or kept or f"the server's step in round {t}") if bad else kept

@@ -102,7 +102,7 @@ class Experiment:
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
-        self.alarm = Alarm(config.non_finite)
+        self.alarm = Alarm(config.non_finite, self.algorithm.state())
         self.unsaved = Unsaved(self.algorithm, config.plugins)
         with _of_config():
             for remark in remarks(config, samples, self.net, self.algorithm):

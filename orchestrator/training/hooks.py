@@ -107,18 +107,17 @@ def require_rows_apart(
     again = outcome(EVERYBODY)
     called = f"{type(owner).__name__}.{name}"
     if _attributes(owner) != kept:
-        raise UserError(_changes(called))
+        raise UserError(_changes(called, owner))
     if not _same(whole, again, clients, EVERYBODY, 0.0):
         raise UserError(
             f"{called} gives another result for the same numbers: it draws, or counts; draw by "
-            "keys (fedorch.generator, or the generators that are given), and keep things in "
-            "work.state"
+            f"keys (fedorch.generator, or the generators that are given){_where_to_keep(owner)}"
         )
     for row in {0, clients - 1}:
         its = slice(row, row + 1)
         alone = outcome(its)
         if _attributes(owner) != kept:
-            raise UserError(_changes(called))
+            raise UserError(_changes(called, owner))
         if not (
             _same(whole, alone, clients, its, ROUNDING)
             or _is_rounding(_by_client(whole, clients), alone, its, outcome)
@@ -133,11 +132,15 @@ def require_rows_apart(
         done.add(kept)
 
 
-def _changes(called: str) -> str:
+def _changes(called: str, owner: object) -> str:
     return (
-        f"{called} changes attributes, which clients, actors and checkpoints do not have in "
-        "common; what a rule keeps of a client is in work.state"
+        f"{called} changes attributes, which clients, actors and checkpoints do not have in common"
+        f"{_where_to_keep(owner)}"
     )
+
+
+def _where_to_keep(owner: object) -> str:
+    return "; what a rule keeps of a client is in work.state" * isinstance(owner, LocalRule)
 
 
 def _is_rounding(whole: Tensors, alone: dict[str, Any], its: slice, outcome: Outcome) -> bool:

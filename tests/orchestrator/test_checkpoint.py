@@ -203,6 +203,23 @@ def test_what_would_come_back_as_something_else_is_refused(value):
         require_storable({"x": value})
 
 
+def test_a_dict_in_two_places_is_one_again(tmp_path):
+    history, best = {"all": [1.0]}, {"a": 1}
+    kept = {
+        "best": best,
+        "recent": history["all"],
+        "history": history,
+        "others": [best, dict(best), []],
+    }
+    checkpoint.save(tmp_path, 1, kept, 2)
+    state = checkpoint.load_latest(tmp_path)[1]
+    assert state == kept
+    state["recent"].append(2.0)
+    state["best"]["a"] = 2
+    assert state["history"]["all"] == [1.0, 2.0]
+    assert state["others"] == [{"a": 2}, {"a": 1}, []]
+
+
 def test_parts_of_one_memory_are_in_it_again(tmp_path):
     """Slices, transposed, repeated and overlapping views came back as tensors of their own."""
     flat, table = torch.arange(6.0), np.arange(12.0).reshape(3, 4)

@@ -133,6 +133,14 @@ def test_the_cause_of_a_metric_is_forgotten_with_it():
     assert "gradient_norm/3 and 2 more became NaN or infinite by numbers too large" in second
 
 
+def test_what_was_infinite_before_the_first_round_may_stay():
+    """The best loss so far, say, which an algorithm of one's own keeps."""
+    alarm = Alarm("fail", {"best": math.inf, "w": torch.zeros(2)})
+    alarm.aggregated(1, "", {"best": math.inf, "w": torch.zeros(2)})
+    with pytest.raises(Diverged, match="the server's model became"):
+        alarm.aggregated(2, "", {"best": math.inf, "w": torch.full((2,), math.inf)})
+
+
 def test_the_terminal_and_result_json_say_it(tmp_path):
     """The way of a note through the command: printed as it comes, kept, and the title marked."""
     words = ["--set", "local.lr=1e38", "--set", "non_finite=keep", "--set", "data.limit=300"]
