@@ -3,7 +3,7 @@ once.
 
 State tensors have the shape of the model, except the step count ``t`` [..., 1]. Every row is
 independent of the others, so a batch gives each client what it would get alone. Update rules are
-PyTorch's unless said otherwise.
+PyTorch's unless said otherwise; of parameters on which a loss does not depend gradients are zeros.
 """
 
 from __future__ import annotations
