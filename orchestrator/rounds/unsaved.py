@@ -69,7 +69,9 @@ def _kept(names: Mapping[str, Any], called: str) -> Iterator[tuple[str, object]]
 def _kept_by(function: FunctionType) -> tuple[object, ...]:
     """What a function has from call to call: defaults, attributes, and names around it."""
     around = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-    inner = [one for one in around if not isinstance(one, type | FunctionType)]
+    inner = [
+        (one.__defaults__, vars(one)) if isinstance(one, FunctionType) else one for one in around
+    ]
     return function.__defaults__, function.__kwdefaults__, vars(function), inner
 
 

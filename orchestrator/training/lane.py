@@ -388,10 +388,11 @@ class Lane:
         _kept(self.rule, work)
         rule, known = type(self.rule).__name__, self.known
         for name in sorted(work.state.keys() ^ known.keys()):
-            what = "removes" if name in known else "adds"
+            if name in known:
+                raise UserError(f"{rule} removes {name!r} of work.state, which its clients keep")
             raise UserError(
-                f"{rule} {what} {name!r} of work.state, which state() says what is in: give its "
-                "first value there (what is of one round alone belongs to work.extras)"
+                f"{rule} adds {name!r} to work.state, which its clients would forget: give its "
+                "first value in state() (what is of one round alone belongs to work.extras)"
             )
         for name, old in known.items():
             if not _are_alike(work.state[name], old):
