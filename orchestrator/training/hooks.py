@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,6 +40,25 @@ attributes."""
 EVERYBODY = slice(None)
 Outcome = Callable[..., dict[str, Any]]
 """What a hook makes of some clients' rows, of numbers that a generator (if there is one) stirs."""
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Of the hooks that a lane calls in round ``t``, those of a user's own."""
+
+    t: int
+    on: bool = True
+    calls: dict[tuple[type, str, bool], int] = field(default_factory=dict)
+    """How often hooks have been tried, and whether of several clients."""
+
+    def of(self, owner: LocalRule | Probe, name: str, work: Work, *given: Tensor | Tensors) -> None:
+        """Have a hook tried before it is called, of several clients and of one."""
+        key = type(owner), name, len(work.clients) > 1
+        calls = self.calls.get(key, 0)
+        # before the first step models are all the same, and nobody sees who mixes them
+        if self.on and calls < CALLS:
+            self.calls[key] = calls + 1
+            require_own_rows(owner, name, (self.t, calls), work, *given)
 
 
 def require_own_rows(

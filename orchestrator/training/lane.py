@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -14,12 +14,13 @@ import torch
 from algorithms.draws import torch_seed
 from algorithms.finite import finite_rows
 from algorithms.flat import ParamSpec
-from algorithms.local import LocalRule, Probe, Tensors, Work, writes
+from algorithms.local import Probe, Tensors, Work, writes
 from orchestrator.errors import UserError
 from orchestrator.training.batches import Batches, common_width, stacked
 from orchestrator.training.engines import Contrast, Engine
+from orchestrator.training.entries import Given, entries, is_part_of, require_remembered
 from orchestrator.training.evaluation import per_sample, summed_gradient
-from orchestrator.training.hooks import CALLS, require_own_rows
+from orchestrator.training.hooks import Tries
 from orchestrator.training.memory import Memory
 from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
@@ -32,8 +33,6 @@ AT_ONCE = 1 << 24
 """Numbers that a GPU gathers at a time, for steps to come."""
 OF_WORK = ("w", "start", "clients", "samples", "steps")
 """Tensors of a lane's work, beside those that rules name."""
-FIXED = ("start", "steps", "lr", "received", "clients", "samples", "own")
-"""What hooks see of a lane's work, and do not replace."""
 OF_LANE = ("buffers", "loss", "norms")
 """Tensors of its own, which steps change; what ``gradient`` holds is of one step."""
 
@@ -55,10 +54,7 @@ class Lane:
     ) -> None:
         self.world, self.engine, self.rule = world, engine, spec.rule
         self.t, self.session = spec.t, spec.session
-        self.tried: dict[tuple[type, str, bool], int] = {}
-        """How often hooks have been tried here, and whether of several clients."""
-        self.tries = True
-        """Whether they are: not where a step is only recorded, and may not be looked at."""
+        self.tries = Tries(self.t)
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
@@ -141,9 +137,9 @@ class Lane:
             own={k: v.to(self.device) for k, v in own.items()},
             private=self.rule.private,
         )
-        self._try("begin", work)
+        self.tries.of(self.rule, "begin", work)
         work.start = self.rule.begin(work)
-        self._require_known(work)
+        require_remembered(self.rule, work, self.known)
         # row after row in memory, whatever begin returned: engines train on views of it
         work.w = work.start.clone(memory_format=torch.contiguous_format)
         return work
@@ -247,10 +243,10 @@ class Lane:
             accuracy[c] = hit.float().mean()
         device = self.work.w.device
         work, about = self.work, (torch.from_numpy(starting).to(device), accuracy.to(device))
-        given = Given.of(work)
-        self._try("epoch", work, *about)
+        given = Given.of(self.rule, work)
+        self.tries.of(self.rule, "epoch", work, *about)
         self.rule.epoch(work, *about)
-        self._keep(work, given, whole=True)
+        given.keep(work, self.work, whole=True)
         # per_sample has bound the network to one model, in evaluation mode
         self.engine.attach(self.views)
 
@@ -262,9 +258,9 @@ class Lane:
         """
         active = len(sizes)
         local, work = self.world.local, self.work.first(active)
-        given = Given.of(work)
+        given = Given.of(self.rule, work)
         g = self.gradient[:active]
-        self._try("references", work)
+        self.tries.of(self.rule, "references", work)
         compared = self.rule.references(work)
         contrast = (
             Contrast(compared, self.buffers[:active], self.rule.contrast) if compared else None
@@ -278,47 +274,30 @@ class Lane:
             g.mul_((local.clip / norms.clamp_min(1e-12)).clamp_max(1.0))
         work.loss = losses
         # after clipping: the config clips the mini-batch gradient, not the rule's correction
-        self._try("direction", work, g)
+        self.tries.of(self.rule, "direction", work, g)
         direction = self.rule.direction(g, work)
         if direction.shape != g.shape:
             raise UserError(
                 f"{type(self.rule).__name__}: its direction is of shape {tuple(direction.shape)}, "
                 f"where gradients are of shape {tuple(g.shape)}"
             )
+        kept = [work.w, *(tensor for _, _, tensor in entries(self.rule, work))]
         # the optimiser writes into it
-        g = direction.clone() if _is_part_of(direction, _kept(self.rule, work)) else direction
+        g = direction.clone() if is_part_of(direction, kept) else direction
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}
         local.optimizer.step(state, work.w, g, work.lr, **masked)
-        self._try("after_step", work)
+        self.tries.of(self.rule, "after_step", work)
         self.rule.after_step(work)
         self.loss[:active] += losses
-        self._keep(work, given)
-
-    def _try(
-        self,
-        name: str,
-        work: Work,
-        *given: Tensor | Tensors,
-        owner: LocalRule | Probe | None = None,
-    ) -> None:
-        """Have a hook of a user's own (unset: of the rule) tried, with several clients and with
-        one.
-        """
-        owner = owner or self.rule
-        key = type(owner), name, len(work.clients) > 1
-        calls = self.tried.get(key, 0)
-        # before the first step models are all the same, and nobody sees who mixes them
-        if self.tries and calls < CALLS:
-            self.tried[key] = calls + 1
-            require_own_rows(owner, name, (self.t, calls), work, *given)
+        given.keep(work, self.work)
 
     def answer(self, probe: Probe) -> Tensor:
         """What the clients answer [C, k]; raises UserError for a question that changes their
         models.
         """
-        self._try("answer", self.work, owner=probe)
+        self.tries.of(probe, "answer", self.work)
         w, version = self.work.w, writes(self.work.w)
         answer = probe.answer(self.work)
         if self.work.w is not w or writes(w) != version:
@@ -327,79 +306,6 @@ class Lane:
                 "a copy"
             )
         return answer
-
-    def _keep(self, work: Work, given: Given, whole: bool = False) -> None:
-        """What hooks have put in the place of tensors that they were ``given`` is the lane's for
-        these rows, and the model has the numbers of what is in its place. Raises UserError for what
-        no hook may replace, and for what was not there, or is of another shape or type, unless all
-        clients are given (``whole``).
-        """
-        for name in FIXED:
-            if getattr(work, name) is not getattr(given.work, name):
-                raise UserError(
-                    f"{type(self.rule).__name__} replaces work.{name} in a hook around a step, "
-                    "where nobody looks for it"
-                )
-        given.require_in_place(type(self.rule).__name__)
-        w = given.work.w
-        for group in ("state", "extras"):
-            before, mine, its = (getattr(one, group) for one in (given.work, self.work, work))
-            for name, new in [*its.items()]:
-                old = before.get(name)
-                if new is not old and not whole:
-                    self._require_as(name, new, old)
-                if new is not old:
-                    mine[name] = self._merged(mine[name], new)
-            if gone := before.keys() - its.keys():
-                raise UserError(
-                    f"{type(self.rule).__name__} removes {min(gone)!r} of work.{group} in a hook "
-                    "around a step, in which clients that have done their steps have no part; "
-                    "leave it there"
-                )
-        if work.w is not w:
-            self._require_as("w", work.w, w)
-            work.w = w.copy_(work.w.clone())
-
-    def _merged(self, mine: Tensor, new: Tensor) -> Tensor:
-        """A tensor of the lane's [C, ...] with ``new`` [active, ...] in its first rows, in memory
-        that is nobody else's: gradients and models go on changing in theirs.
-        """
-        if mine.dim() > 0 and len(mine) == len(self.ids) > len(new):
-            return torch.cat([new, mine[len(new) :]])
-        return new.clone(memory_format=torch.contiguous_format)
-
-    def _require_as(self, name: str, new: Tensor, old: Tensor | None) -> None:
-        what = ""
-        if old is None:
-            what = "adds"
-        elif not _are_alike(new, old):
-            what = "gives another shape or type to"
-        if what:
-            raise UserError(
-                f"{type(self.rule).__name__} {what} {name!r} of work.state or work.extras in a "
-                "hook around a step, in which clients that have done their steps have no part; "
-                "make it in state() (what clients remember) or in begin (work.extras)"
-            )
-
-    def _require_known(self, work: Work) -> None:
-        """Raise UserError unless clients remember what ``state`` of the rule has named, and are
-        about to go on with tensors like those.
-        """
-        _kept(self.rule, work)
-        rule, known = type(self.rule).__name__, self.known
-        for name in sorted(work.state.keys() ^ known.keys()):
-            if name in known:
-                raise UserError(f"{rule} removes {name!r} of work.state, which its clients keep")
-            raise UserError(
-                f"{rule} adds {name!r} to work.state, which its clients would forget: give its "
-                "first value in state() (what is of one round alone belongs to work.extras)"
-            )
-        for name, old in known.items():
-            if not _are_alike(work.state[name], old):
-                raise UserError(
-                    f"{rule} gives another shape or type to {name!r} of work.state, which is "
-                    f"{old.dtype} of shape {tuple(old.shape)} by state()"
-                )
 
     def tensors(self) -> Tensors:
         """All that steps read or change, by names of its own."""
@@ -510,17 +416,17 @@ class Lane:
         self.work.reach = self._reach()
         if self.rule.asks_gradient:
             self.work.extras["gradient"] = self._data_gradient()
-        self._try("upload", self.work)
+        self.tries.of(self.rule, "upload", self.work)
         uploads = dict(self.rule.upload(self.work))
-        self._require_known(self.work)
+        require_remembered(self.rule, self.work, self.known)
         if self.rule.transmitted:
             uploads = self.uplink.send(uploads)
             # after the compressor: moments and statistics are sent whole
             if self.world.local.optimizer_state == "average":
                 uploads |= {OPTIMIZER + n: v for n, v in self.optimizer_state.items()}
-        self._try("sent", self.work, uploads)
+        self.tries.of(self.rule, "sent", self.work, uploads)
         self.rule.sent(self.work, uploads)
-        self._require_known(self.work)
+        require_remembered(self.rule, self.work, self.known)
         if self._averages_statistics:
             uploads[BUFFERS] = self.buffers
         return uploads, self._diagnostics(uploads)
@@ -573,57 +479,6 @@ class Lane:
         if self.world.local.optimizer_state == "keep":
             self.memory.optimizer = self.optimizer_state
         return {int(k): self.memory.of_client(c) for c, k in enumerate(self.ids)}
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a hook finds there, whatever it puts in its place."""
-
-    work: Work
-    places: Mapping[str, tuple[Tensor, int]]
-    """Tensors that it may change, and where their numbers are."""
-
-    @classmethod
-    def of(cls, work: Work) -> Given:
-        """Before the hook is called."""
-        found = {"work.w": work.w}
-        found |= {f"work.state[{name!r}]": tensor for name, tensor in work.state.items()}
-        found |= {f"work.extras[{name!r}]": tensor for name, tensor in work.extras.items()}
-        places = {name: (one, one.data_ptr()) for name, one in found.items()}
-        return cls(replace(work, state=dict(work.state), extras=dict(work.extras)), places)
-
-    def require_in_place(self, rule: str) -> None:
-        """Raise UserError for a tensor that has gone to other memory (by ``.data = ...``): what is
-        trained, or kept, stays where it was.
-        """
-        for name, (tensor, place) in self.places.items():
-            if tensor.data_ptr() != place:
-                raise UserError(
-                    f"{rule} gives {name} other memory (.data = ...), which nobody trains: write "
-                    f"into it, or put another tensor in its place ({name} = ...)"
-                )
-
-
-def _are_alike(new: object, old: Tensor) -> bool:
-    return isinstance(new, torch.Tensor) and (new.shape, new.dtype) == (old.shape, old.dtype)
-
-
-def _kept(rule: LocalRule, work: Work) -> list[Tensor]:
-    """What a rule keeps, with the models; raises UserError for what is no tensor."""
-    for group in (work.state, work.extras):
-        for name, one in group.items():
-            if not isinstance(one, torch.Tensor):
-                raise UserError(
-                    f"{type(rule).__name__} puts {name!r} into work.state or work.extras, a "
-                    f"{type(one).__name__}: they hold tensors [C, ...]"
-                )
-    return [*work.state.values(), *work.extras.values(), work.w]
-
-
-def _is_part_of(direction: Tensor, kept: Iterable[Tensor]) -> bool:
-    """Whether it lies in the memory of one of them."""
-    place = direction.untyped_storage().data_ptr()
-    return any(one.untyped_storage().data_ptr() == place for one in kept)
 
 
 def layer_norms(spec: ParamSpec, vectors: Tensor) -> Tensor:

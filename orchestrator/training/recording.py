@@ -9,7 +9,7 @@ take turns in memory that stays: a :class:`Stand`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -166,7 +166,8 @@ class Stand:
         """Do a step, and record it."""
         before, draws = self._copies(lane), _draws(lane)
         batch, other = self._load(x, y), lane.on(self.tensors)
-        other.tries = False
+        # what is recorded may not be looked at
+        other.tries = replace(other.tries, on=False)
         replay = self.capture(lambda: other.step(*batch, sizes))
         # what was captured was not done, but for the draws
         self._put(before)

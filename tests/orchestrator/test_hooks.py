@@ -338,7 +338,7 @@ class Plain(_Remembering):
         (Forgetting, r"Forgetting removes 'first' of work\.extras"),
         (Elsewhere, r"Elsewhere gives work\.w other memory \(\.data = \.\.\.\)"),
         (ElsewhereKept, r"ElsewhereKept gives work\.state\['m'\] other memory"),
-        (Whole, r"Whole puts 'k' into work\.state or work\.extras, a int: they hold tensors"),
+        (Whole, r"Whole puts a int into work\.extras\['k'\]: there are tensors"),
         (Scaled, r"Scaled\.direction changes attributes"),
         (Drifting, r"Drifting\.direction: what it gives for a client depends"),
         (Consensus, "Consensus.direction: what it gives for a client depends"),

@@ -294,7 +294,7 @@ def test_hooks_are_not_tried_where_a_step_is_recorded(monkeypatch):
         assert not inside
         tried.append(name)
 
-    monkeypatch.setattr("orchestrator.training.lane.require_own_rows", trying)
+    monkeypatch.setattr("orchestrator.training.hooks.require_own_rows", trying)
     graphs = Recording()
     with_rule(Watched(), monkeypatch, graphs, "local.steps=2", "rounds=3")
     assert graphs.captures
