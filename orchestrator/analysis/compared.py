@@ -53,9 +53,13 @@ class Runs:
         """
         if not folders:
             raise UserError("there are no runs to compare")
-        failed = [f.place for f in folders if f.ending()["status"] == "failed"]
+        failed = [f for f in folders if f.ending()["status"] == "failed"]
         if failed:
-            raise UserError(f"the run in {failed[0]} failed and has no metrics to compare")
+            trial = "; fedorch table SWEEP has the other trials, and counts it as lost"
+            raise UserError(
+                f"the run in {failed[0].place} failed and has no metrics to compare"
+                f"{trial if failed[0].holds(TRIAL) else ''}"
+            )
         results = [f.result() for f in folders]
         for folder in folders:
             folder.tell_if_behind()
