@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,26 @@ def finite_rows(rows: Tensor) -> Tensor:
     finite = flat.sum(1).isfinite()
     # but one of huge terms may overflow
     return finite if finite.all() else flat.isfinite().all(1)
+
+
+def has_nan(value: object) -> bool:
+    """Whether a tensor, an array or a number is, or holds, NaN."""
+    if isinstance(value, torch.Tensor):
+        return bool(value.isnan().any())
+    return bool(np.isnan(value).any())  # type: ignore[call-overload]
+
+
+def leaves(state: object, at: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """What is in maps and lists, and where."""
+    match state:
+        case Mapping():
+            for key, value in state.items():
+                yield from leaves(value, (*at, key))
+        case list() | tuple():
+            for i, value in enumerate(state):
+                yield from leaves(value, (*at, i))
+        case _:
+            yield at, state
 
 
 def all_finite(state: object) -> bool:

@@ -241,13 +241,13 @@ class Runs(Sequence[Run]):
         """A metric (unset: accuracy, else loss) over rounds: for each group of runs that differ in
         their seeds alone the mean, with a band of one standard error to either side.
         """
-        from orchestrator.analysis.names import require_reported
+        from orchestrator.analysis.names import require_curve
         from orchestrator.results.plots import bands
 
         _require_names([metric])
         compared = self._compared()
         metric = metric or compared.usual()
-        require_reported(metric, compared.folders, compared.rounds, every=True)
+        require_curve(metric, compared.folders, compared.rounds)
         return bands(compared.groups(), metric, metric.replace("_", " "))
 
 

@@ -7,7 +7,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,19 +40,24 @@ class _Note:
         self.inside, self.left, self.bytes = inside, iter(range(IN_ALL)), LARGEST
 
     def of(self, value: Any, depth: int) -> object:
+        try:
+            return self._of(value, depth)
+        except Exception:  # of what is sparse, quantised, lazy; of code of others
+            return type(value)
+
+    def _of(self, value: Any, depth: int) -> object:
         if isinstance(value, int):
             return type(value), f"{int(value):x}"[:MOST]  # Python writes no number of many digits
         if isinstance(value, float | complex | str | bytes | np.generic):
             return repr(value)[:MOST]
         if isinstance(value, itertools.count):
             return repr(value)
-        with suppress(Exception):  # of what is sparse, quantised, lazy; of code of others
-            if isinstance(value, torch.Tensor | np.ndarray):
-                return self._of_array(value)
-            if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
-                return self.of(value.state_dict(), DEPTH)
-            if (found := _of_generator(value)) is not None:
-                return found
+        if isinstance(value, torch.Tensor | np.ndarray):
+            return self._of_array(value)
+        if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+            return self.of(value.state_dict(), DEPTH)
+        if (found := _of_generator(value)) is not None:
+            return found
         return self._of_items(value, depth) if depth else type(value)
 
     def _of_array(self, value: torch.Tensor | np.ndarray) -> object:
@@ -74,12 +79,15 @@ class _Note:
         elif isinstance(value, list | tuple | set | frozenset | deque):
             items = iter(value)
         elif self.inside(value):
-            items = iter(vars(value).items())
+            # what is worked out when it is first asked for is none that counts
+            kind, its = type(value), vars(value)
+            lazily = {n for n in its if isinstance(getattr(kind, n, None), cached_property)}
+            items = iter([(name, one) for name, one in its.items() if name not in lazily])
         else:
             return type(value)
         # as many as are left
         some = zip(itertools.islice(items, MOST), self.left, strict=False)
-        many = len(value) if hasattr(value, "__len__") else 0
+        many = 0 if self.inside(value) else len(value)
         return type(value), many, tuple(self.of(item, depth - 1) for item, _ in some)
 
 

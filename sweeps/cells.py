@@ -15,9 +15,8 @@ from rich.table import Table
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
-from orchestrator.analysis.goals import Spent, ends_of, is_cut_short
-from orchestrator.analysis.judged import SOME, Judged
-from orchestrator.analysis.reached import Reached, cut_short_said, other_goals_said
+from orchestrator.analysis.judged import Judged
+from orchestrator.analysis.reached import Reached
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
@@ -77,7 +76,7 @@ class Cells:
     @property
     def numbered(self) -> pd.DataFrame:
         """The table, with numbers for draws of the same axes, which have the same label."""
-        if self.plan.samples == 1 or not len(self.data):
+        if self.plan.samples == 1 or self.plan.scheduler.name == "pbt" or not len(self.data):
             return self.data
         labels = enumerate(self.data["trial"], start=1)
         return self.data.assign(trial=[f"{label} #{i}" for i, label in labels])
@@ -130,7 +129,7 @@ class Cells:
             return PairedTests()
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
-        counts = runs.reached.counts(metric)
+        counts = self.reached.counts(metric)
         one = Measured(metric, values, runs.more_is_better(metric), counts)
         return PairedTests.of([one], first)
 
@@ -138,12 +137,14 @@ class Cells:
         """Line -> seed -> number, of the lines that can be compared with the ``first``: on its data
         and rows, looked at as it was, none of which has ended by the metric, or at another goal.
         """
-        number = {folder.path: i for i, folder in enumerate(self.finished)}
+        number = self._numbers
         others = {*self.judged.others(metric, first), *self.looked_at_otherwise(first)}
-        others |= {*self.other_goals(metric, first), *self.cut_short(metric, first)}
+        if is_cost(metric) and first in self.reached.columns:
+            others |= {*self.reached.other_goals(first)}
+            others |= {*self.reached.cut_short(metric, first, self.spent(metric))}
 
         def fits(run: int) -> bool:
-            return runs.same_data(0, run) and not runs.reached.ended(metric, run)
+            return runs.same_data(0, run) and not self.reached.ended(metric, run)
 
         return {
             name: {one.seed: self._tested(one, metric) for one in trials}
@@ -157,26 +158,27 @@ class Cells:
         gone = is_cost(metric) and trial.missed
         return math.nan if gone else trial.beside(self.plan.column, metric)
 
-    def other_goals(self, metric: str, first: str) -> list[str]:
-        """The lines whose costs are of other goals than the ``first``'s."""
-        ends = {name: ends_of(some[0].folder.config()) for name, some in self.groups.items()}
-        return [name for name, its in ends.items() if is_cost(metric) and its != ends[first]]
+    @cached_property
+    def _numbers(self) -> dict[Path, int]:
+        """Place of a trial that did not fail -> its number among the runs."""
+        return {folder.path: i for i, folder in enumerate(self.finished)}
 
-    def cut_short(self, metric: str, first: str) -> list[str]:
-        """The lines of which, or of the ``first``, a trial has missed its goal after less than the
-        other took to reach it.
-        """
-        if not is_cost(metric):
-            return []
-        spent = {
-            name: {
-                one.seed: Spent(one.beside(self.plan.column, metric), one.missed)
-                for one in trials
-                if one.status != "failed"
-            }
+    @cached_property
+    def reached(self) -> Reached:
+        """Which trials have reached what they were to, by the table's lines."""
+        runs, number = self.runs, self._numbers
+        assert runs is not None
+        each = {
+            name: [number[one.folder.path] for one in trials if one.folder.path in number]
             for name, trials in self.groups.items()
         }
-        return [name for name, its in spent.items() if is_cut_short(its, spent[first])]
+        columns = {name: some for name, some in each.items() if some}
+        return Reached(runs.configs, runs.rounds, runs.early, runs.seeds, columns, self.judged)
+
+    def spent(self, metric: str) -> list[float]:
+        """Of each trial that did not fail, its number of a metric, be its goal reached or not."""
+        trials = itertools.chain(*self.groups.values())
+        return [one.beside(self.plan.column, metric) for one in trials if one.status != "failed"]
 
     def looked_at_otherwise(self, first: str) -> dict[str, str]:
         """The lines whose numbers are the best, or the mean, of other rounds than those of the
@@ -354,18 +356,11 @@ def _given(cells: Cells) -> Iterator[str]:
         compared = dict.fromkeys((cells.plan.metric, judged))
         unlike = cells.judged.said(compared, first)
         yield from filter(None, (runs.data_said, runs.honest_said, unlike))
-        yield from _reached(cells, runs.reached, judged, first)
+        yield from cells.reached.said()
+        if first in cells.reached.columns:
+            yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
+        yield from filter(None, [cells.reached.looks_said()])
         yield from filter(None, [runs.code_said])
-
-
-def _reached(cells: Cells, reached: Reached, metric: str, first: str) -> Iterator[str]:
-    """What ended trials, which have reached their goals, and what is not tested for that."""
-    yield from reached.said()
-    if others := cells.other_goals(metric, first):
-        yield other_goals_said([metric], others, first)
-    if short := cells.cut_short(metric, first):
-        yield cut_short_said([f"{metric} of {', '.join(short[:SOME])}"], first)
-    yield from filter(None, [reached.looks_said([metric])])
 
 
 def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:

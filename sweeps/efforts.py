@@ -16,8 +16,8 @@ from sweeps.results import Result, by_trial
 MOST = 12
 """Rows that a sentence names, each with its number."""
 OF_A_METHOD = (
-    "algorithm", "aggregator", "server_optimizer", "sampler", "round_end", "output", "compression",
-    "local",
+    "algorithm", "model", "loss", "aggregator", "server_optimizer", "sampler", "round_end",
+    "output", "compression", "local",
 )  # fmt: skip
 """Sections of a config whose parts make a method; others say what it is tried on."""
 SAME = 0.005

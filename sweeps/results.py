@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,17 @@ def stored(folder: Path) -> tuple[Sweep, list[Result]]:
     # without a scheduler nothing but an interruption stops a trial, which --resume goes on with;
     # and what trials of pbt have left behind, who went on with the state of others, is no trial
     under_way = "stopped" if plan.scheduler.name in ("fifo", "pbt") else ""
-    return plan, [one for one in found if one is not None and one.status != under_way]
+    ended = [one for one in found if one is not None and one.status != under_way]
+    if plan.scheduler.name == "pbt":
+        # of two that have come to the same settings each has a history of its own
+        ended = [replace(one, label=numbered(one.label, one.folder.path.name)) for one in ended]
+    return plan, ended
+
+
+def numbered(label: str, trial: str) -> str:
+    """A label with the number that a trial's name ends with."""
+    number = re.search(r"_0*(\d+)$", trial)
+    return f"{label} (trial {number[1]})" if number else label
 
 
 def by_trial(folder: Path) -> dict[tuple[str, int], Result]:
@@ -160,7 +171,11 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     """The :func:`table` of trials that are read already."""
     several = len(sweep.seeds) > 1
     # which of equals is first is not said by who ended first
-    ordered = sorted(results, key=lambda one: naturally(", ".join(one.setting.values())))
+    # of what was drawn twice that which no scheduler has stopped
+    ordered = sorted(
+        results,
+        key=lambda one: (naturally(", ".join(one.setting.values())), one.status != "finished"),
+    )
     rows = [_row(one, sweep, several) for one in ordered]
     if not rows:
         return pd.DataFrame()

@@ -235,9 +235,13 @@ def show_next(home: Home) -> None:
 
 
 def _leading(cells: Cells) -> list[RunFolder]:
-    """A trial of the best setting, and of the second."""
+    """A trial of the best setting, and of the second, of those that have ended in a model."""
     found: dict[str, RunFolder] = {}
-    for folder in cells.finished:
+    sound = [one for one in cells.results if one.status != "failed" and not one.diverged]
+    # those of the table's lines first, which are not all where a scheduler has stopped some
+    places = {folder.path: i for i, folder in enumerate(cells.finished)}
+    sound.sort(key=lambda one: places.get(one.folder.path, len(places)))
+    for folder in (one.folder for one in sound):
         found.setdefault(alike(folder), folder)
         if len(found) == 2:
             break

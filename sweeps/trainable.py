@@ -15,7 +15,7 @@ from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
 from algorithms.part import nearest
-from orchestrator.analysis.goals import missed
+from orchestrator.analysis.goals import counts_of_the_diverged, missed
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
@@ -201,6 +201,9 @@ class Trial(tune.Trainable):
         """What Tune and the watcher hear after round ``t``."""
         ends = {"done": done, WRITTEN: done}
         told = {**self.latest, "round": t, "diverged": self.diverged, **ends}
+        metric = self.facts.column.metric
+        if self.diverged and not counts_of_the_diverged(metric):
+            told[metric] = math.nan  # schedulers and searchers go by it
         of = self.experiment.config.rounds if self.experiment else max(1, t)
         return told | {COMPARED: self.compared, PART: t / of}
 

@@ -16,6 +16,7 @@ from orchestrator.analysis.names import naturally
 from orchestrator.terminal import bar, console
 from sweeps.choice import Choice
 from sweeps.home import TUNE, Home
+from sweeps.results import numbered
 from sweeps.status import Status
 from sweeps.trainable import COMPARED, PART, POSTPONED, WRITTEN
 
@@ -45,11 +46,19 @@ class Watcher(tune.Callback):
     """Why the sweep that this process runs cannot go on as things are."""
 
     def __init__(
-        self, home: Home, total: int, metric: str, mode: str, chooses: bool = True
+        self,
+        home: Home,
+        total: int,
+        metric: str,
+        mode: str,
+        chooses: bool = True,
+        apart: bool = False,
     ) -> None:
         self.home, self.total, self.metric, self.mode = home, total, metric, mode
         self.chooses = chooses
         """Whether one of its settings is the best, and not all are what is shown."""
+        self.apart = apart
+        """Whether each trial is a setting of its own, as under pbt."""
         self.begun = time.time()
         self.running: dict[str, int] = {}
         """Trial -> its rounds so far."""
@@ -163,7 +172,9 @@ class Watcher(tune.Callback):
         if not last.get("problem"):
             choice = Choice.of(trial.config)
             name = choice.name(trial.trial_id)
-            seeds = self.settings.setdefault(choice.setting, {})
+            setting = choice.setting
+            setting = numbered(setting, trial.trial_id) if self.apart else setting
+            seeds = self.settings.setdefault(setting, {})
             # what a scheduler has stopped has a number of fewer rounds than others
             survived = done and not last.get("diverged")
             compared = float(last.get(COMPARED, math.nan)) if survived else math.nan

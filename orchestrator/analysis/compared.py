@@ -284,7 +284,7 @@ class Runs:
     @cached_property
     def reached(self) -> Reached:
         """Which of them have reached what they were to."""
-        return Reached(self.configs, self.rounds, self.early, self.seeds, self.columns)
+        return Reached(self.configs, self.rounds, self.early, self.seeds, self.columns, self.judged)
 
     @cached_property
     def diverged(self) -> list[bool]:

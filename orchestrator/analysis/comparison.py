@@ -16,6 +16,7 @@ from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
 from orchestrator.analysis.goals import counts_of_the_diverged, goals_of, looks_said
 from orchestrator.analysis.names import (
+    require_curve,
     require_reported,
 )
 from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
@@ -27,7 +28,7 @@ from orchestrator.pages.library import drawn
 from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import TOTALS, is_cost, more_is_better
+from orchestrator.rounds.metrics import TOTALS, is_cost
 from orchestrator.terminal import HEADLINES, errors, labels_of
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def show_comparison(
     for one in asked:
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [
-        *_metrics(runs.results, partial(_better, runs, first)),
+        *_metrics(runs.results, runs.diverged, partial(_better, runs, first)),
         *_efforts(runs.results, runs.rounds),
         *_times(runs.rounds),
         *_attacked(runs.rounds, False if runs.on_the_same else None),
@@ -129,6 +130,7 @@ def show_comparison(
         raise UserError(f"{len(columns)} groups of runs are more than a table holds ({MOST})")
     groups = runs.groups()
     if plot is not None:
+        require_curve(metric, folders, runs.rounds)
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, first)
     notes = notes_of(runs, lines, asked, first, targeted=goal is not None)
@@ -251,17 +253,22 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def _metrics(
-    results: list[Result], better: Callable[[str], bool | None] = more_is_better
+    results: list[Result], diverged: Sequence[bool], better: Callable[[str], bool | None]
 ) -> list[Line]:
     """The headlines that any of the runs reports, and which of the runs diverged; ``better``:
     whether more of a metric is.
     """
     every = dict.fromkeys(key for r in results for key in r["metrics"])
-    diverged = [1.0 if r.get("diverged") else 0.0 for r in results]
+
+    def number(run: int, key: str) -> float | None:
+        found = _number(results[run]["metrics"], key)
+        none = found is not None and diverged[run] and not counts_of_the_diverged(key)
+        return math.nan if none else found
+
     return [
-        Line(label, [_number(r["metrics"], key) for r in results], better=better(key))
+        Line(label, [number(run, key) for run in range(len(results))], better=better(key))
         for key, label in labels_of(every).items()
-    ] + ([Line("diverged", diverged, 0)] if any(diverged) else [])
+    ] + ([Line("diverged", [*map(float, diverged)], 0)] if any(diverged) else [])
 
 
 def _called(metric: str) -> str:
@@ -389,7 +396,7 @@ def notes_of(
         runs.unmeasured_said(metrics),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
-        *(_of_targets(runs, metrics[0]) if targeted else [runs.reached.looks_said(metrics)]),
+        *(_of_targets(runs, metrics[0]) if targeted else [runs.reached.looks_said()]),
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,
     ]  # fmt: skip

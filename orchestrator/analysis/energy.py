@@ -147,12 +147,23 @@ def energy_map(
     best = best_steps(table)
     if not best.empty:
         console.print(_shown(best, channels.target))
+        console.print(_edges(best, [one.steps for one in found]), soft_wrap=True, end="")
     for steps in sorted({one.steps for one in found}):
         rounds = ", ".join(one.when for one in found if one.steps == steps)
         console.print(f"τ = {steps}: reaches {100 * channels.target:g}% in round {rounds}")
     if said := _other_seeds(found):
         console.print(f"means are over other seeds, and so not of the same data: {said}")
     return (None if best.empty else plots.steps_map(best)), table
+
+
+def _edges(best: pd.DataFrame, tried: Sequence[int]) -> str:
+    """Which ends of the τ that were tried are the best of a channel; or ""."""
+    ends = {"smallest": min(tried), "largest": max(tried)}
+    known = {*best.to_numpy().ravel()}
+    said = [f"τ = {steps}, the {which}" for which, steps in ends.items() if steps in known]
+    if not said or len({*tried}) < 2:
+        return ""
+    return f"{' and '.join(said)} that was tried, is the best of a channel: others may be better\n"
 
 
 def _other_seeds(found: Sequence[Reached]) -> str:

@@ -26,13 +26,17 @@ def ends_of(config: Config) -> dict[str, Goal]:
 
 
 def goals_of(config: Config) -> dict[str, Goal]:
-    """What a run was to reach: neither how much it may spend, nor how bad it may become."""
-    gives_up = limits_of(config)
-    return {
+    """What a run was to reach: neither how much it may spend, nor how bad it may become; nor,
+    beside others, what nobody can say of whether it is good.
+    """
+    gives_up, declared = limits_of(config), config.evaluation.metrics
+    found = {
         name: goal
         for name, goal in ends_of(config).items()
         if not is_budget(name) and name not in gives_up
     }
+    good = {n: goal for n, goal in found.items() if more_is_better(n, declared) is not None}
+    return good or found
 
 
 def limits_of(config: Config) -> dict[str, Goal]:

@@ -230,8 +230,8 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
 
 def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     """The runs that differ in nothing but the seed, in the order in which they were given; a second
-    run of one seed begins a group of its own, but a trial that drew what another one has drawn: it
-    is the same run, and left out.
+    run of one seed begins a group of its own, but a trial that drew what another one has drawn, and
+    has come to the same: it is the same run, and left out.
 
     Raises UserError for a group in which one run was stopped before its end.
     """
@@ -239,7 +239,8 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     for folder in folders:
         config, seed = alike(folder), folder.config().seed
         its = known.setdefault(config, [])
-        if not (folder.holds(TRIAL) and seed in [one for one, _ in its]):
+        same = [one for of, one in its if of == seed and folder.holds(TRIAL)]
+        if not any(_came_to_the_same(folder, one) for one in same):
             its.append((seed, folder))
     groups: dict[tuple[str, str, int], list[RunFolder]] = {}
     for config, its in known.items():
@@ -253,6 +254,17 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     for runs in groups.values():
         _require_ended(runs)
     return list(groups.values())
+
+
+def _came_to_the_same(one: RunFolder, other: RunFolder) -> bool:
+    """Whether two trials of the same settings and seed are one run: of pbt they have histories, and
+    others may have been stopped.
+    """
+    both, places = (one, other), {folder.place.rpartition("/")[0] for folder in (one, other)}
+    # another sweep's may have other bits (by the number of threads)
+    if len(places) > 1 or any(folder.ending()["status"] == "failed" for folder in both):
+        return True
+    return len({folder.result()["weights_sha256"] for folder in both}) == 1
 
 
 def _require_ended(runs: list[RunFolder]) -> None:
@@ -329,6 +341,15 @@ def require_reported(
     if not every:
         known = sorted({str(c) for table in rounds for c in table})
         raise UserError(f"--metric: no run reports {metric!r}; {nearest(metric, known)}")
+
+
+def require_curve(
+    metric: str, folders: Sequence[RunFolder], rounds: Sequence[pd.DataFrame]
+) -> None:
+    """Raises UserError for a metric of which some of the runs have no curve."""
+    if metric == "round":
+        raise UserError("round is what curves are drawn over: give another metric")
+    require_reported(metric, folders, rounds, every=True)
 
 
 BROUGHT = ("local.", "cohort", "aggregator")

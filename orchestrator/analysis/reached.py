@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from orchestrator.analysis.goals import (
     met,
     missed,
 )
-from orchestrator.analysis.judged import SOME
+from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.rounds.metrics import is_cost
@@ -35,6 +35,8 @@ class Reached:
     """Whether ``stop`` has ended it before its last round."""
     seeds: Sequence[int]
     columns: Mapping[str, Sequence[int]]
+    judged: Judged
+    """What the columns' numbers are of."""
 
     @cached_property
     def _ends(self) -> list[list[str]]:
@@ -54,11 +56,18 @@ class Reached:
         """Of each run, whether it was to reach a goal and has reached none, or was given up."""
         return [missed(*one) for one in zip(self.configs, self.rounds, strict=True)]
 
-    def counts(self, metric: str) -> bool:
-        """Whether it counts what runs did until they reached a goal, which has ended some."""
-        pairs = zip(self.configs, self._ends, strict=True)
-        reached = any({*goals_of(config)} & {*ended} for config, ended in pairs)
-        return is_cost(metric) and metric != "seconds" and reached
+    @cached_property
+    def _met(self) -> list[list[str]]:
+        """Of each run, the metrics whose goals it has reached."""
+        pairs = zip(self.configs, self.rounds, strict=True)
+        return [met(goals_of(config).items(), rounds) for config, rounds in pairs]
+
+    def counts(self, metric: str) -> list[str]:
+        """The columns in which it counts what runs did until they reached a goal."""
+        if not is_cost(metric) or metric == "seconds":
+            return []
+        ended = [bool({*a} & {*b}) for a, b in zip(self._met, self._ends, strict=True)]
+        return [name for name, some in self.columns.items() if any(ended[run] for run in some)]
 
     def ended(self, metric: str, run: int) -> bool:
         """Whether a metric is as good as the goal, or as large as the budget, that has ended a run:
@@ -68,13 +77,27 @@ class Reached:
         return metric in self._ends[run] and not towards_a_goal
 
     def other_goals(self, against: str) -> list[str]:
-        """The columns whose runs end at other goals than those of ``against``, if these mattered to
-        any: one has ended by its own, or missed it.
+        """The columns whose runs end at other goals than those of ``against``, have reached another
+        one of several, or reach one that is measured otherwise; if goals mattered to any run: one
+        has ended by its own, or missed it.
         """
         if not self.ended_by and not any(self.missed):
             return []
         ends = {name: ends_of(self.configs[some[0]]) for name, some in self.columns.items()}
-        return [name for name, its in ends.items() if its != ends[against]]
+        goals = [*goals_of(self.configs[self.columns[against][0]])]
+        otherwise = {name for goal in goals for name in self.judged.others(goal, against)}
+        return [
+            name
+            for name, some in self.columns.items()
+            if ends[name] != ends[against]
+            or name in otherwise
+            or not self._have_one_goal([*some, *self.columns[against]])
+        ]
+
+    def _have_one_goal(self, runs: Sequence[int]) -> bool:
+        """Whether there is one that all have reached which have reached any."""
+        reached = [{*self._met[run]} for run in runs if self._met[run]]
+        return not reached or bool(set.intersection(*reached))
 
     def cut_short(self, metric: str, against: str, ends: Sequence[float | None]) -> list[str]:
         """The columns of which, or against which, a run has missed its goal after less of a cost
@@ -103,29 +126,39 @@ class Reached:
                 "and is not tested there; others are of the rounds in which each ended"
             )
         each = [
-            f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}{_listed(goals)}"
+            f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
+            f"{self._goals_said(some)}"
             for name, some in self.columns.items()
-            if (goals := goals_of(self.configs[some[0]]))
+            if goals_of(self.configs[some[0]])
         ]
-        if any(self.missed) and each:
-            yield (
-                f"the goal was reached by {', '.join(each)}; what the others did and sent is of "
-                "all that they were given, and missed in tests"
+        one = len({name for its in self._met for name in its}) < 2
+        if each and (any(self.missed) or not one):
+            others = (
+                "; what the others did and sent is of all that they were given, and missed in tests"
             )
+            yield f"the goal was reached by {', '.join(each)}{others * any(self.missed)}"
         gone = [gave_up(*one) for one in zip(self.configs, self.rounds, strict=True)]
         each = [
-            f"{many} of {len(some)} of {name}{_listed(limits_of(self.configs[some[0]]))}"
+            f"{many} of {len(some)} of {name} ({_limits(limits_of(self.configs[some[0]]))})"
             for name, some in self.columns.items()
             if (many := sum(gone[run] for run in some))
         ]
         if each:
             yield f"given up (stop), which is no goal that was reached: {', '.join(each)}"
 
-    def looks_said(self, metrics: Iterable[str]) -> str:
-        """How often the columns were looked at, where costs of a goal are among the ``metrics`` and
-        that is not the same; or "".
+    def _goals_said(self, runs: Sequence[int]) -> str:
+        """Goals; of several how many runs have reached each."""
+        goals = goals_of(self.configs[runs[0]])
+        if len(goals) < 2:
+            return _listed(goals)
+        each = {name: sum(name in self._met[run] for run in runs) for name in goals}
+        return f" ({', '.join(f'{name} {goals[name]}: {many}' for name, many in each.items())})"
+
+    def looks_said(self) -> str:
+        """How often the columns were looked at, where runs have ended at a goal and that is not the
+        same; or "".
         """
-        if not any(map(self.counts, metrics)):
+        if not self.counts("round"):
             return ""
         goals = dict.fromkeys(name for config in self.configs for name in goals_of(config))
         groups = {name: [self.rounds[run] for run in some] for name, some in self.columns.items()}
@@ -139,26 +172,22 @@ class Reached:
         """
         others, costs = self.other_goals(against), [one for one in ends if is_cost(one)]
         if others and costs:
-            yield other_goals_said(costs, others, against)
+            yield (
+                f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at "
+                f"another goal (stop) than those of {against}, or at one that is measured otherwise"
+            )
         short = {one: self.cut_short(one, against, its) for one, its in ends.items()}
         if each := [f"{one} of {', '.join(some[:SOME])}" for one, some in short.items() if some]:
-            yield cut_short_said(each, against)
+            yield (
+                f"not tested against {against}: {'; '.join(each)}, as a run has missed its goal "
+                "after less than the other took to reach it, and nobody knows what it would have "
+                "taken"
+            )
 
 
-def other_goals_said(costs: Sequence[str], others: Sequence[str], against: str) -> str:
-    """Why ``costs`` of others are not tested against a column."""
-    return (
-        f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at another "
-        f"goal (stop) than those of {against}"
-    )
-
-
-def cut_short_said(each: Sequence[str], against: str) -> str:
-    """Why costs are not tested against a column: ``each`` is what, of which."""
-    return (
-        f"not tested against {against}: {'; '.join(each)}, as a run has missed its goal after less "
-        "than the other took to reach it, and nobody knows what it would have taken"
-    )
+def _limits(limits: Mapping[str, Goal]) -> str:
+    said = (f"{name} {'<=' if of.falling else '>='} {of.limit:g}" for name, of in limits.items())
+    return " or ".join(said)
 
 
 def _listed(goals: Mapping[str, Goal]) -> str:

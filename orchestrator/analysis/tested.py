@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -26,13 +26,14 @@ class Measured:
     """Group -> seed -> the value, NaN of a run without a number."""
     more_is_better: bool | None
     """None where that is not known."""
-    counted: bool = False
-    """Whether it counts what runs did until a goal ended them, as ``compare`` has it."""
+    counted: Collection[str] = ()
+    """The groups of which it counts what runs did until a goal ended them, as ``compare`` has
+    it."""
 
-    def against(self, group: str, theirs: Mapping[int, float]) -> Paired:
-        """Others' values compared with those of a group."""
-        high = self.more_is_better is not False
-        return compare(theirs, self.values[group], high, self.counted)
+    def against(self, group: str, other: str) -> Paired:
+        """Another group's values compared with those of a group."""
+        high, counted = self.more_is_better is not False, bool({group, other} & {*self.counted})
+        return compare(self.values[other], self.values[group], high, counted)
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,9 @@ class PairedTests:
     def of(cls, measured: Sequence[Measured], against: str) -> PairedTests:
         """A group that shares fewer than two seeds with the other has no line."""
         pairs = [
-            (one, name, one.against(against, theirs))
+            (one, name, one.against(against, name))
             for one in measured
-            for name, theirs in one.values.items()
+            for name in one.values
             if name != against
         ]
         # who has no number has lost, and where no side is better nobody knows what that is

@@ -10,7 +10,7 @@ from rich.table import Table
 from algorithms.part import nearest
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import column_of
-from orchestrator.analysis.names import require_reported
+from orchestrator.analysis.names import require_curve
 from orchestrator.errors import UserError
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import write_chart
@@ -76,5 +76,5 @@ def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> 
         own = [drawing.name for drawing in figures_of(folders[0])]
         if column in own:
             raise UserError(f"--figure {column}: it is of one run; name one: {folders[0].place}")
-    require_reported(column, folders, runs.rounds, every=True)
+    require_curve(column, folders, runs.rounds)
     return runs.band(column)

@@ -51,6 +51,7 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     other buffer may change, and no parameter be made on the way.
     """
     _require_dense(of, module)
+    first = [tensor for _, _, tensor in _plain_tensors(module)]
     with unchanged(module) as before, _elsewhere(of, module, x, made):
         module.eval()
         given = x.clone()
@@ -80,8 +81,8 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
             )
         _require_kept(of, module, before)
         _require_uncounted(of, trained.noted, again.noted)
-    # after passes, in which some make theirs anew (spectral norm), and at its own weights
-    _require_no_views(of, module)
+    # at its own weights; after passes, in which some make theirs anew (spectral norm)
+    _require_no_views(of, module, first)
     return trained.drew
 
 
@@ -151,16 +152,17 @@ def needs_company(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, 
         return False
 
 
-def _require_no_views(of: str, module: torch.nn.Module) -> None:
-    """Raise ValueError for a plain attribute that lies in the memory of a parameter or of
-    statistics: while clients train, these are elsewhere.
+def _require_no_views(of: str, module: torch.nn.Module, first: list[Tensor]) -> None:
+    """Raise ValueError for a plain attribute that has been there from the ``first``, and lies in
+    the memory of a parameter or of statistics: while clients train, these are elsewhere.
     """
     registered = dict(itertools.chain(module.named_parameters(), floating_buffers(module).items()))
     known = {id(tensor) for tensor in registered.values()}
     places = {tensor.untyped_storage().data_ptr(): n for n, tensor in registered.items()}
     for part, key, tensor in _plain_tensors(module):
         inside = tensor.layout == torch.strided and tensor.untyped_storage().data_ptr()
-        if id(tensor) not in known and inside and inside in places:
+        stays = any(one is tensor for one in first) and id(tensor) not in known
+        if stays and inside and inside in places:
             raise ValueError(
                 f"model: {of}: {f'{part}.{key}'.lstrip('.')} lies in the memory of its "
                 f"{places[inside]}, which is another while clients train: make it in forward"

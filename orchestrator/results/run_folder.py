@@ -490,13 +490,24 @@ def members(place: str) -> list[str]:
     if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
         # trials that somebody has put together have no status of a sweep
         whole = (folder / STATUS).is_file()
-        return [str(one) for one in ended_trials(folder)] if whole else trials
+        return _runs_of(folder) if whole else trials
     if seeds := _seeds(folder):
         return seeds
     # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
     inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
     inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
     return [run for one in sorted(inside) for run in members(str(one))] or [place]
+
+
+def _runs_of(sweep: Path) -> list[str]:
+    """The trials that have ended; of pbt's those that have finished, and no other's state has taken
+    the place of theirs.
+    """
+    trials, plan = ended_trials(sweep), sweep / "sweep.json"
+    known = files.read_sealed(plan, dict[str, Any]) if plan.is_file() else {}
+    if known.get("scheduler", {}).get("name") == "pbt":
+        trials = [one for one in trials if RunFolder(one).ending()["status"] != "stopped"]
+    return [str(one) for one in trials]
 
 
 def _members_there(place: str) -> list[str]:

@@ -4,6 +4,7 @@ the others, and is to be so again after they have been read from a file.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 """Which elements of which memory, in which order."""
+LOOKED = 4_000_000
+"""Elements of views up to which it is looked whether they have one in common."""
 
 
 def key_of(tensor: Tensor) -> Key:
@@ -26,13 +29,15 @@ def key_of(tensor: Tensor) -> Key:
     return (*place, tensor.shape, tensor.stride())
 
 
-def as_tensor(array: np.ndarray) -> Tensor:
-    """Of an array the same memory, where torch can look at it; else a copy."""
-    # torch's strides are whole numbers of elements, from 0
-    looks = all(step >= 0 and step % max(1, array.itemsize) == 0 for step in array.strides)
-    return torch.from_numpy(
-        array if looks and array.flags.writeable else np.array(array, order="C")
-    )
+def as_tensor(array: np.ndarray) -> Tensor | None:
+    """Of an array the same memory; None where torch cannot look at it: its strides are whole
+    numbers of elements, from 0.
+    """
+    if any(step < 0 or step % max(1, array.itemsize) for step in array.strides):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an array may not be written into
+        return torch.from_numpy(array)
 
 
 @dataclass
@@ -49,59 +54,65 @@ class Span:
         one = next(iter(self.views.values()))
         found = torch.zeros((self.end - self.first) // one.element_size(), dtype=one.dtype)
         for view in self.views.values():
-            # of what is repeated (expanded) once
-            once = [
-                n if step else min(n, 1) for n, step in zip(view.shape, view.stride(), strict=True)
-            ]
-            there = found.as_strided(once, view.stride(), self.offset(view))
-            there.copy_(view.detach().as_strided(once, view.stride()))
+            found[self._places(view)] = view.detach().cpu().reshape(-1)
         return found
 
     def offset(self, view: Tensor) -> int:
         """Where the view begins in :attr:`flat`."""
         return (view.data_ptr() - self.first) // view.element_size()
 
-    @property
-    def is_one(self) -> bool:
-        """Whether there is one view, whose elements lie one after the other."""
-        return len(self.views) == 1 and next(iter(self.views.values())).is_contiguous()
+    def _places(self, view: Tensor) -> Tensor:
+        """Of its elements in :attr:`flat`."""
+        places = torch.tensor(self.offset(view))
+        for n, step in zip(view.shape, view.stride(), strict=True):
+            places = places[..., None] + step * torch.arange(n)
+        return places.reshape(-1)
+
+    @cached_property
+    def types(self) -> set[torch.dtype]:
+        """Of its views; of several nobody can say what is in it."""
+        return {view.dtype for view in self.views.values()}
+
+    @cached_property
+    def holds_together(self) -> bool:
+        """Whether it is more than its views by themselves: they have elements in common, or one has
+        some twice, or in an order of its own.
+        """
+        if len(self.types) > 1:
+            return True
+        views = [*self.views.values()]
+        if len(views) == 1 and views[0].is_contiguous():
+            return False
+        numbers = sum(view.numel() for view in views)
+        if numbers > LOOKED:
+            return True
+        places = torch.cat([self._places(view) for view in views])
+        # alone it may have gaps, which are not to be kept
+        dense = len(views) == 1 and numbers >= (self.end - self.first) // views[0].element_size()
+        return dense or len(places.unique()) < numbers
 
 
 def spans(tensors: Iterable[Tensor]) -> dict[Key, Span]:
-    """The span of each; of what lies apart, or looks at elements twice in its own way (windows),
-    there is none.
-    """
-    ordered = sorted(filter(_is_simple, tensors), key=lambda t: (*_kind(t), t.data_ptr()))
+    """The span of each that holds views together; of what lies apart there is none."""
+    simple = (t for t in tensors if t.numel() and not t.is_neg())
+    ordered = sorted(simple, key=lambda t: (_where(t), t.data_ptr()))
     found: dict[Key, Span] = {}
-    for _, alike in groupby(ordered, key=_kind):
+    for _, there in groupby(ordered, key=_where):
         span = Span(0, 0)
-        for tensor in alike:
-            first, size = tensor.data_ptr(), tensor.element_size()
-            if first >= span.end or (first - span.first) % size:
+        for tensor in there:
+            first = tensor.data_ptr()
+            if first >= span.end:
                 span = Span(first, first)
-            span.end = max(span.end, first + _reach(tensor) * size)
+            span.end = max(span.end, first + _reach(tensor) * tensor.element_size())
             span.views[key_of(tensor)] = tensor
             found[key_of(tensor)] = span
-    return {key: span for key, span in found.items() if not span.is_one}
+    return {key: span for key, span in found.items() if span.holds_together}
 
 
-def _kind(tensor: Tensor) -> tuple[str, str]:
-    return str(tensor.device), str(tensor.dtype)
+def _where(tensor: Tensor) -> str:
+    return str(tensor.device)
 
 
 def _reach(tensor: Tensor) -> int:
     """Elements from the first to the last."""
     return 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-
-
-def _is_simple(tensor: Tensor) -> bool:
-    """Whether no element is looked at twice, but by being repeated."""
-    if not tensor.numel() or tensor.is_neg():
-        return False
-    beyond = 1
-    steps = zip(tensor.stride(), tensor.shape, strict=True)
-    for step, n in sorted((step, n) for step, n in steps if step and n > 1):
-        if step < beyond:
-            return False
-        beyond += (n - 1) * step
-    return True

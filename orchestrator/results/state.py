@@ -47,16 +47,24 @@ class _Parts:
         """Of arrays, by their identity."""
         self.numbers: dict[int, int] = {}
         """Of dicts and lists, by their identity, in which order they were met."""
-        self.spans = spans(self._tensors(state))
+        self.within: list[int] = []
+        """Those that are being taken apart."""
+        self.turned: list[np.ndarray] = []
+        """Arrays at which torch cannot look: what they have in common with others is lost."""
+        self.spans = spans(self._tensors(state, set()))
 
-    def _tensors(self, value: Any) -> Iterator[Tensor]:
+    def _tensors(self, value: Any, met: set[int]) -> Iterator[Tensor]:
         if isinstance(value, torch.Tensor) and _is_dense(value):
             yield value
         elif isinstance(value, np.ndarray) and _is_plain(value):
-            yield self.looked.setdefault(id(value), as_tensor(value))
-        elif type(value) in (dict, OrderedDict, list, tuple):
+            if (there := as_tensor(value)) is None:
+                self.turned.append(value)
+                there = torch.from_numpy(np.array(value, order="C"))
+            yield self.looked.setdefault(id(value), there)
+        elif type(value) in (dict, OrderedDict, list, tuple) and id(value) not in met:
+            met.add(id(value))
             for one in value.values() if isinstance(value, dict) else value:
-                yield from self._tensors(one)
+                yield from self._tensors(one, met)
 
     def split(self, value: Any, path: str) -> Any:
         """JSON form of ``value``."""
@@ -66,6 +74,7 @@ class _Parts:
             # a float to Python, but not where arrays of fewer digits are multiplied by it
             return {"$float64": float.__repr__(value)}
         if isinstance(value, np.ndarray) and _is_plain(value):
+            self._require_apart(value, path)
             return {"$array": self._stored(self.looked[id(value)], path)}
         if isinstance(value, np.generic) and _is_plain(value):
             # a number is nobody else's
@@ -79,24 +88,43 @@ class _Parts:
     def _split_apart(self, value: Any, path: str) -> Any:
         """The same of what holds others; raises UserError for what is none of that."""
         if type(value) in (dict, OrderedDict, list):
+            if id(value) in self.within:
+                raise UserError(f"no checkpoint can hold {_called(path)}: it holds itself")
             if id(value) in self.numbers:
                 return {"$again": self.numbers[id(value)]}
             self.numbers[id(value)] = len(self.numbers)
-        if type(value) in (dict, OrderedDict):
+            self.within.append(id(value))
+            found = self._split_items(value, path)
+            self.within.pop()
+            return found
+        if type(value) is tuple:
+            return {"$tuple": [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]}
+        raise UserError(
+            f"no checkpoint can hold {_called(path)}, a {type(value).__name__}: state is made of "
+            "dicts, lists, tuples, texts, numbers, dense tensors and arrays without a mask, and of "
+            "no classes derived from these"
+        )
+
+    def _split_items(self, value: Any, path: str) -> Any:
+        if isinstance(value, dict):
             # pairs, because JSON's keys are text and clients have numbers
             items = [
                 [self.split(k, f"{path}, a key"), self.split(v, f"{path}/{k}")]
                 for k, v in value.items()
             ]
             return {"$map" if type(value) is dict else "$ordered": items}
-        if type(value) in (list, tuple):
-            found = [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]
-            return found if isinstance(value, list) else {"$tuple": found}
-        raise UserError(
-            f"no checkpoint can hold {path.strip('/')[:200]}, a {type(value).__name__}: state is "
-            "made of dicts, lists, tuples, texts, numbers, dense tensors and arrays without a "
-            "mask, and of no classes derived from these"
-        )
+        return [self.split(v, f"{path}/{i}") for i, v in enumerate(value)]
+
+    def _require_apart(self, array: np.ndarray, path: str) -> None:
+        """Raise UserError for an array that may have memory in common with one at which torch
+        cannot look.
+        """
+        if any(one is not array and np.may_share_memory(one, array) for one in self.turned):
+            raise UserError(
+                f"no checkpoint can hold {_called(path)} as it is: it lies in the memory of "
+                "another array of the state that runs backwards, or by parts of an element; keep a "
+                "copy"
+            )
 
     def _stored(self, tensor: Tensor, path: str) -> str | list[Any]:
         """A tensor's name; where its memory is others', too, or in an order of its own, the
@@ -104,6 +132,11 @@ class _Parts:
         """
         key = key_of(tensor)
         if span := self.spans.get(key):
+            if len(span.types) > 1:
+                raise UserError(
+                    f"no checkpoint can hold {_called(path)} as it is: it lies in the memory of "
+                    "another part of the state, of another type; keep a copy"
+                )
             name = self._named(("span", id(span)), span.flat, path)
             return [name, span.offset(tensor), [*tensor.shape], [*tensor.stride()]]
         return self._named(key, tensor, path)
@@ -118,6 +151,10 @@ class _Parts:
                 name += "'"
             self.tensors[name], self.names[key] = tensor, name
         return self.names[key]
+
+
+def _called(path: str) -> str:
+    return path.strip("/")[:200]
 
 
 def _is_dense(value: Tensor) -> bool:
@@ -179,7 +216,7 @@ class _Whole:
         if kind == "$again":
             return self.met[its]
         if kind == "$tuple":
-            return tuple(self.join(its))
+            return tuple(self.join(v) for v in its)
         if kind in NUMBERS:
             return NUMBERS[kind](its)
         key = kind, str(its)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from algorithms.finite import all_finite
+from algorithms.finite import all_finite, has_nan, leaves
 from orchestrator.clients.books import NonFinite
 from orchestrator.errors import Diverged
 from orchestrator.rounds.metrics import Record
@@ -26,11 +26,11 @@ class Alarm:
     """Hears of what a run computes, in the order of a round, and remembers what it has said."""
 
     def __init__(self, policy: NonFinite, first: Mapping[str, Any] | None = None) -> None:
-        """``first``: the server's parts before any round, of which one that holds infinity then
-        (the best so far, say) may go on to.
+        """``first``: the server's parts before any round. What is infinite in them then (the best
+        so far, say) may be so later.
         """
         self.policy = policy
-        self.usual = {name for name, value in (first or {}).items() if not all_finite(value)}
+        self.usual = {one for one, value in leaves(first or {}) if not all_finite(value)}
         self.notes: list[str] = []
         """Sentences for the user."""
         self.told: list[str] = []
@@ -51,8 +51,9 @@ class Alarm:
         Raises Diverged if a part holds NaN or infinity and the policy is to fail.
         """
         self._updates(t, who)
-        others = {name: value for name, value in state.items() if name not in self.usual}
-        bad = [name for name, value in others.items() if not all_finite(value)]
+        bad = [name for name, value in state.items() if not all_finite(value)]
+        if self.usual:
+            bad = [name for name in bad if not self._is_usual({name: state[name]})]
         kept = f"the update of {who} in round {t}" if who and self.policy == "keep" else ""
         # what was NaN before this round has its cause already
         cause = (self.cause or kept or f"the server's step in round {t}") if bad else kept
@@ -69,6 +70,11 @@ class Alarm:
                 f"(non_finite: {self.policy})"
             )
         self.cause = cause
+
+    def _is_usual(self, part: Mapping[str, Any]) -> bool:
+        """Whether nothing of it is NaN, or infinite that was not so at the start."""
+        bad = [(one, value) for one, value in leaves(part) if not all_finite(value)]
+        return all(one in self.usual and not has_nan(value) for one, value in bad)
 
     def _updates(self, t: int, who: str) -> None:
         becomes = "counts all the same" if self.policy == "keep" else "is left out"

@@ -4,7 +4,6 @@ with that: change tensors, or put others in their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,12 +31,6 @@ def entries(rule: LocalRule, work: Work) -> list[tuple[str, str, Tensor]]:
                 "there are tensors [C, ...]"
             )
     return found
-
-
-def is_part_of(direction: Tensor, kept: Iterable[Tensor]) -> bool:
-    """Whether it lies in the memory of one of them."""
-    place = direction.untyped_storage().data_ptr()
-    return any(one.untyped_storage().data_ptr() == place for one in kept)
 
 
 def require_remembered(rule: LocalRule, work: Work, known: Tensors) -> None:

@@ -73,7 +73,8 @@ def require_own_rows(
         made = hook(*some, there) if name == "direction" else hook(there, *some)
         found = {f"state/{key}": value for key, value in there.state.items()}
         found |= {f"extras/{key}": value for key, value in there.extras.items()}
-        return found | _results(made) | {"w": there.w}
+        found |= {f"result/{key}": value for key, value in _results(made).items()}
+        return found | {"w": there.w}
 
     require_rows_apart(owner, name, when, len(work.clients), outcome)
 
@@ -114,7 +115,7 @@ def require_rows_apart(
     names -> tensors [rows, ...], and others, which are passed over. A hook of ours, and one
     that has been tried, is not called.
     """
-    if not _is_own(owner, name):
+    if not is_own_hook(owner, name):
         return
     t, call = min(when[0], ROUNDS), min(when[1], CALLS)
     done = _known.setdefault(type(owner), {}).setdefault((name, clients > 1, (t, call)), set())
@@ -195,7 +196,7 @@ def _by_client(found: dict[str, Any], clients: int) -> Tensors:
     }
 
 
-def _is_own(owner: object, name: str) -> bool:
+def is_own_hook(owner: object, name: str) -> bool:
     """Whether the hook is no code of ours."""
     its = next(one for one in type(owner).__mro__ if name in vars(one))
     return not is_ours(its.__module__)

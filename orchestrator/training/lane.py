@@ -18,9 +18,9 @@ from algorithms.local import Probe, Tensors, Work, writes
 from orchestrator.errors import UserError
 from orchestrator.training.batches import Batches, common_width, stacked
 from orchestrator.training.engines import Contrast, Engine
-from orchestrator.training.entries import Given, entries, is_part_of, require_remembered
+from orchestrator.training.entries import Given, entries, require_remembered
 from orchestrator.training.evaluation import per_sample, summed_gradient
-from orchestrator.training.hooks import Tries
+from orchestrator.training.hooks import Tries, is_own_hook
 from orchestrator.training.memory import Memory
 from orchestrator.training.messages import BUFFERS, OPTIMIZER, PERSONAL, BlockSpec
 from orchestrator.training.uplink import Uplink
@@ -55,6 +55,7 @@ class Lane:
         self.world, self.engine, self.rule = world, engine, spec.rule
         self.t, self.session = spec.t, spec.session
         self.tries = Tries(self.t)
+        self.own_direction = is_own_hook(self.rule, "direction")
         self.device = torch.device(world.device)
         order = self._plan(ids)
         fresh = self._fresh_memory(received)
@@ -281,9 +282,11 @@ class Lane:
                 f"{type(self.rule).__name__}: its direction is of shape {tuple(direction.shape)}, "
                 f"where gradients are of shape {tuple(g.shape)}"
             )
-        kept = [work.w, *(tensor for _, _, tensor in entries(self.rule, work))]
-        # the optimiser writes into it
-        g = direction.clone() if is_part_of(direction, kept) else direction
+        g = direction
+        if self.own_direction:
+            entries(self.rule, work)
+            # the optimiser writes into it, and a user's own rule may keep what it returns
+            g = direction.clone(memory_format=torch.contiguous_format)
         state = {k: v[:active] for k, v in self.optimizer_state.items()}
         # one of a user's own need not know of it
         masked = {} if self.decays is None else {"decays": self.decays}

@@ -1,16 +1,21 @@
 """What runs have spent until they reached a goal (``stop``) is compared where it is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import fedorch
 from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import show_comparison
 from orchestrator.analysis.goals import Spent, goals_of, is_cut_short, missed
+from orchestrator.analysis.reached import Reached
 from orchestrator.analysis.wallclock import show_wallclock
 from orchestrator.config import load
 from orchestrator.config.goal import Goal
+from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import is_budget, is_cost, more_is_better
 from tests.orchestrator.test_like_with_like import runs_of
 from tests.sweeps.plans import SMALL
@@ -84,9 +89,8 @@ def test_who_is_looked_at_more_often_is_said(fast, tmp_path, capsys):
     rarely = runs_of(tmp_path / "rarely", "rounds=9", stop, "evaluation.every=3")
     said = "looked at every so many local steps: "
     assert said not in show_comparison([*fast], None, ["bytes_up"], form="markdown")
-    for metrics in (["bytes_up"], ["round"]):
+    for metrics in (["bytes_up"], ["round"], []):
         assert said in show_comparison([*often, *rarely], None, metrics, form="markdown").lower()
-    assert said not in show_comparison([*often, *rarely], None, form="markdown").lower()
     capsys.readouterr()
     show_wallclock([*often, *rarely], 1.0, "shared", 1.0, "test_accuracy", Goal(0.3))
     assert said in capsys.readouterr().out
@@ -123,6 +127,62 @@ def test_who_was_given_up_has_no_cost(fast, tmp_path):
     assert comparison.tests_of(runs, ["bytes_up"], first).each == ()  # it had sent less
     text = "; ".join(runs.reached.said())
     assert (
-        f"given up (stop), which is no goal that was reached: 3 of 3 of {second} (test_loss 5)"
+        f"given up (stop), which is no goal that was reached: 3 of 3 of {second} (test_loss >= 5)"
         in text
     )
+
+
+def test_rounds_have_no_curve(fast, tmp_path):
+    """Of several seeds it was a traceback."""
+    for draw in (
+        lambda: show_comparison([*fast], tmp_path / "p.png", ["round"]),
+        lambda: fedorch.compare([folder.place for folder in fast]).plot("round"),
+    ):
+        with pytest.raises(UserError, match="round is what curves are drawn over"):
+            draw()
+
+
+def test_of_several_goals_the_one_that_was_reached_counts(fast, tmp_path):
+    """Who blew up had reached a goal, too; and one of one goal was compared with one of another."""
+    two = "stop={train_loss: '<= 1.9', update_norm: 20}"
+    well = runs_of(tmp_path / "well", "rounds=6", two, "local.lr=0.002")
+    gone = runs_of(tmp_path / "gone", "rounds=6", two, "local.lr=50")
+    runs = Runs.read([*well, *gone])
+    assert runs.reached.missed == [False] * 3 + [True] * 3
+    config = load(None, [*SMALL, "stop={test_accuracy: 0.6, test_loss: '<= 1.8'}"])
+    ends = [pd.DataFrame([{"test_accuracy": a, "test_loss": b}]) for a, b in ((0.7, 2), (0.4, 1))]
+    same_for_all = SimpleNamespace(others=lambda *about: [])
+    reached = Reached([config] * 2, ends, [True] * 2, [0, 0], {"a": [0], "b": [1]}, same_for_all)
+    assert reached.missed == [False, False]
+    assert reached.other_goals("a") == ["b"]
+    (said,) = [one for one in reached.said() if one.startswith("the goal")]
+    assert said == (
+        "the goal was reached by 1 of 1 of a (test_accuracy 0.6: 1, test_loss <= 1.8: 0), "
+        "1 of 1 of b (test_accuracy 0.6: 0, test_loss <= 1.8: 1)"
+    )
+
+
+def test_a_goal_that_is_measured_otherwise_is_another(fast, tmp_path):
+    focal = runs_of(tmp_path, "rounds=6", GOAL, "local.lr=0.002", "loss={name: focal, gamma: 2}")
+    runs = Runs.read([*fast, *focal])
+    first, second = runs.columns
+    assert runs.reached.other_goals(first) == [second]
+    assert comparison.tests_of(runs, ["steps_total"], first).each == ()
+
+
+def test_a_third_group_makes_no_test_of_two_constants(fast, tmp_path):
+    plain = [runs_of(tmp_path / str(n), f"rounds={n}") for n in (1, 2)]
+    alone, beside = Runs.read([*plain[0], *plain[1]]), Runs.read([*plain[0], *plain[1], *fast])
+    for runs in (alone, beside):
+        first, second, *_ = runs.columns
+        (one,) = [
+            one for one in comparison.tests_of(runs, ["round"], first).each if one.group == second
+        ]
+        assert np.isnan(one.p)
+
+
+def test_the_table_has_no_number_of_how_alike_clients_are_either(tmp_path):
+    gone = runs_of(tmp_path, "non_finite=keep", "local.lr=1e38")
+    text = show_comparison(gone, None, form="markdown")
+    (line,) = [line for line in text.splitlines() if "accuracy, std" in line]
+    assert "nan" in line

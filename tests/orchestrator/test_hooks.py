@@ -300,6 +300,36 @@ class Consensus(_Remembering):
         return gradient + 0.1 * (work.w - work.w.mean(0))
 
 
+class Following(LocalRule):
+    """Returns what it has, which is everybody's."""
+
+    copies = False
+
+    def __init__(self):
+        self.v = None
+
+    def direction(self, gradient, work):
+        if self.v is None:
+            self.v = torch.full((1, gradient.shape[1]), 0.1)
+        rows = self.v.expand_as(gradient)
+        return rows.clone() if self.copies else rows
+
+
+class FollowingCopies(Following):
+    copies = True
+
+
+class ByStart(LocalRule):
+    def direction(self, gradient, work):
+        return work.received["w"].expand_as(gradient)
+
+
+class NamedW(LocalRule):
+    def upload(self, work):
+        delta = work.w - work.start
+        return {"delta": delta, "w": delta.mean(0).expand_as(delta)}
+
+
 class InPlace(_Remembering):
     def direction(self, gradient, work):
         return work.state["m"].mul_(0.9).add_(gradient)
@@ -341,6 +371,7 @@ class Plain(_Remembering):
         (Whole, r"Whole puts a int into work\.extras\['k'\]: there are tensors"),
         (Scaled, r"Scaled\.direction changes attributes"),
         (Drifting, r"Drifting\.direction: what it gives for a client depends"),
+        (NamedW, r"NamedW\.upload: what it gives for a client depends"),
         (Consensus, "Consensus.direction: what it gives for a client depends"),
         (MixingWhatWasSent, "MixingWhatWasSent.sent: what it gives for a client depends"),
         (MixedReferences, "MixedReferences.references: what it gives for a client depends"),
@@ -384,6 +415,17 @@ def test_what_a_hook_puts_in_the_place_of_a_tensor_is_written_into_it(monkeypatc
     assert torch.equal(ends[4], ends[5])
 
 
+@pytest.mark.parametrize("settings", [("local.block=1",), ()])
+def test_what_a_rule_returns_is_not_written_into(monkeypatch, settings):
+    """Weight decay was written into an attribute, or into what all had received."""
+    ends = []
+    for rule in (Following, FollowingCopies, ByStart):
+        monkeypatch.setattr("algorithms.fedavg.LocalRule", rule)
+        config = small("local.optimizer={name: sgd, weight_decay: 0.1}", *settings)
+        ends.append(finish(config).algorithm.model())
+    assert torch.equal(ends[0], ends[1])
+
+
 @pytest.mark.parametrize("optimizer", ["weight_decay: 0.1", "momentum: 0.5, nesterov: true"])
 def test_what_is_kept_and_returned_stays_as_it_was(monkeypatch, optimizer):
     """Weight decay was in what the next step began with."""
@@ -411,7 +453,7 @@ def test_hooks_are_tried_on_copies(monkeypatch):
     """A rule that keeps to its rows has the same bits, tried or not."""
     monkeypatch.setattr("algorithms.fedavg.LocalRule", Plain)
     once = finish(small()).state_sha256()
-    monkeypatch.setattr(hooks, "_is_own", lambda owner, name: False)
+    monkeypatch.setattr(hooks, "is_own_hook", lambda owner, name: False)
     monkeypatch.setattr(hooks, "_known", {})
     assert finish(small()).state_sha256() == once
 

@@ -164,7 +164,7 @@ def test_no_side_no_verdict():
 def test_counts_until_a_goal_are_tested_where_seeds_agree():
     values = {"a": dict.fromkeys(range(6), 40.0), "b": dict.fromkeys(range(6), 60.0)}
     (alike,) = PairedTests.of([Measured("steps_total", values, False)], "a").each
-    (ended,) = PairedTests.of([Measured("steps_total", values, False, counted=True)], "a").each
+    (ended,) = PairedTests.of([Measured("steps_total", values, False, counted={"b"})], "a").each
     assert np.isnan(alike.p)
     assert ended.p == 2 / 2**6
 

@@ -137,6 +137,9 @@ def test_what_was_infinite_before_the_first_round_may_stay():
     """The best loss so far, say, which an algorithm of one's own keeps."""
     alarm = Alarm("fail", {"best": math.inf, "w": torch.zeros(2)})
     alarm.aggregated(1, "", {"best": math.inf, "w": torch.zeros(2)})
+    for best in (math.nan, {"best": 1.0, "v": math.inf}):
+        with pytest.raises(Diverged, match="the server's best became"):
+            alarm.aggregated(2, "", {"best": best})
     with pytest.raises(Diverged, match="the server's model became"):
         alarm.aggregated(2, "", {"best": math.inf, "w": torch.full((2,), math.inf)})
 
@@ -292,7 +295,8 @@ def test_compare_where_nobody_took_part_and_where_a_number_is_none():
     assert _of_a_client(rounds) is None
     assert _of_a_client(rounds.assign(seconds_client=[0.25, 0.75])) == 0.5
     result = {"metrics": {"test_loss": None, "train_loss": 0.5}, "diverged": True}
-    lines = _metrics([result, {"metrics": {"train_loss": 1.0}}])
+    runs = [result, {"metrics": {"train_loss": 1.0}}]
+    lines = _metrics(runs, [True, False], lambda metric: None)
     assert [(line.label, line.cell([0]), line.cell([1])) for line in lines] == [
         ("test loss", "nan", ""), ("local training loss", "0.5000", "1.0000"), ("diverged", "1", "0"),
     ]  # fmt: skip

@@ -193,7 +193,7 @@ PASSES = ["local.steps=null", "local.epochs=3", "local.batch_size=8"]
 )
 def test_rules_that_do_what_they_should_not_have_the_same_bits(rule, settings, monkeypatch):
     graphs = Graphs()
-    monkeypatch.setattr(hooks, "_is_own", lambda owner, name: False)  # some are told
+    monkeypatch.setattr(hooks, "is_own_hook", lambda owner, name: False)  # some are told
     recorded = with_rule(rule, monkeypatch, graphs, *settings)
     assert recorded.state_sha256() == with_rule(rule, monkeypatch, None, *settings).state_sha256()
     if isinstance(rule, Slotted):
@@ -225,7 +225,7 @@ def test_tensors_that_do_not_stay_are_not_recorded(rule, monkeypatch):
 
 def test_a_recording_that_gives_other_numbers_is_given_up(monkeypatch):
     graphs = Graphs()
-    monkeypatch.setattr(hooks, "_is_own", lambda owner, name: False)  # which would have told
+    monkeypatch.setattr(hooks, "is_own_hook", lambda owner, name: False)  # which would have told
     with_rule(Counting(), monkeypatch, graphs)
     assert 0 < graphs.replays <= 3
 

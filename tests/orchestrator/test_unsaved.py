@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 import torch
@@ -91,6 +92,28 @@ class ByClosure(Keeping):
         self.kept()
 
 
+class Odd:
+    def __getattr__(self, name):
+        return getattr(torch.zeros(()), name)
+
+    def __len__(self):
+        raise TypeError
+
+
+class WorkedOut:
+    @cached_property
+    def graph(self):
+        return [1]
+
+
+class HoldingOdd(Keeping):
+    def start(self):
+        self.kept, self.lazy = Odd(), WorkedOut()
+
+    def round(self):
+        assert self.lazy.graph
+
+
 class Cached(Keeping):
     """Of what is worked out once nothing changes."""
 
@@ -103,7 +126,7 @@ class Cached(Keeping):
     [
         (ByClient, "ByClient.kept"), (InAnObject, "InAnObject.kept"), (InTheClass, "InTheClass.kept"),
         (BySetattr, "BySetattr.kept"), (ByCount, "ByCount.kept"), (ByDefault, "ByDefault.round"),
-        (ByClosure, "ByClosure.kept"), (Cached, None), (Keeping, None),
+        (ByClosure, "ByClosure.kept"), (Cached, None), (Keeping, None), (HoldingOdd, None),
     ],
 )  # fmt: skip
 def test_what_no_checkpoint_holds_is_seen(kind, name):
