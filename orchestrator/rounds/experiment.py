@@ -38,6 +38,7 @@ from orchestrator.plugins.raw import unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.results.own_code import codes_of
 from orchestrator.results.provenance import differing, made_by
+from orchestrator.results.state import require_storable
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.digests import digest
@@ -102,7 +103,9 @@ class Experiment:
         self.federation = self._federation(plane(self.world))
         self.judge = Judge(config.evaluation, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
-        self.alarm = Alarm(config.non_finite, self.algorithm.state())
+        first = self.algorithm.state()
+        require_storable(first)
+        self.alarm = Alarm(config.non_finite, first)
         self.unsaved = Unsaved(self.algorithm, config.plugins)
         with _of_config():
             for remark in remarks(config, samples, self.net, self.algorithm):
