@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -23,7 +24,7 @@ from orchestrator.rounds.experiment import Experiment
 from sweeps import cli, commands
 from sweeps.choice import Choice, Planned
 from sweeps.home import Home
-from sweeps.results import by_trial, stored, table
+from sweeps.results import Result, by_trial, numbered, stored, table, table_of
 from sweeps.status import Status
 from sweeps.targets import Running, resolve
 from sweeps.trainable import WRITTEN, Trial
@@ -470,6 +471,33 @@ def test_the_best_is_a_setting_and_not_a_lucky_seed(tmp_path):
     shown = Watcher(Home(tmp_path / "s"), 5, "test_accuracy", "max", chooses=False)
     shown.set_state(watcher.get_state())
     assert "best" not in str(shown.status())
+
+
+def test_trials_of_pbt_that_come_to_the_same_settings_are_two(tmp_path, monkeypatch):
+    """The better one vanished behind the other."""
+    plan = sweep(axes={"local.lr": {"choice": [0.01]}}, samples=2, scheduler="pbt")
+    trials = {f"ab_0000{n}": Choice(Planned("s", (), 0), {"local.lr": 0.01}) for n in (3, 12)}
+    watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max", apart=True)
+    watcher.home.folder.make()
+    for (name, choice), value in zip(trials.items(), (0.9, 0.2), strict=True):
+        last = {"done": True, WRITTEN: True, "compared": value}
+        watcher.on_trial_complete(
+            1, [], SimpleNamespace(trial_id=name, config=choice.as_trial(), last_result=last)
+        )
+    assert watcher.status().best == 0.9
+    assert watcher.status().best_trial == "s, local.lr=0.01 (trial 3)"
+    assert [numbered("s", choice.name(name)) for name, choice in trials.items()] == [
+        "s (trial 3)", "s (trial 12)",
+    ]  # fmt: skip
+    rows = [
+        Result(
+            f"s (trial {n})", 0, "finished", "", {"local.lr": 0.01}, RunFolder(tmp_path / str(n))
+        )
+        for n in (3, 12)
+    ]
+    monkeypatch.setattr(Result, "value", lambda one, column: 0.9 if "3" in one.label else 0.2)
+    monkeypatch.setattr(Result, "beside", lambda one, column, metric: math.nan)
+    assert table_of(plan, rows)["mean"].tolist() == [0.9, 0.2]
 
 
 def test_a_trial_that_a_scheduler_stops_has_left_nothing_yet(tmp_path):
