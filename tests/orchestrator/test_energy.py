@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analysis.energy import Channels, best_steps, energies, reached
+from orchestrator.analysis.energy import Channels, _edges, best_steps, energies, reached
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
@@ -195,3 +195,10 @@ def test_the_worst_client_is_an_honest_one(monkeypatch):
     (found,) = reached([one], 0.8)
     assert found.when == "4"
     assert found.joules(0.0, 1e6) == 80.0, "of both: what they spend is spent"
+
+
+def test_a_best_at_the_end_of_what_was_tried_is_marked():
+    best = pd.DataFrame({1e5: [5, 10]})
+    assert _edges(best, [5, 10, 30]).startswith("τ = 5, the smallest that was tried, is the best")
+    assert _edges(best, [2, 5, 10, 30]) == ""
+    assert _edges(best[:1], [5, 5]) == ""
