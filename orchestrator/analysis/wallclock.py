@@ -9,6 +9,7 @@ import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.goals import looks_said
+from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.analysis.names import require_reported, told_apart
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
@@ -90,9 +91,13 @@ def show_wallclock(
     console.print("GB: up and down, of all clients", soft_wrap=True)
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
     if target is not None:
-        seen = looks_said({name: [one] for name, (_, one) in runs.items()}, metric)
-        for sentence in (seen, *_missed_said(missed, f"{metric} {target}")):
-            console.print(sentence, soft_wrap=True, end="\n" if sentence else "")
+        said = [
+            looks_said({name: [one] for name, (_, one) in runs.items()}, metric),
+            _yardsticks_said({name: folder for name, (folder, _) in runs.items()}, metric),
+            *_missed_said(missed, f"{metric} {target}"),
+        ]
+        for sentence in filter(None, said):
+            console.print(sentence, soft_wrap=True)
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")
         if took and max(took) > ALIKE * min(took):
@@ -101,6 +106,18 @@ def show_wallclock(
                 "was busy), give all of them one --step-ms",
                 soft_wrap=True,
             )
+
+
+def _yardsticks_said(runs: Mapping[str, RunFolder], metric: str) -> str:
+    """In which runs the metric is measured otherwise than in the first; or ""."""
+    judged = Judged({name: {folder.config().seed: folder} for name, folder in runs.items()})
+    first = next(iter(runs))
+    if not (others := judged.others(metric, first)):
+        return ""
+    return (
+        f"{metric} is by another formula, or of other rows, in {', '.join(others[:SOME])} than in "
+        f"{first}: the same target is another goal there"
+    )
 
 
 def _missed_said(missed: Mapping[str, bool], target: str) -> Iterator[str]:

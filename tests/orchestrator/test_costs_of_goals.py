@@ -162,12 +162,14 @@ def test_of_several_goals_the_one_that_was_reached_counts(fast, tmp_path):
     )
 
 
-def test_a_goal_that_is_measured_otherwise_is_another(fast, tmp_path):
+def test_a_goal_that_is_measured_otherwise_is_another(fast, tmp_path, capsys):
     focal = runs_of(tmp_path, "rounds=6", GOAL, "local.lr=0.002", "loss={name: focal, gamma: 2}")
     runs = Runs.read([*fast, *focal])
     first, second = runs.columns
     assert runs.reached.other_goals(first) == [second]
     assert comparison.tests_of(runs, ["steps_total"], first).each == ()
+    show_wallclock([fast[0], focal[0]], 1.0, "shared", 1.0, "test_loss", Goal(1.9, falling=True))
+    assert "test_loss is by another formula, or of other rows, in" in capsys.readouterr().out
 
 
 def test_a_third_group_makes_no_test_of_two_constants(fast, tmp_path):
