@@ -224,7 +224,7 @@ class Runs(Sequence[Run]):
         seeds alone mean, standard error of it (sem) and number of runs (n). How alike clients are
         is no number of a run that has diverged. :attr:`notes` says what must be known beside it.
         """
-        from orchestrator.analysis.goals import counts_of_the_diverged
+        from orchestrator.config.goal import counts_of_the_diverged
 
         compared = self._compared()
         columns = {}
@@ -248,7 +248,7 @@ class Runs(Sequence[Run]):
         compared = self._compared()
         metric = metric or compared.usual()
         require_curve(metric, compared.folders, compared.rounds)
-        return bands(compared.groups(), metric, metric.replace("_", " "))
+        return bands(compared.groups(metric), metric, metric.replace("_", " "))
 
 
 def _require_names(metrics: Sequence[object]) -> None:

@@ -64,7 +64,7 @@ class _Note:
         if isinstance(value, torch.Tensor):
             # NumPy does not have all types
             shape: object = value.shape
-            value = value.detach().cpu().reshape(-1).view(torch.uint8).numpy()
+            value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         else:
             shape = value.shape
         size = value.nbytes

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.table import Table
@@ -86,19 +87,23 @@ class Cells:
         """Each line's trials, in the order of the table; without those that the scheduler has
         stopped, unless it has stopped all.
         """
-        rows = self.data.to_dict("records")
-
-        def place(result: Result) -> int:
-            return next(i for i, row in enumerate(rows) if result.setting.items() <= row.items())
-
         whole = [one for one in self.results if one.status != "stopped"]
         if all(one.status == "failed" for one in whole):
             whole = self.results
-        placed = [(place(result), result) for result in whole]
+        placed = [(self.place(result), result) for result in whole]
         found: dict[str, list[Result]] = {}
         for at, result in sorted(placed, key=lambda pair: (pair[0], pair[1].seed)):
             found.setdefault(self._called[at], []).append(result)
         return found
+
+    def place(self, result: Result) -> int:
+        """The number of a trial's line in the table."""
+        its = result.setting.items()
+        return next(i for i, row in enumerate(self._rows) if its <= row.items())
+
+    @cached_property
+    def _rows(self) -> list[dict[Hashable, Any]]:
+        return self.data.to_dict("records")
 
     @cached_property
     def _called(self) -> list[str]:

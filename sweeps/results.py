@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.analysis.goals import counts_of_the_diverged, missed
+from orchestrator.analysis.goals import missed
 from orchestrator.analysis.names import naturally
+from orchestrator.config.goal import counts_of_the_diverged
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
 from orchestrator.results.run_folder import RunFolder

@@ -238,9 +238,8 @@ def _leading(cells: Cells) -> list[RunFolder]:
     """A trial of the best setting, and of the second, of those that have ended in a model."""
     found: dict[str, RunFolder] = {}
     sound = [one for one in cells.results if one.status != "failed" and not one.diverged]
-    # those of the table's lines first, which are not all where a scheduler has stopped some
-    places = {folder.path: i for i, folder in enumerate(cells.finished)}
-    sound.sort(key=lambda one: places.get(one.folder.path, len(places)))
+    # in the order of the table
+    sound.sort(key=lambda one: (cells.place(one), one.seed))
     for folder in (one.folder for one in sound):
         found.setdefault(alike(folder), folder)
         if len(found) == 2:

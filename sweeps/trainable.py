@@ -15,12 +15,13 @@ from ray import tune
 from ray.util.placement_group import get_current_placement_group
 
 from algorithms.part import nearest
-from orchestrator.analysis.goals import counts_of_the_diverged, missed
+from orchestrator.analysis.goals import missed
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.pool import RayPool
 from orchestrator.cluster.connection import room
 from orchestrator.cluster.reservation import Reservation, bundle, capacity
 from orchestrator.config import Config
+from orchestrator.config.goal import counts_of_the_diverged
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.errors import Diverged, OtherCode, UserError
 from orchestrator.monitoring.exporter import Exporter

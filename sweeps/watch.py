@@ -178,7 +178,10 @@ class Watcher(tune.Callback):
             # what a scheduler has stopped has a number of fewer rounds than others
             survived = done and not last.get("diverged")
             compared = float(last.get(COMPARED, math.nan)) if survived else math.nan
-            seeds[choice.planned.seed] = compared, name
+            known = seeds.get(choice.planned.seed)
+            # one that was drawn twice is one run, be the other stopped or not
+            if known is None or math.isnan(known[0]) or not math.isnan(compared):
+                seeds[choice.planned.seed] = compared, name
         # one that has reported a problem is done, too, and stays failed
         self.ended.setdefault(trial.trial_id, "finished" if done else "stopped")
         if done:  # one that a scheduler has stopped writes its results later

@@ -25,6 +25,7 @@ from orchestrator.analysis.names import (
 )
 from orchestrator.analysis.reached import Reached
 from orchestrator.config import UNNAMED, Config
+from orchestrator.config.goal import sound
 from orchestrator.errors import UserError
 from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
@@ -339,13 +340,19 @@ class Runs:
         declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)
 
-    def groups(self) -> dict[str, list[pd.DataFrame]]:
-        """Name of a column -> the rounds of its runs."""
-        return {name: [self.rounds[i] for i in some] for name, some in self.columns.items()}
+    def groups(self, column: str = "") -> dict[str, list[pd.DataFrame]]:
+        """Name of a column -> the rounds of its runs, with what is :func:`sound` of one of their
+        own columns.
+        """
+        rounds = [
+            one.assign(**{column: sound(one, column)}) if column in one else one
+            for one in self.rounds
+        ]
+        return {name: [rounds[i] for i in some] for name, some in self.columns.items()}
 
     def band(self, column: str) -> Drawing:
         """Of each group that differs in the seed alone the mean of ``column``, in a band."""
-        groups = self.groups()
+        groups = self.groups(column)
         if cut := is_cut(groups, column):
             told(
                 "note",

@@ -14,14 +14,14 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
-from orchestrator.analysis.goals import counts_of_the_diverged, goals_of, looks_said
+from orchestrator.analysis.goals import goals_of, looks_said
 from orchestrator.analysis.names import (
     require_curve,
     require_reported,
 )
 from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
 from orchestrator.analysis.written import Written, tell_beside
-from orchestrator.config.goal import Goal, steps_of, target_goal, up_to
+from orchestrator.config.goal import Goal, counts_of_the_diverged, steps_of, target_goal, up_to
 from orchestrator.errors import UserError
 from orchestrator.files import json_text, write_text
 from orchestrator.pages.library import drawn

@@ -4,8 +4,6 @@ what one did and sent until its last round is no cost of a goal that it has not 
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal, steps_of
+from orchestrator.config.goal import Goal, sound, steps_of
 from orchestrator.rounds.metrics import is_budget, more_is_better
 
 ALIKE = 1.1
@@ -51,8 +49,11 @@ def limits_of(config: Config) -> dict[str, Goal]:
 
 def met(goals: Iterable[tuple[str, Goal]], rounds: pd.DataFrame) -> list[str]:
     """The metrics whose goals a run's last round meets."""
-    last = rounds.iloc[-1] if len(rounds) else pd.Series(dtype=float)
-    return [name for name, goal in goals if goal.met(last.get(name, math.nan))]
+    return [
+        name
+        for name, goal in goals
+        if name in rounds and len(rounds) and goal.met(float(sound(rounds, name).iloc[-1]))
+    ]
 
 
 def gave_up(config: Config, rounds: pd.DataFrame) -> bool:
@@ -110,10 +111,3 @@ def looks_said(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> str
 def _local_steps_a_look(rounds: pd.DataFrame, metric: str) -> float:
     """Local steps from one number of the metric to the next, in the mean."""
     return steps_of(rounds) / max(1, int(rounds[metric].notna().sum()))
-
-
-def counts_of_the_diverged(metric: str) -> bool:
-    """Whether a number of a model that is NaN, which says one class to all, is to be compared: its
-    accuracy is one; but how alike it is for all clients is none.
-    """
-    return re.search("_(std|var|angle|kl|jain)$", metric) is None

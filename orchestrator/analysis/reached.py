@@ -171,7 +171,11 @@ class Reached:
         none; ``ends``: metric -> what the runs have spent.
         """
         others, costs = self.other_goals(against), [one for one in ends if is_cost(one)]
-        if others and costs:
+        if against in others and costs:
+            yield (
+                f"not tested: {', '.join(costs)}, as runs of {against} have reached different goals"
+            )
+        elif others and costs:
             yield (
                 f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at "
                 f"another goal (stop) than those of {against}, or at one that is measured otherwise"

@@ -13,6 +13,9 @@ from orchestrator.errors import UserError
 BAD = "(_loss|_mae|_rmse|_calibration_error)"
 """How names of metrics end of which less is better."""
 
+LOSSES = ("test_loss", "client_loss_mean", "client_loss_worst", "personal_loss_worst")
+"""Of the models that a round judges."""
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -66,6 +69,25 @@ def target_goal(target: str | None, metric: str) -> Goal | None:
         raise UserError(f"--target: {error}") from error
 
 
+def counts_of_the_diverged(metric: str) -> bool:
+    """Whether a number of a model that is NaN, which says one class to all, is to be compared: its
+    accuracy is one; but how alike it is for all clients is none.
+    """
+    return re.search("_(std|var|angle|kl|jain)$", metric) is None
+
+
+def sound(rounds: pd.DataFrame, metric: str) -> pd.Series[float]:
+    """A metric over rounds, NaN where it says nothing of a model that has diverged by then: its
+    loss is no number.
+    """
+    losses = (name for name in LOSSES if name in rounds)
+    loss = next(losses, None)
+    if loss is None or counts_of_the_diverged(metric):
+        return rounds[metric]
+    finite = rounds[loss].astype(float).map(math.isfinite)
+    return rounds[metric].where(finite)
+
+
 def steps_of(rounds: pd.DataFrame) -> float:
     """Local steps when the last of these rounds was evaluated, or had ended."""
     last = rounds.iloc[-1]
@@ -83,5 +105,5 @@ def up_to(rounds: pd.DataFrame, metric: str, goal: Goal | None) -> pd.DataFrame 
         return rounds
     if metric not in rounds:
         raise UserError(f"the run does not report {metric!r}")
-    hits = rounds.index[rounds[metric].map(goal.met)]
+    hits = rounds.index[sound(rounds, metric).map(goal.met)]
     return rounds.loc[: hits[0]] if len(hits) else None

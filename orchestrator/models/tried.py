@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from orchestrator.models.net import Net
 
+DEPTH = 4
+"""How far within attributes tensors are looked for."""
 Named = tuple[str, str]
 """A module's dotted name, and that of an attribute of its."""
 
@@ -173,10 +176,18 @@ def _plain_tensors(module: torch.nn.Module) -> Iterator[tuple[str, str, Tensor]]
     """Module, attribute, and tensor in it, of those that are neither parameters nor buffers."""
     for name, part in module.named_modules():
         for key, value in vars(part).items():
-            several = [*value.values()] if isinstance(value, dict) else value
-            for one in several if isinstance(several, list | tuple) else [value]:
-                if isinstance(one, torch.Tensor) and key not in ("_parameters", "_buffers"):
-                    yield name, key, one
+            if key not in ("_parameters", "_buffers", "_modules"):
+                yield from ((name, key, one) for one in _tensors_in(value, DEPTH))
+
+
+def _tensors_in(value: object, depth: int) -> Iterator[Tensor]:
+    """A tensor, or those in collections and in plain objects."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and isinstance(value, dict | list | tuple | SimpleNamespace):
+        inside = vars(value) if isinstance(value, SimpleNamespace) else value
+        for one in inside.values() if isinstance(inside, dict) else inside:
+            yield from _tensors_in(one, depth - 1)
 
 
 def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -> None:

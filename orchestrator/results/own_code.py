@@ -9,20 +9,13 @@ import dis
 import hashlib
 import importlib.util
 import inspect
-import re
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property, partial, partialmethod
-from itertools import islice
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from orchestrator.noted import note
 from orchestrator.plugins.imports import digest_of, is_installed, require_as_imported
 from orchestrator.plugins.sources import is_ours
 
@@ -32,16 +25,7 @@ if TYPE_CHECKING:
 STORES = ("STORE_GLOBAL", "STORE_DEREF")
 LOADS = ("LOAD_GLOBAL", "LOAD_NAME")
 """What a function does with names that are not its own."""
-ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-NAMES = (*LOADS, *ATTRIBUTES, "LOAD_DEREF", "LOAD_FAST")
-SIMPLE = (bool, int, float, complex, str, bytes, type(None))
-CHANGES = re.compile(
-    "append(left)?|extend(left)?|insert|pop(left|item)?|remove|clear|sort|reverse|rotate|add|"
-    r"discard|update|setdefault|fill|put|resize|\w+_|data"
-)
-"""Attributes by which collections are written into."""
-MOST = 10_000
-"""Items of a collection that are told."""
+SIMPLE = (bool, int, float, complex, str, bytes, Enum, type(None))
 
 
 CODES = ("code_sha256", "imports_sha256")
@@ -71,7 +55,7 @@ def code_sha256(config: Config) -> str:
     kinds = {type(one) for one in config.sections()}
     kinds |= {kind.algorithm for kind in kinds if hasattr(kind, "algorithm")}
     mine = [kind for kind in kinds if kind.__module__ not in plugins and is_own(kind)]
-    told = sorted("\n".join(_told(kind)) for kind in mine)
+    told = sorted("\n".join(_of(kind, set())) for kind in mine)
     return hashlib.sha256("\n\n".join(told).encode()).hexdigest() if told else ""
 
 
@@ -95,91 +79,28 @@ def _file(module: str) -> str | None:
     return None
 
 
-def _told(kind: type) -> list[str]:
-    """What there is to tell of a part."""
-    first = _Teller()
-    list(first.of(kind))
-    # names of what its code writes into: what it counts is no part of what it does
-    return [*_Teller(set().union(*map(_written_in, first.codes))).of(kind)]
-
-
-class _Teller:
-    """Tells of classes, functions, and values that do not change."""
-
-    def __init__(self, changed: set[str] | None = None) -> None:
-        self.changed, self.seen = changed, set[int]()
-        """Names of collections that are passed over; None: all."""
-        self.codes: list[CodeType] = []
-        """Of all functions that it has come to."""
-
-    def of(self, value: Any) -> Iterator[str]:
-        if isinstance(value, SIMPLE):
-            yield repr(value)
-        elif isinstance(value, tuple):
-            for one in value:
-                yield from self.of(one)
-        elif isinstance(value, Enum):
-            yield f"{value!r}"
-        elif isinstance(value, partial | partialmethod):
-            yield from self.of((value.func, value.args, *sorted(value.keywords.items())))
-        elif id(value) not in self.seen:
-            self.seen.add(id(value))
-            if _is_collection(value):
-                yield from self._of_collection(value)
-            elif isinstance(value, FunctionType) and is_own(value):
-                yield from self._of_function(value)
-            elif isinstance(value, type) and is_own(value):
-                yield from self._of_class(value)
-            else:  # what lru_cache and its like have made of a function
-                yield from self.of(inspect.getattr_static(value, "__wrapped__", ()))
-
-    def _of_class(self, value: type) -> Iterator[str]:
-        yield f"class {value.__name__}"
-        for base in value.__bases__:
-            yield from self.of(base)
-        for name, one in sorted(vars(value).items()):
-            if self._is_passed_over(name, one):
-                continue
-            told = [text for inner in _inside(name, one) for text in self.of(inner)]
-            yield from [name, *told] if told else ()
-
-    def _of_collection(self, value: Any) -> Iterator[str]:
-        """Its type and items; of a set in an order of their own."""
-        yield type(value).__name__
-        if isinstance(value, np.ndarray | torch.Tensor):
-            yield repr(note(value))
-        elif isinstance(value, set | frozenset):
-            yield from sorted("\n".join(self.of(one)) for one in islice(value, MOST))
-        else:
-            for one in islice(value.items() if isinstance(value, dict) else value, MOST):
-                yield from self.of(one)
-
-    def _of_function(self, function: FunctionType) -> Iterator[str]:
-        code = function.__code__
-        self.codes.append(code)
-        yield from _of_code(code)
-        given = (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()))
-        for one in given:
-            # of a default nobody knows the name that it is written into by
-            yield from () if _is_collection(one) and _written_in(code) else self.of(one)
-        around = function.__globals__
-        found = {name: around[name] for name in names_in(code, LOADS) if name in around}
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # not filled yet
-                found[name] = cell.cell_contents
-        for name in sorted(found.keys() - names_in(code, STORES)):
-            if not self._is_passed_over(name, found[name]):
-                yield name
-                yield from self.of(found[name])
-
-    def _is_passed_over(self, name: str, value: Any) -> bool:
-        return _is_collection(value) and (self.changed is None or name in self.changed)
-
-
-def _is_collection(value: object) -> bool:
-    """Whether it holds numbers, and may be written into."""
-    kinds = (list, dict, set, frozenset, deque, np.ndarray, torch.Tensor)
-    return isinstance(value, kinds)
+def _of(value: Any, seen: set[int]) -> Iterator[str]:
+    """What there is to tell of a class, a function, or a value that does not change."""
+    if isinstance(value, SIMPLE):
+        yield repr(value)
+    elif isinstance(value, tuple | frozenset):
+        told = ["\n".join(_of(one, seen)) for one in value]
+        yield from sorted(told) if isinstance(value, frozenset) else told
+    elif isinstance(value, partial | partialmethod):
+        yield from _of((value.func, value.args, *sorted(value.keywords.items())), seen)
+    elif id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, FunctionType) and is_own(value):
+            yield from _of_function(value, seen)
+        elif isinstance(value, type) and is_own(value):
+            yield f"class {value.__name__}"
+            for base in value.__bases__:
+                yield from _of(base, seen)
+            for name, one in sorted(vars(value).items()):
+                told = [text for inner in _inside(name, one) for text in _of(inner, seen)]
+                yield from [name, *told] if told else ()
+        else:  # what lru_cache and its like have made of a function
+            yield from _of(inspect.getattr_static(value, "__wrapped__", ()), seen)
 
 
 def _inside(name: str, member: Any) -> Iterator[Any]:
@@ -194,21 +115,20 @@ def _inside(name: str, member: Any) -> Iterator[Any]:
         yield member
 
 
-def _written_in(code: CodeType) -> set[str]:
-    """Names of collections into which code, or code within it, may write: all, where it is not seen
-    which.
-    """
-    found, before = set[str](), None
-    for one in dis.get_instructions(code):
-        if one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"):
-            return names_in(code, NAMES)
-        if one.opname in ATTRIBUTES and CHANGES.fullmatch(one.argval):
-            if before is None or before.opname not in (*LOADS, *ATTRIBUTES, "LOAD_DEREF"):
-                return names_in(code, NAMES)
-            found.add(before.argval)
-        before = one
-    inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return found.union(*map(_written_in, inner))
+def _of_function(function: FunctionType, seen: set[int]) -> Iterator[str]:
+    code = function.__code__
+    yield from _of_code(code)
+    yield from _of(function.__defaults__ or (), seen)
+    yield from _of(tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
+    around = function.__globals__
+    found = {name: around[name] for name in names_in(code, LOADS) if name in around}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not filled yet
+            found[name] = cell.cell_contents
+    # what it counts is no part of what it does
+    for name in sorted(found.keys() - names_in(code, STORES)):
+        yield name
+        yield from _of(found[name], seen)
 
 
 def names_in(code: CodeType, operations: tuple[str, ...]) -> set[str]:

@@ -5,7 +5,7 @@ the others, and is to be so again after they have been read from a file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -52,10 +52,12 @@ class Span:
     def flat(self) -> Tensor:
         """All of it [n] in other memory; 0 where no view looks."""
         one = next(iter(self.views.values()))
-        found = torch.zeros((self.end - self.first) // one.element_size(), dtype=one.dtype)
+        # of some types torch can do nothing but carry their bits
+        bits = bits_of(one)
+        found = torch.zeros((self.end - self.first) // one.element_size(), dtype=bits)
         for view in self.views.values():
-            found[self._places(view)] = view.detach().cpu().reshape(-1)
-        return found
+            found[self._places(view)] = view.detach().cpu().contiguous().reshape(-1).view(bits)
+        return found.view(one.dtype)
 
     def offset(self, view: Tensor) -> int:
         """Where the view begins in :attr:`flat`."""
@@ -76,7 +78,7 @@ class Span:
     @cached_property
     def holds_together(self) -> bool:
         """Whether it is more than its views by themselves: they have elements in common, or one has
-        some twice, or in an order of its own.
+        some twice.
         """
         if len(self.types) > 1:
             return True
@@ -86,10 +88,31 @@ class Span:
         numbers = sum(view.numel() for view in views)
         if numbers > LOOKED:
             return True
-        places = torch.cat([self._places(view) for view in views])
-        # alone it may have gaps, which are not to be kept
-        dense = len(views) == 1 and numbers >= (self.end - self.first) // views[0].element_size()
-        return dense or len(places.unique()) < numbers
+        # in gaps between views that have nothing in common is nothing to keep
+        return len(torch.cat([self._places(view) for view in views]).unique()) < numbers
+
+
+def bits_of(tensor: Tensor) -> torch.dtype:
+    """A type of that size of which torch can write into parts."""
+    return {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+
+
+def spread(numbers: Tensor, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray | Tensor:
+    """``numbers`` in memory of their own with these strides, of which an array's may be negative:
+    sums over others may have other bits.
+    """
+    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
+    there = torch.zeros(reach, dtype=bits_of(numbers)).view(numbers.dtype)
+    if all(step >= 0 for step in strides):
+        view = there.as_strided(shape, strides)
+        view.view(bits_of(numbers)).copy_(numbers.view(bits_of(numbers)).view(shape))
+        return view
+    array = there.numpy()
+    first = -sum((n - 1) * min(step, 0) for n, step in zip(shape, strides, strict=True))
+    steps = [step * array.itemsize for step in strides]
+    turned = np.lib.stride_tricks.as_strided(array[first:], shape, steps)
+    turned[...] = numbers.numpy().reshape(shape)
+    return turned
 
 
 def spans(tensors: Iterable[Tensor]) -> dict[Key, Span]:

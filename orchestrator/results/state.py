@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from orchestrator.errors import UserError
-from orchestrator.results.spans import as_tensor, key_of, spans
+from orchestrator.results.spans import as_tensor, bits_of, key_of, spans, spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,16 +69,21 @@ class _Parts:
     def split(self, value: Any, path: str) -> Any:
         """JSON form of ``value``."""
         if isinstance(value, torch.Tensor) and _is_dense(value):
-            return {_kind_of(value): self._stored(value, path)}
+            if self.turned and value.device.type == "cpu":
+                # of some types NumPy has none
+                self._require_apart(value.detach().view(bits_of(value)).numpy(), path)
+            return {_kind_of(value): self._stored(value, value.stride(), path)}
         if isinstance(value, np.float64):
             # a float to Python, but not where arrays of fewer digits are multiplied by it
             return {"$float64": float.__repr__(value)}
         if isinstance(value, np.ndarray) and _is_plain(value):
             self._require_apart(value, path)
-            return {"$array": self._stored(self.looked[id(value)], path)}
+            there = self.looked[id(value)]
+            whole = all(step % max(1, value.itemsize) == 0 for step in value.strides)
+            steps = [step // max(1, value.itemsize) for step in value.strides]
+            return {"$array": self._stored(there, steps if whole else there.stride(), path)}
         if isinstance(value, np.generic) and _is_plain(value):
-            # a number is nobody else's
-            return {"$scalar": self._named(object(), torch.from_numpy(np.array(value)), path)}
+            return {"$number": [value.dtype.str, value.tobytes().hex()]}
         if isinstance(value, float) and not math.isfinite(value):
             return {"$float": str(value)}  # JSON has no name for them
         if value is None or type(value) in (bool, int, float, str, np.str_):
@@ -126,9 +131,10 @@ class _Parts:
                 "copy"
             )
 
-    def _stored(self, tensor: Tensor, path: str) -> str | list[Any]:
-        """A tensor's name; where its memory is others', too, or in an order of its own, the
-        memory's name, and where the tensor is in it: the first, shape and strides.
+    def _stored(self, tensor: Tensor, steps: Sequence[int], path: str) -> str | list[Any]:
+        """A tensor's name; where its memory is others', too, the memory's name, and where the
+        tensor is in it: the first, shape and strides; where its ``steps`` are of its own, these
+        without a first.
         """
         key = key_of(tensor)
         if span := self.spans.get(key):
@@ -139,7 +145,10 @@ class _Parts:
                 )
             name = self._named(("span", id(span)), span.flat, path)
             return [name, span.offset(tensor), [*tensor.shape], [*tensor.stride()]]
-        return self._named(key, tensor, path)
+        name = self._named(key, tensor, path)
+        if tensor.numel() and [*steps] != [*tensor.contiguous().stride()]:
+            return [name, None, [*tensor.shape], [*steps]]
+        return name
 
     def _named(self, key: object, tensor: Tensor, path: str) -> str:
         """Keep a tensor under the name that ``key`` has, or a new one: its path where no other has
@@ -177,13 +186,17 @@ def _is_plain(value: np.ndarray | np.generic) -> bool:
     return known and not isinstance(value, np.ma.MaskedArray | np.matrix)
 
 
-NUMBERS: Mapping[str, Callable[[str], Any]] = {"$float64": np.float64, "$float": float}
-OF_TENSORS: Mapping[str, Callable[[Tensor], Any]] = {
+NUMBERS: Mapping[str, Callable[[Any], Any]] = {
+    "$float64": np.float64,
+    "$float": float,
+    "$number": lambda its: np.frombuffer(bytes.fromhex(its[1]), its[0])[0],
+}
+OF_TENSORS: Mapping[str, Callable[[Any], Any]] = {
     "$tensor": lambda its: its,
     "$leaf": lambda its: its.detach().requires_grad_(),
     "$parameter": lambda its: torch.nn.Parameter(its),
     "$frozen": lambda its: torch.nn.Parameter(its, requires_grad=False),
-    "$array": lambda its: its.numpy(),
+    "$array": lambda its: its if isinstance(its, np.ndarray) else its.numpy(),
     "$scalar": lambda its: its.numpy()[()],
 }
 
@@ -224,8 +237,10 @@ class _Whole:
             self.made[key] = OF_TENSORS[kind](self._read(its))
         return self.made[key]
 
-    def _read(self, its: str | list[Any]) -> Tensor:
+    def _read(self, its: str | list[Any]) -> Tensor | np.ndarray:
         if isinstance(its, str):
             return self.tensors[its]
         name, first, shape, strides = its
+        if first is None:
+            return spread(self.tensors[name], shape, strides)
         return self.tensors[name].as_strided(shape, strides, first)

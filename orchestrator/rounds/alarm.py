@@ -26,11 +26,12 @@ class Alarm:
     """Hears of what a run computes, in the order of a round, and remembers what it has said."""
 
     def __init__(self, policy: NonFinite, first: Mapping[str, Any] | None = None) -> None:
-        """``first``: the server's parts before any round. What is infinite in them then (the best
-        so far, say) may be so later.
+        """``first``: the server's parts before any round. What is infinite (the best so far, say)
+        or NaN in them then may be so later.
         """
         self.policy = policy
-        self.usual = {one for one, value in leaves(first or {}) if not all_finite(value)}
+        bad = {one: value for one, value in leaves(first or {}) if not all_finite(value)}
+        self.usual = {one: has_nan(value) for one, value in bad.items()}
         self.notes: list[str] = []
         """Sentences for the user."""
         self.told: list[str] = []
@@ -52,8 +53,7 @@ class Alarm:
         """
         self._updates(t, who)
         bad = [name for name, value in state.items() if not all_finite(value)]
-        if self.usual:
-            bad = [name for name in bad if not self._is_usual({name: state[name]})]
+        bad = [name for name in bad if not self._is_usual({name: state[name]})]
         kept = f"the update of {who} in round {t}" if who and self.policy == "keep" else ""
         # what was NaN before this round has its cause already
         cause = (self.cause or kept or f"the server's step in round {t}") if bad else kept
@@ -72,9 +72,16 @@ class Alarm:
         self.cause = cause
 
     def _is_usual(self, part: Mapping[str, Any]) -> bool:
-        """Whether nothing of it is NaN, or infinite that was not so at the start."""
+        """Whether nothing of it is NaN, or infinite, that was not so at the start; but for plain
+        numbers, of which infinity is where a search for the best begins.
+        """
         bad = [(one, value) for one, value in leaves(part) if not all_finite(value)]
-        return all(one in self.usual and not has_nan(value) for one, value in bad)
+        return all(
+            self.usual[one] or not has_nan(value)
+            if one in self.usual
+            else type(value) is float and not has_nan(value)
+            for one, value in bad
+        )
 
     def _updates(self, t: int, who: str) -> None:
         becomes = "counts all the same" if self.policy == "keep" else "is left out"

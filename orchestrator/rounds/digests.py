@@ -13,16 +13,22 @@ import torch
 def digest(state: Any) -> str:
     """SHA-256 of nested dicts of tensors, arrays and numbers, independent of key order."""
     sha = hashlib.sha256()
+    within: list[int] = []
 
     def feed(value: Any) -> None:
-        if isinstance(value, Mapping):
+        if id(value) in within:
+            sha.update(b"itself")
+        elif isinstance(value, Mapping):
+            within.append(id(value))
             # client ids are numbers, and numbers and text do not compare
             for key in sorted(value, key=str):
                 sha.update(f"{key}:".encode())
                 feed(value[key])
+            within.pop()
         elif isinstance(value, torch.Tensor):
             # NumPy does not have all types
-            sha.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            sha.update(flat.view(torch.uint8).numpy().tobytes())
         elif isinstance(value, np.ndarray):
             sha.update(np.ascontiguousarray(value).tobytes())
         else:

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from orchestrator.errors import UserError
+from orchestrator.noted import note
 from orchestrator.results import checkpoint
 from orchestrator.results.state import require_storable
 from orchestrator.rounds.digests import digest
@@ -255,6 +256,27 @@ def test_parts_of_one_memory_are_in_it_again(tmp_path):
     stored = load_file(tmp_path / "round-000001" / checkpoint.TENSORS)
     assert max(t.numel() for name, t in stored.items() if "apart" in name) == 5
     assert stored["/gap"].numel() == 20  # and not the memory that it is spread over
+    assert state["gap"].stride() == (500, 1)
+
+
+def test_steps_of_one_s_own_stay(tmp_path):
+    """Sums over other steps have other bits: of a column that came back contiguous."""
+    table = np.arange(12.0).reshape(3, 4)
+    kept = {
+        "column": torch.randn(1000, 37)[:, 5],
+        "backwards": table[::-1, ::2],
+        "fortran": np.asfortranarray(table.astype(np.uint16)),
+        "halves": [np.ones((4, 2), np.uint16).T, torch.ones(4, 2).bfloat16().T],
+        "seen": {np.int64(3): 1, np.float32(0.1): np.uint8(7)},
+    }
+    checkpoint.save(tmp_path, 1, kept, 2)
+    state = checkpoint.load_latest(tmp_path)[1]
+    assert digest(state) == digest(kept)
+    assert float(state["column"].sum()) == float(kept["column"].sum())
+    assert state["backwards"].strides == kept["backwards"].strides
+    assert state["fortran"].flags.f_contiguous
+    assert [type(k) for k in state["seen"]] == [np.int64, np.float32]
+    assert not load_file(tmp_path / "round-000001" / checkpoint.TENSORS).keys() & {"/seen/3"}
 
 
 LONG = np.arange(8.0)
@@ -264,6 +286,7 @@ LONG = np.arange(8.0)
     ("kept", "said"),
     [
         ({"a": LONG, "b": LONG[::-1]}, "a as it is: it lies in the memory of another array"),
+        ({"a": torch.from_numpy(LONG), "b": LONG[::-1]}, "a as it is: it lies in the memory"),
         ({"a": LONG, "b": LONG.view(np.int64)}, "as it is: it lies in the memory of another part"),
         ((lambda one: (one.append(one), {"x": one})[1])([]), "x/0: it holds itself"),
     ],
@@ -287,3 +310,14 @@ def test_tuples_are_not_counted(tmp_path):
         deep = [deep, deep]
     checkpoint.save(tmp_path, 2, {"deep": deep}, 2)
     assert checkpoint.load_latest(tmp_path)[1]["deep"][0][0] is not None
+
+
+def test_digests_are_of_numbers_in_whatever_memory():
+    """Of a column there was none, and the run that kept it had no result."""
+    table = torch.randn(5, 4)
+    for one in (table[:, 1], table.T, torch.tensor(0.5).expand(3), table[::2, 1:3]):
+        assert digest(one) == digest(one.contiguous())
+        assert note(one) == note(one.contiguous())
+    within = {"n": 1}
+    within["me"] = within
+    assert digest(within) != digest({"n": 1})

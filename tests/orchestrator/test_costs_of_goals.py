@@ -183,6 +183,20 @@ def test_a_third_group_makes_no_test_of_two_constants(fast, tmp_path):
         assert np.isnan(one.p)
 
 
+def test_who_is_nan_has_reached_no_evenness(tmp_path):
+    """A model of NaN is as good for all, and was the first to be even."""
+    stop = "stop={client_accuracy_std: '<= 0.22'}"
+    gone = runs_of(tmp_path / "gone", "rounds=3", "non_finite=keep", "local.lr=1e38", stop)
+    assert [len(one.rounds()) for one in gone] == [1] * 3  # the run itself has stopped
+    runs = Runs.read(gone)
+    assert runs.reached.missed == [True] * 3
+    free = runs_of(tmp_path / "free", "rounds=3", "non_finite=keep", "local.lr=1e38")
+    text = show_comparison(free, None, ["client_accuracy_std"], "<= 0.22", form="markdown")
+    assert "never" in text
+    column = runs.groups("client_accuracy_std")
+    assert all(one["client_accuracy_std"].isna().all() for some in column.values() for one in some)
+
+
 def test_the_table_has_no_number_of_how_alike_clients_are_either(tmp_path):
     gone = runs_of(tmp_path, "non_finite=keep", "local.lr=1e38")
     text = show_comparison(gone, None, form="markdown")

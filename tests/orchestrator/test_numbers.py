@@ -137,7 +137,8 @@ def test_what_was_infinite_before_the_first_round_may_stay():
     """The best loss so far, say, which an algorithm of one's own keeps."""
     alarm = Alarm("fail", {"best": math.inf, "w": torch.zeros(2)})
     alarm.aggregated(1, "", {"best": math.inf, "w": torch.zeros(2)})
-    for best in (math.nan, {"best": 1.0, "v": math.inf}):
+    alarm.aggregated(2, "", {"by client": {3: math.inf}, "best": 1.0})
+    for best in (math.nan, {"best": 1.0, "v": torch.full((1,), math.inf)}):
         with pytest.raises(Diverged, match="the server's best became"):
             alarm.aggregated(2, "", {"best": best})
     with pytest.raises(Diverged, match="the server's model became"):

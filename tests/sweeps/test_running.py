@@ -500,6 +500,20 @@ def test_trials_of_pbt_that_come_to_the_same_settings_are_two(tmp_path, monkeypa
     assert table_of(plan, rows)["mean"].tolist() == [0.9, 0.2]
 
 
+def test_what_was_drawn_again_and_stopped_takes_nothing_away(tmp_path):
+    """The status named another best than the table."""
+    watcher = Watcher(Home(tmp_path / "s"), 3, "test_accuracy", "max")
+    watcher.home.folder.make()
+    for name, rate, value, ended in (
+        ("a_1", 0.02, 0.69, True), ("a_2", 0.05, 0.63, True), ("a_3", 0.02, 0.3, False),
+    ):  # fmt: skip
+        choice = Choice(Planned("s", (), 0), {"local.lr": rate})
+        last = {"done": True, WRITTEN: ended, "compared": value}
+        about = {"config": choice.as_trial(), "last_result": last}
+        watcher.on_trial_complete(1, [], SimpleNamespace(trial_id=name, **about))
+    assert watcher.status().best == 0.69
+
+
 def test_a_trial_that_a_scheduler_stops_has_left_nothing_yet(tmp_path):
     """Tune says that it is done, too; it writes its results when its process is told to end."""
     watcher = Watcher(Home(tmp_path / "s"), 2, "test_accuracy", "max")
