@@ -93,14 +93,18 @@ def _of(value: Any, seen: set[int]) -> Iterator[str]:
         if isinstance(value, FunctionType) and is_own(value):
             yield from _of_function(value, seen)
         elif isinstance(value, type) and is_own(value):
-            yield f"class {value.__name__}"
-            for base in value.__bases__:
-                yield from _of(base, seen)
-            for name, one in sorted(vars(value).items()):
-                told = [text for inner in _inside(name, one) for text in _of(inner, seen)]
-                yield from [name, *told] if told else ()
+            yield from _of_class(value, seen)
         else:  # what lru_cache and its like have made of a function
             yield from _of(inspect.getattr_static(value, "__wrapped__", ()), seen)
+
+
+def _of_class(value: type, seen: set[int]) -> Iterator[str]:
+    yield f"class {value.__name__}"
+    for base in value.__bases__:
+        yield from _of(base, seen)
+    for name, one in sorted(vars(value).items()):
+        told = [text for inner in _inside(name, one) for text in _of(inner, seen)]
+        yield from [name, *told] if told else ()
 
 
 def _inside(name: str, member: Any) -> Iterator[Any]:
