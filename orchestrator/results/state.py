@@ -69,19 +69,12 @@ class _Parts:
     def split(self, value: Any, path: str) -> Any:
         """JSON form of ``value``."""
         if isinstance(value, torch.Tensor) and _is_dense(value):
-            if self.turned and value.device.type == "cpu":
-                # of some types NumPy has none
-                self._require_apart(value.detach().view(bits_of(value)).numpy(), path)
-            return {_kind_of(value): self._stored(value, value.stride(), path)}
+            return {_kind_of(value): self._tensor(value, path)}
         if isinstance(value, np.float64):
             # a float to Python, but not where arrays of fewer digits are multiplied by it
             return {"$float64": float.__repr__(value)}
         if isinstance(value, np.ndarray) and _is_plain(value):
-            self._require_apart(value, path)
-            there = self.looked[id(value)]
-            whole = all(step % max(1, value.itemsize) == 0 for step in value.strides)
-            steps = [step // max(1, value.itemsize) for step in value.strides]
-            return {"$array": self._stored(there, steps if whole else there.stride(), path)}
+            return {"$array": self._array(value, path)}
         if isinstance(value, np.generic) and _is_plain(value):
             return {"$number": [value.dtype.str, value.tobytes().hex()]}
         if isinstance(value, float) and not math.isfinite(value):
@@ -89,6 +82,19 @@ class _Parts:
         if value is None or type(value) in (bool, int, float, str, np.str_):
             return value
         return self._split_apart(value, path)
+
+    def _tensor(self, value: Tensor, path: str) -> str | list[Any]:
+        if self.turned and value.device.type == "cpu":
+            # of some types NumPy has none
+            self._require_apart(value.detach().view(bits_of(value)).numpy(), path)
+        return self._stored(value, value.stride(), path)
+
+    def _array(self, value: np.ndarray, path: str) -> str | list[Any]:
+        self._require_apart(value, path)
+        there, size = self.looked[id(value)], max(1, value.itemsize)
+        whole = all(step % size == 0 for step in value.strides)
+        steps = [step // size for step in value.strides]
+        return self._stored(there, steps if whole else there.stride(), path)
 
     def _split_apart(self, value: Any, path: str) -> Any:
         """The same of what holds others; raises UserError for what is none of that."""
