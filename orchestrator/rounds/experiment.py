@@ -395,7 +395,12 @@ class Experiment:
             "replica at the clients": federation.mailroom.replicas,
         }
         who = federation.terms.named(np.unique(np.array(federation.log.not_finite, np.int64)))
-        self.alarm.aggregated(t, who, everything)
+        try:
+            self.alarm.aggregated(t, who, everything)
+        except RecursionError:
+            # a part that holds itself, or is as deep
+            require_storable(everything)
+            raise
         metrics = [one.called for one in self.config.evaluation.metrics]
         told, who = self.algorithm.notes, f"algorithm {self.config.algorithm.name}: round returns"
         self.algorithm.notes = checked("the aggregator reports", told, metrics)

@@ -340,6 +340,24 @@ STATES: dict[str, tuple[str, str]] = {
         "torch.linspace(0, 1, 3000).view(30, 100).T",
         "self.kept.mul_(0.9); part = float((self.kept.T @ self.kept).sum() % 1)",
     ),
+    "spread": (
+        "torch.linspace(0, 1, 600).view(200, 3)[:, 1]",
+        "self.kept.mul_(0.9); part = float(self.kept.sum() % 1)",
+    ),
+    "backwards": (
+        "np.linspace(0, 1, 500)[::-1]",
+        "self.kept *= 0.9; part = float(self.kept @ self.kept % 1)",
+    ),
+    "rate": ("torch.tensor(0.5).expand(3)", "part = float(self.kept.sum()) / 2"),
+    "counts": (
+        "{np.int64(1): np.float32(1)}",
+        "self.kept[np.int64(1)] *= np.float32(0.9); part = float(self.kept[1])",
+    ),
+    "pair": (
+        "(lambda both: {'best': (1, 2.0), 'a': both, 'b': both})([1.0])",
+        "self.kept['a'][0] *= 0.9; part = self.kept['b'][0]",
+    ),
+    "bests": ("{}", "self.kept.setdefault(len(self.kept), math.inf); part = 1 / len(self.kept)"),
     "windows": (
         "torch.ones(5).unfold(0, 3, 1)",
         "self.kept = self.kept * 0.9; part = float(self.kept[0, 0])",

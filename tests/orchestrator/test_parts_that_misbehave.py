@@ -563,3 +563,16 @@ def test_a_server_may_step_in_inference_mode(monkeypatch):
 
     monkeypatch.setattr(FedAvg, "apply", apply)
     assert finish(small("rounds=2")).weights_sha256() == expected
+
+
+def test_a_state_that_comes_to_hold_itself_is_told(monkeypatch):
+    def apply(self, updates):
+        as_usual(self, updates)
+        self.past = {"me": None}
+        self.past["me"] = self.past
+
+    as_usual = FedAvg.apply
+    monkeypatch.setattr(FedAvg, "apply", apply)
+    monkeypatch.setattr(FedAvg, "server_state", (*FedAvg.server_state, "past"))
+    with pytest.raises(UserError, match="no checkpoint can hold past/me: it holds itself"):
+        Experiment(small()).step()
