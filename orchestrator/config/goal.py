@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -74,6 +75,12 @@ def counts_of_the_diverged(metric: str) -> bool:
     accuracy is one; but how alike it is for all clients is none.
     """
     return re.search("_(std|var|angle|kl|jain)$", metric) is None
+
+
+def is_sound(record: Mapping[str, float], metric: str) -> bool:
+    """Whether a metric of a round says something: of a model that has diverged not all do."""
+    loss = next((record[name] for name in LOSSES if name in record), 0.0)
+    return math.isfinite(loss) or counts_of_the_diverged(metric)
 
 
 def sound(rounds: pd.DataFrame, metric: str) -> pd.Series[float]:

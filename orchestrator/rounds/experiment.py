@@ -25,7 +25,7 @@ from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.watch import Watch
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal
+from orchestrator.config.goal import Goal, is_sound
 from orchestrator.config.resolve import resolve
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.data.federated import FederatedData
@@ -192,6 +192,7 @@ class Experiment:
         return any(
             Goal.read(goal).met(record.get(metric, math.nan))
             for metric, goal in self.config.stop.items()
+            if is_sound(record, metric)
         )
 
     @property
