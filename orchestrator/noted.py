@@ -62,9 +62,8 @@ class _Note:
 
     def _of_array(self, value: torch.Tensor | np.ndarray) -> object:
         if isinstance(value, torch.Tensor):
-            # NumPy does not have all types
             shape: object = value.shape
-            value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            value = bytes_of(value)
         else:
             shape = value.shape
         size = value.nbytes
@@ -89,6 +88,14 @@ class _Note:
         some = zip(itertools.islice(items, MOST), self.left, strict=False)
         many = 0 if self.inside(value) else len(value)
         return type(value), many, tuple(self.of(item, depth - 1) for item, _ in some)
+
+
+def bytes_of(tensor: torch.Tensor) -> np.ndarray:
+    """Its numbers, in their order: NumPy does not have all types."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    if flat.stride() != (1,):  # of one number, it may be any
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy()
 
 
 def _of_generator(value: object) -> str | None:

@@ -14,8 +14,9 @@ from orchestrator.errors import UserError
 BAD = "(_loss|_mae|_rmse|_calibration_error)"
 """How names of metrics end of which less is better."""
 
-LOSSES = ("test_loss", "client_loss_mean", "client_loss_worst", "personal_loss_worst")
-"""Of the models that a round judges."""
+LOSSES = ("test_loss", "client_loss_mean", "client_loss_worst")
+PERSONAL = ("personal_loss_mean", "personal_loss_worst")
+"""Of the models that a round judges, one for all or the clients' own."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,24 @@ def counts_of_the_diverged(metric: str) -> bool:
 
 def is_sound(record: Mapping[str, float], metric: str) -> bool:
     """Whether a metric of a round says something: of a model that has diverged not all do."""
-    loss = next((record[name] for name in LOSSES if name in record), 0.0)
+    loss = next((record[name] for name in _losses(metric) if name in record), 0.0)
     return math.isfinite(loss) or counts_of_the_diverged(metric)
 
 
 def sound(rounds: pd.DataFrame, metric: str) -> pd.Series[float]:
     """A metric over rounds, NaN where it says nothing of a model that has diverged by then: its
-    loss is no number.
+    loss is no number, though it was judged.
     """
-    losses = (name for name in LOSSES if name in rounds)
-    loss = next(losses, None)
-    if loss is None or counts_of_the_diverged(metric):
+    loss = next((rounds[name].astype(float) for name in _losses(metric) if name in rounds), None)
+    if loss is None or counts_of_the_diverged(metric) or "judged" not in rounds:
         return rounds[metric]
-    finite = rounds[loss].astype(float).map(math.isfinite)
-    return rounds[metric].where(finite)
+    gone = ~loss.map(math.isfinite) & (rounds["judged"] == 1)
+    return rounds[metric].mask(gone)
+
+
+def _losses(metric: str) -> tuple[str, ...]:
+    """Of the models that a metric is of."""
+    return PERSONAL if metric.startswith("personal_") else LOSSES
 
 
 def steps_of(rounds: pd.DataFrame) -> float:

@@ -4,6 +4,7 @@ the others, and is to be so again after they have been read from a file.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 """Which elements of which memory, in which order."""
+GAPS = 64
+"""Memory for each of its numbers that views are given to keep their steps."""
+SMALL = 16_384
+"""Numbers of memory that any view is given."""
 LOOKED = 4_000_000
 """Elements of views up to which it is looked whether they have one in common."""
 
@@ -88,13 +93,22 @@ class Span:
         numbers = sum(view.numel() for view in views)
         if numbers > LOOKED:
             return True
-        # in gaps between views that have nothing in common is nothing to keep
-        return len(torch.cat([self._places(view) for view in views]).unique()) < numbers
+        if len(torch.cat([self._places(view) for view in views]).unique()) < numbers:
+            return True
+        # several that have nothing in common: columns, say, each of which would need it all
+        size = (self.end - self.first) // views[0].element_size()
+        return len(views) > 1 and size <= GAPS * numbers
 
 
 def bits_of(tensor: Tensor) -> torch.dtype:
     """A type of that size of which torch can write into parts."""
     return {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+
+
+def is_spread(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a view is worth the memory that it lies in."""
+    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
+    return reach <= max(SMALL, GAPS * math.prod(shape))
 
 
 def spread(numbers: Tensor, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray | Tensor:

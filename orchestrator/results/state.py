@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from orchestrator.errors import UserError
-from orchestrator.results.spans import as_tensor, bits_of, key_of, spans, spread
+from orchestrator.results.spans import as_tensor, bits_of, is_spread, key_of, spans, spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,7 +152,8 @@ class _Parts:
             name = self._named(("span", id(span)), span.flat, path)
             return [name, span.offset(tensor), [*tensor.shape], [*tensor.stride()]]
         name = self._named(key, tensor, path)
-        if tensor.numel() and [*steps] != [*tensor.contiguous().stride()]:
+        own = tensor.numel() and [*steps] != [*tensor.contiguous().stride()]
+        if own and is_spread(tensor.shape, steps):
             return [name, None, [*tensor.shape], [*steps]]
         return name
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from orchestrator.noted import bytes_of
+
 
 def digest(state: Any) -> str:
     """SHA-256 of nested dicts of tensors, arrays and numbers, independent of key order."""
@@ -26,9 +28,7 @@ def digest(state: Any) -> str:
                 feed(value[key])
             within.pop()
         elif isinstance(value, torch.Tensor):
-            # NumPy does not have all types
-            flat = value.detach().cpu().contiguous().reshape(-1)
-            sha.update(flat.view(torch.uint8).numpy().tobytes())
+            sha.update(bytes_of(value).tobytes())
         elif isinstance(value, np.ndarray):
             sha.update(np.ascontiguousarray(value).tobytes())
         else:

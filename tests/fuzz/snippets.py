@@ -64,6 +64,10 @@ BLOCKS: dict[str, tuple[str, str]] = {
         "self.a# = nn.Linear(12, 12); self.t# = [self.a#.weight.detach().t()]",
         "h = torch.tanh(self.a#(h)) @ self.t#[0]",
     ),
+    "beside": (
+        "w = torch.randn(24, 12) / 4; self.w# = nn.Parameter(w[:12]); self.f# = w[12:]",
+        "h = torch.tanh(h @ self.w# + h @ self.f#)",
+    ),
     "known": (
         "self.a# = nn.Linear(12, 12); self.own# = [*self.a#.parameters()]",
         "h = torch.tanh(h @ self.own#[0] + self.own#[1])",

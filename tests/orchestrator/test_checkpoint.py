@@ -312,10 +312,24 @@ def test_tuples_are_not_counted(tmp_path):
     assert checkpoint.load_latest(tmp_path)[1]["deep"][0][0] is not None
 
 
+def test_columns_of_one_table_are_not_given_all_of_it_each(tmp_path):
+    """A thousand columns were two gigabytes once they were read."""
+    table, wide = np.random.default_rng(0).normal(size=(20, 200)), np.ones((50, 40_000))
+    kept = {"some": [table[:, i] for i in range(0, 200, 20)], "few": [wide[:, i] for i in (1, 9)]}
+    checkpoint.save(tmp_path, 1, kept, 2)
+    state = checkpoint.load_latest(tmp_path)[1]
+    assert digest(state) == digest(kept)
+    stored = load_file(tmp_path / "round-000001" / checkpoint.TENSORS)
+    assert sum(one.numel() for one in stored.values()) < 20 * 200 + 101
+    # in memory of its own it is not spread out
+    assert state["few"][0].strides == (8,)
+    assert state["some"][0].strides == table[:, 0].strides
+
+
 def test_digests_are_of_numbers_in_whatever_memory():
     """Of a column there was none, and the run that kept it had no result."""
     table = torch.randn(5, 4)
-    for one in (table[:, 1], table.T, torch.tensor(0.5).expand(3), table[::2, 1:3]):
+    for one in (table[:, 1], table.T, torch.tensor(0.5).expand(3), table[::2, 1:3], table[:1, 2]):
         assert digest(one) == digest(one.contiguous())
         assert note(one) == note(one.contiguous())
     within = {"n": 1}

@@ -1,5 +1,6 @@
 """What runs have spent until they reached a goal (``stop``) is compared where it is known."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ from orchestrator.analysis.goals import Spent, goals_of, is_cut_short, missed
 from orchestrator.analysis.reached import Reached
 from orchestrator.analysis.wallclock import show_wallclock
 from orchestrator.config import load
-from orchestrator.config.goal import Goal
+from orchestrator.config.goal import Goal, sound
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import is_budget, is_cost, more_is_better
 from tests.orchestrator.test_like_with_like import runs_of
@@ -195,6 +196,18 @@ def test_who_is_nan_has_reached_no_evenness(tmp_path):
     assert "never" in text
     column = runs.groups("client_accuracy_std")
     assert all(one["client_accuracy_std"].isna().all() for some in column.values() for one in some)
+
+
+def test_rounds_that_are_not_judged_are_no_divergence():
+    """An aggregator's own number of each round was hidden between evaluations."""
+    rounds = pd.DataFrame({
+        "norm_std": [0.1, 0.2, 0.3], "personal_accuracy_std": [0.1, 0.2, 0.3],
+        "test_loss": [math.nan, 1.0, math.nan], "judged": [math.nan, 1.0, 1.0],
+        "personal_loss_worst": [1.0, math.inf, 1.0],
+    })  # fmt: skip
+    assert sound(rounds, "norm_std").isna().tolist() == [False, False, True]
+    assert sound(rounds, "personal_accuracy_std").isna().tolist() == [False, True, False]
+    assert sound(rounds, "test_loss").equals(rounds["test_loss"])
 
 
 def test_the_table_has_no_number_of_how_alike_clients_are_either(tmp_path):
