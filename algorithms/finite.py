@@ -53,15 +53,15 @@ def all_finite(state: object) -> bool:
     """Whether no number in ``state`` is NaN or infinite: a tensor, an array, a number, or maps and
     lists of them; what is no number is passed over.
     """
-    match state:
+    return all(_is_finite(value) for _, value in leaves(state))
+
+
+def _is_finite(value: object) -> bool:
+    match value:
         case torch.Tensor():
-            return bool(finite_rows(state.detach()[None]).all())
+            return bool(finite_rows(value.detach()[None]).all())
         case np.ndarray():
-            return state.dtype.kind not in "fc" or bool(np.isfinite(state).all())
+            return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
         case float() | np.floating():
-            return math.isfinite(state)
-        case Mapping():
-            return all(all_finite(value) for value in state.values())
-        case list() | tuple():
-            return all(all_finite(value) for value in state)
+            return math.isfinite(value)
     return True

@@ -145,6 +145,13 @@ def outside(parts: Iterable[slice], size: int) -> Tensor:
     return mask
 
 
+def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements of memory from the first to the last that a view of this shape looks at, which is
+    not empty; strides may be negative, as NumPy's.
+    """
+    return 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
+
+
 def trainable(module: torch.nn.Module) -> dict[str, Tensor]:
     """The parameters that training changes."""
     return {n: p for n, p in module.named_parameters() if p.requires_grad}

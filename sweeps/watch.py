@@ -172,8 +172,8 @@ class Watcher(tune.Callback):
         if not last.get("problem"):
             choice = Choice.of(trial.config)
             name = choice.name(trial.trial_id)
-            setting = choice.setting
-            setting = numbered(setting, trial.trial_id) if self.apart else setting
+            number = trial.trial_id if self.apart else ""
+            setting = numbered(choice.setting, number)
             seeds = self.settings.setdefault(setting, {})
             # what a scheduler has stopped has a number of fewer rounds than others
             survived = done and not last.get("diverged")

@@ -341,8 +341,7 @@ def _reached(runs: Runs) -> list[Line]:
         return []
     wanted = [bool(goals_of(config)) for config in runs.configs]
     reached = [
-        float(not gone) if meant else None
-        for gone, meant in zip(runs.reached.missed, wanted, strict=True)
+        float(not gone) if meant else None for gone, meant in zip(missed, wanted, strict=True)
     ]
     return [Line("part that reached its goal", reached, 2)]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from algorithms.draws import torch_seed
-from algorithms.flat import ParamSpec, floating_buffers, trainable
+from algorithms.flat import ParamSpec, floating_buffers, reach, trainable
 from orchestrator.models.base import Model
 
 if TYPE_CHECKING:
@@ -199,8 +199,9 @@ def require_own_memory(module: torch.nn.Module) -> None:
                 f"model: the parameter {name} has a hook for when its gradient is in .grad, where "
                 "none is put here; use its register_hook"
             )
-        if tensor.numel() and not tensor.is_meta and tensor.layout == torch.strided:
-            taken.append((*_extent(tensor), name, tensor))
+        begin, end = extent(tensor)
+        if begin < end:
+            taken.append((begin, end, name, tensor))
     taken.sort(key=lambda one: one[:3])
     before: list[tuple[int, int, str, Tensor]] = []
     for one in taken:
@@ -215,11 +216,12 @@ def require_own_memory(module: torch.nn.Module) -> None:
         before.append(one)
 
 
-def _extent(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor's memory begins, and ends."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((n - 1) * step for n, step in steps)
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+def extent(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's memory begins, and ends; of what has none, nowhere."""
+    if tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
+        return 0, 0
+    begin = tensor.data_ptr()
+    return begin, begin + reach(tensor.shape, tensor.stride()) * tensor.element_size()
 
 
 def _share(one: Tensor, other: Tensor) -> bool:
@@ -227,7 +229,7 @@ def _share(one: Tensor, other: Tensor) -> bool:
     of a matrix have none.
     """
     size = one.element_size()
-    (begin, end), (first, last) = _extent(one), _extent(other)
+    (begin, end), (first, last) = extent(one), extent(other)
     if size != other.element_size() or (first - begin) % size:
         return True
     start = min(begin, first)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from algorithms.flat import floating_buffers
+from orchestrator.models.net import extent
 from orchestrator.noted import note
 from orchestrator.plugins.blame import raised
 
@@ -161,25 +162,16 @@ def _require_no_views(of: str, module: torch.nn.Module, first: list[Tensor]) -> 
     """
     registered = dict(itertools.chain(module.named_parameters(), floating_buffers(module).items()))
     known = {id(tensor) for tensor in registered.values()}
-    places = {name: _extent(tensor) for name, tensor in registered.items()}
+    places = {name: extent(tensor) for name, tensor in registered.items()}
     for part, key, tensor in _plain_tensors(module):
         stays = any(one is tensor for one in first) and id(tensor) not in known
-        begin, end = _extent(tensor) if stays else (0, 0)
+        begin, end = extent(tensor) if stays else (0, 0)
         within = [name for name, (low, high) in places.items() if begin < high and low < end]
         if within:
             raise ValueError(
                 f"model: {of}: {f'{part}.{key}'.lstrip('.')} lies in the memory of its "
                 f"{within[0]}, which is another while clients train: make it in forward"
             )
-
-
-def _extent(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor's memory begins, and ends; of what has none, nowhere."""
-    if tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
-        return 0, 0
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = sum((n - 1) * step for n, step in steps)
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def _plain_tensors(module: torch.nn.Module) -> Iterator[tuple[str, str, Tensor]]:

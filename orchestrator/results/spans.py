@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from algorithms.flat import reach
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -107,16 +109,14 @@ def bits_of(tensor: Tensor) -> torch.dtype:
 
 def is_spread(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether a view is worth the memory that it lies in."""
-    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
-    return reach <= max(SMALL, GAPS * math.prod(shape))
+    return reach(shape, strides) <= max(SMALL, GAPS * math.prod(shape))
 
 
 def spread(numbers: Tensor, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray | Tensor:
     """``numbers`` in memory of their own with these strides, of which an array's may be negative:
     sums over others may have other bits.
     """
-    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
-    there = torch.zeros(reach, dtype=bits_of(numbers)).view(numbers.dtype)
+    there = torch.zeros(reach(shape, strides), dtype=bits_of(numbers)).view(numbers.dtype)
     if all(step >= 0 for step in strides):
         view = there.as_strided(shape, strides)
         view.view(bits_of(numbers)).copy_(numbers.view(bits_of(numbers)).view(shape))
@@ -140,7 +140,9 @@ def spans(tensors: Iterable[Tensor]) -> dict[Key, Span]:
             first = tensor.data_ptr()
             if first >= span.end:
                 span = Span(first, first)
-            span.end = max(span.end, first + _reach(tensor) * tensor.element_size())
+            span.end = max(
+                span.end, first + reach(tensor.shape, tensor.stride()) * tensor.element_size()
+            )
             span.views[key_of(tensor)] = tensor
             found[key_of(tensor)] = span
     return {key: span for key, span in found.items() if span.holds_together}
@@ -148,8 +150,3 @@ def spans(tensors: Iterable[Tensor]) -> dict[Key, Span]:
 
 def _where(tensor: Tensor) -> str:
     return str(tensor.device)
-
-
-def _reach(tensor: Tensor) -> int:
-    """Elements from the first to the last."""
-    return 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
