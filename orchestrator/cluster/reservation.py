@@ -53,13 +53,14 @@ def bundle(r: ResourcesConfig) -> dict[str, float]:
 
 
 def reserve(r: ResourcesConfig, clients: int, fewer: bool = False) -> Reservation:
-    """Room for the client actors of a run with so many clients, or (``fewer``) for as many of them
-    as there is.
+    """Room for the client actors of a run with so many clients, or (``fewer``, or where the config
+    names no number of them and the cluster does not grow) for as many as there is.
 
     Raises UserError if the cluster cannot give it within ``boot_timeout``.
     """
     each, actors = bundle(r), _wanted(r, clients, fewer)
     _require_nodes(r, actors)
+    fewer = fewer or not (r.actors or r.clients_per_actor or _grows())
     deadline = time.monotonic() + r.boot_timeout
     while True:
         group = placement_group([each] * actors, strategy=r.strategy, name=_name())
@@ -104,12 +105,17 @@ def _require_nodes(r: ResourcesConfig, actors: int) -> None:
     """Raise UserError for actors that want a node each, of a cluster that has fewer and does not
     grow.
     """
-    if r.strategy == "STRICT_SPREAD" and actors > nodes() and room() == ray.cluster_resources():
+    if r.strategy == "STRICT_SPREAD" and actors > nodes() and not _grows():
         raise UserError(
             "resources.strategy STRICT_SPREAD puts every client actor on a node of its own: "
             f"{actors} of them want {actors} nodes, and the cluster has {nodes()}; take SPREAD, "
             "or fewer resources.actors"
         )
+
+
+def _grows() -> bool:
+    """Whether nodes may come that are not there yet."""
+    return room() != ray.cluster_resources()
 
 
 def _wanted(r: ResourcesConfig, clients: int, fewer: bool) -> int:

@@ -287,13 +287,16 @@ def test_as_many_actors_as_every_resource_allows():
     experiment.close()
 
 
-def test_room_for_fewer_if_there_is_no_more(monkeypatch):
-    """Six of the cluster's eight CPUs are another's, so two of three actors fit."""
+@pytest.mark.parametrize(("wish", "again"), [(["resources.actors=3"], True), ([], False)])
+def test_room_for_fewer_if_there_is_no_more(wish, again, monkeypatch):
+    """Six of the cluster's eight CPUs are another's, so two of three actors fit, or of as many as
+    the cluster has room for.
+    """
     monkeypatch.setattr(reservation, "LOOK", 1.0)
     others = placement_group([{"CPU": 6}])
     try:
         assert others.wait(20)
-        reserved = reservation.reserve(small("resources.actors=3").resources, 6, fewer=True)
+        reserved = reservation.reserve(small(*wish).resources, 6, fewer=again)
         assert reserved.actors == 2
         reserved.end()
     finally:
