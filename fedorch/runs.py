@@ -28,8 +28,10 @@ from orchestrator.config.reading import placed, raw_of
 from orchestrator.data.samples import is_whole
 from orchestrator.errors import UserError
 from orchestrator.plugins.raw import beside
+from orchestrator.results.contents import REPORT
+from orchestrator.results.members import members
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import REPORT, RunFolder, members
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Given, TrainedModel
 from orchestrator.training.modes import put_back
 

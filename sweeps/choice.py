@@ -15,9 +15,10 @@ from orchestrator.config.defaults import put_all
 from orchestrator.config.reading import apply_all
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
+from orchestrator.results.contents import TRIAL
 from orchestrator.results.manifest import verify
 from orchestrator.results.places import join
-from orchestrator.results.run_folder import TRIAL, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from sweeps.spaces import Yaml
 
 PLANNED = "planned"

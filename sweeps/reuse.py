@@ -10,18 +10,12 @@ from pathlib import Path
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
+from orchestrator.results.contents import CLIENTS, HOLDINGS, INPUTS, RESULT, ROUNDS
 from orchestrator.results.own_code import other_codes
 from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import (
-    CLIENTS,
-    HOLDINGS,
-    INPUTS,
-    RESULT,
-    ROUNDS,
-    RunFolder,
-)
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import inputs_left
 from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment

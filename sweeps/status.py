@@ -8,7 +8,8 @@ from pathlib import Path
 
 from orchestrator.files import read_sealed
 from orchestrator.results import locks
-from orchestrator.results.run_folder import LOCK, RunFolder
+from orchestrator.results.contents import LOCK
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
 from sweeps.home import EXTENSION, TUNING
 

@@ -16,9 +16,10 @@ from orchestrator.config.reading import YAML
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
+from orchestrator.results.contents import CONFIG
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables

@@ -30,9 +30,10 @@ from orchestrator.errors import UserError
 from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.sentence import in_common, in_particular
+from orchestrator.results.contents import TRIAL
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import TRIAL, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import HEADLINES, told
 

@@ -14,8 +14,9 @@ from orchestrator.analysis.written import Written
 from orchestrator.pages import page
 from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
+from orchestrator.results.contents import REPORT
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import REPORT, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import HEADLINES, further
 
 TITLE = "Runs compared"

@@ -16,10 +16,11 @@ from orchestrator.config import Config
 from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
+from orchestrator.results.contents import TRIAL
 from orchestrator.results.own_code import CODES
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import TRIAL, RunFolder
+from orchestrator.results.run_folder import RunFolder
 
 T = TypeVar("T")
 NO_MATTER = ("seed", "name", "resources", "track")

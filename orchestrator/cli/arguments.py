@@ -15,9 +15,9 @@ from typer.exceptions import TyperException
 
 from algorithms.section import UNWRITABLE
 from orchestrator.errors import UserError
+from orchestrator.results.contents import run_that_writes
 from orchestrator.results.pictures import PICTURES
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import run_that_writes
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,7 +13,8 @@ from orchestrator.models.base import Model
 from orchestrator.models.given import GivenModule
 from orchestrator.pages.sentence import told
 from orchestrator.results.columns import of_round
-from orchestrator.results.run_folder import MODEL, RunFolder
+from orchestrator.results.contents import MODEL
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Inputs, TrainedModel
 
 OPENED = (

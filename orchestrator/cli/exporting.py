@@ -21,7 +21,8 @@ from orchestrator.extras import named_if_missing
 from orchestrator.files import write_text, write_whole
 from orchestrator.plugins.plugin import FOLDER as PLUGINS
 from orchestrator.results import manifest
-from orchestrator.results.run_folder import CONFIG, INPUTS, MODEL, RESULT, RunFolder
+from orchestrator.results.contents import CONFIG, INPUTS, MODEL, RESULT
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import TrainedModel
 from orchestrator.terminal import console
 

@@ -14,8 +14,10 @@ from algorithms.section import WHOLE
 from orchestrator.cli.arguments import Panel, new, numbers, page, path, picture, within, written
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
+from orchestrator.results.contents import REPORT
+from orchestrator.results.members import members
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import REPORT, RunFolder, members
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console, errors
 
 commands = Panel("Results")

@@ -13,8 +13,9 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.pages.report import page_so_far, report_of
 from orchestrator.results import checkpoint, locks
+from orchestrator.results.contents import LOCK, RESULT
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import LOCK, RESULT, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 HERE = "127.0.0.1"

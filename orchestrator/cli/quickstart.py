@@ -15,8 +15,9 @@ from orchestrator.cli.running import Series, run_here, run_on_ray
 from orchestrator.cluster.connection import connected
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.results.contents import REPORT
 from orchestrator.results.places import is_remote
-from orchestrator.results.run_folder import REPORT, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 ALIKE = ["rounds=30", "local.steps=8"]

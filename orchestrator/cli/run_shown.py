@@ -15,9 +15,10 @@ from algorithms.part import Part
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
 from orchestrator.pages.sentence import conditions, goals_met, named
+from orchestrator.results.contents import REPORT
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import REPORT, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import bar, console, further, headed, labels_of, told
 
 if TYPE_CHECKING:

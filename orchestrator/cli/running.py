@@ -17,10 +17,11 @@ from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, s
 from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
+from orchestrator.results.contents import CONFIG, RESULT
 from orchestrator.results.own_code import codes_of, other_codes
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CONFIG, RESULT, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import errors, told
 
 if TYPE_CHECKING:

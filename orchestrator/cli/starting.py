@@ -33,8 +33,9 @@ from orchestrator.cli.running import (
 from orchestrator.cluster.connection import connected
 from orchestrator.config import Config, load
 from orchestrator.errors import UserError
+from orchestrator.results.contents import CONFIG
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
 commands = Panel("Experiments")

@@ -14,8 +14,9 @@ from orchestrator.pages import page
 from orchestrator.pages.figures import Figures
 from orchestrator.pages.sentence import about, told
 from orchestrator.results.columns import of_client, of_round
+from orchestrator.results.contents import CONFIG
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import inputs_left
 from orchestrator.terminal import HEADLINES
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import BeforeValidator
 
 # pydantic reads the standard library's only from Python 3.12 on
 from typing_extensions import TypedDict
+
+from orchestrator.files import read_json
+from orchestrator.results.contents import RESULT
+from orchestrator.results.manifest import verify
 
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 """JSON has null for what is no number."""
@@ -69,3 +74,8 @@ class Result(Ending):
     """What the run's parts say that they did."""
     notes: NotRequired[list[str]]
     """What was told of numbers that were none, each once."""
+
+
+def ending(folder: Path) -> Ending:
+    """How the run there has ended; raises UserError if it has not, or result.json is damaged."""
+    return read_json(verify(folder, RESULT), Ending)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -21,41 +20,32 @@ from orchestrator.config import Config, build
 from orchestrator.config.reading import apply_all, read_whole
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
-from orchestrator.plugins.plugin import FOLDER as PLUGINS
 from orchestrator.plugins.plugin import source
 from orchestrator.plugins.raw import exchanged, kept
 from orchestrator.results import checkpoint, locks, manifest
-from orchestrator.results.places import is_remote, join
-from orchestrator.results.result import Ending, Result
-from orchestrator.results.trials import STATUS, ended_trials
+from orchestrator.results.contents import (
+    CLIENTS,
+    CONFIG,
+    HOLDINGS,
+    LOCK,
+    MODEL,
+    PLUGINS,
+    REPORT,
+    RESULT,
+    ROUNDS,
+    SAID,
+    SEALED,
+)
+from orchestrator.results.members import members
+from orchestrator.results.places import is_remote
+from orchestrator.results.result import Ending, Result, ending
+from orchestrator.results.trials import STATUS
 from orchestrator.terminal import sweep_again, told
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from orchestrator.results.storage import Mirror
-
-LOCK = locks.NAME
-CONFIG, RESULT, MODEL = "config.yaml", "result.json", "model.safetensors"
-INPUTS = "inputs.json"
-"""What must be known to use the model."""
-ROUNDS, CLIENTS, REPORT = "rounds.parquet", "clients.parquet", "report.html"
-HOLDINGS = "holdings.parquet"
-"""Who holds how many training rows of which label."""
-TRIAL = "trial.json"
-"""What a sweep says of a trial, in the trial's folder."""
-SEED = re.compile(r"seed-(\d{1,15})")
-"""A folder of one of several seeds."""
-SAID = (CONFIG, RESULT, TRIAL)
-"""What the manifest of a run that failed holds."""
-SEALED = (*SAID, MODEL, INPUTS, ROUNDS, CLIENTS, HOLDINGS, REPORT)
-"""What that of any other run holds, too."""
-
-WRITTEN = (
-    *SEALED, manifest.NAME, LOCK, PLUGINS, "checkpoints", "tensorboard", "metrics.csv",
-    "metrics.jsonl",
-)  # fmt: skip
-"""All that a run itself writes: files and folders."""
 
 
 class RunFolder:
@@ -426,7 +416,7 @@ class RunFolder:
 
     def ending(self) -> Ending:
         """How the run has ended; raises UserError if it has not, or result.json is damaged."""
-        return files.read_json(manifest.verify(self.path, RESULT), Ending)
+        return ending(self.path)
 
     def result(self) -> Result:
         """result.json of a run that has done a round; raises UserError if there is none."""
@@ -474,72 +464,6 @@ class RunFolder:
         if words:
             raise UserError(f"cannot read {path}: its column {words[0]} does not hold numbers")
         return table
-
-
-def members(place: str) -> list[str]:
-    """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
-    trials that have ended, or others and folders of seeds; of a run's own folder itself. In storage
-    it knows runs and folders of seeds. Raises UserError for a sweep that has lost trials, and a
-    folder of a seed that is no run.
-    """
-    if is_remote(place):
-        return _members_there(place)
-    folder = Path(place)
-    if (folder / CONFIG).exists():
-        return [place]
-    if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
-        # trials that somebody has put together have no status of a sweep
-        whole = (folder / STATUS).is_file()
-        return _runs_of(folder) if whole else trials
-    if seeds := _seeds(folder):
-        return seeds
-    # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
-    inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
-    inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
-    return [run for one in sorted(inside) for run in members(str(one))] or [place]
-
-
-def _runs_of(sweep: Path) -> list[str]:
-    """The trials that have ended; of pbt's those that have finished, and no other's state has taken
-    the place of theirs.
-    """
-    trials, plan = ended_trials(sweep), sweep / "sweep.json"
-    known = files.read_sealed(plan, dict[str, Any]) if plan.is_file() else {}
-    if known.get("scheduler", {}).get("name") == "pbt":
-        trials = [one for one in trials if RunFolder(one).ending()["status"] != "stopped"]
-    return [str(one) for one in trials]
-
-
-def _members_there(place: str) -> list[str]:
-    """The same of a URI."""
-    from orchestrator.results.storage import Mirror
-
-    there = Mirror(place, viewed=True).there
-    names = {name.removesuffix(f"/{CONFIG}") for name in there}
-    seeds = sorted(filter(SEED.fullmatch, names), key=lambda one: int(one[5:]))
-    return [place] if CONFIG in there else [join(place, one) for one in seeds] or [place]
-
-
-def _seeds(folder: Path) -> list[str]:
-    """The runs in its folders of seeds; raises UserError for one that holds something else."""
-    seeds = [one for one in folder.glob("seed-*") if SEED.fullmatch(one.name)]
-    for one in seeds:
-        if not (one / CONFIG).is_file() and any(one.iterdir()):
-            raise UserError(f"{one} is no run (it has no {CONFIG}); put it back, or take it away")
-    runs = [one for one in seeds if (one / CONFIG).is_file()]
-    return [str(one) for one in sorted(runs, key=lambda one: (int(one.name[5:]), one))]
-
-
-def run_that_writes(file: Path) -> Path | None:
-    """The folder of the run, under way or ended, one of whose own files ``file`` is, or would be;
-    None if there is no such run. A link is not followed: it is what would be replaced.
-    """
-    place = files.resolved(file.parent) / file.name
-    for folder in place.parents:
-        begun = any((folder / one).is_file() for one in (manifest.NAME, LOCK))
-        if begun and (folder / CONFIG).is_file() and place.relative_to(folder).parts[0] in WRITTEN:
-            return folder
-    return None
 
 
 class MirroredRunFolder(RunFolder):

@@ -22,7 +22,8 @@ from orchestrator.models.net import Net
 from orchestrator.plugins.blame import raised
 from orchestrator.plugins.imports import digest_of, imports_of
 from orchestrator.results import manifest
-from orchestrator.results.run_folder import INPUTS, RunFolder
+from orchestrator.results.contents import INPUTS
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes
 

@@ -16,16 +16,10 @@ from orchestrator.data.federated import called
 from orchestrator.errors import Diverged, UserError
 from orchestrator.pages.report import report_of
 from orchestrator.results import checkpoint
+from orchestrator.results.contents import CLIENTS, HOLDINGS, INPUTS, RESULT, ROUNDS
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.result import Result
-from orchestrator.results.run_folder import (
-    CLIENTS,
-    HOLDINGS,
-    INPUTS,
-    RESULT,
-    ROUNDS,
-    RunFolder,
-)
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.state import require_storable
 from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.account import account_of

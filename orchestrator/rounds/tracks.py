@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from orchestrator.credentials import discreet
 from orchestrator.errors import UserError
 from orchestrator.files import read_sealed
-from orchestrator.results.run_folder import SEALED, RunFolder
+from orchestrator.results.contents import SEALED
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.tracking.tracker import Log, Tracked, Tracker
 
 FOLDER = "tracking"

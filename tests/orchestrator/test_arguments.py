@@ -5,7 +5,7 @@ import typer
 
 from orchestrator.cli import arguments
 from orchestrator.errors import LONGEST
-from orchestrator.results.run_folder import run_that_writes
+from orchestrator.results.contents import run_that_writes
 from sweeps import cli
 from tests.orchestrator.test_cli import here
 

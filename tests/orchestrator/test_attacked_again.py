@@ -21,7 +21,8 @@ from orchestrator.config import load
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
 from orchestrator.pages import library
-from orchestrator.results.run_folder import CONFIG, RunFolder
+from orchestrator.results.contents import CONFIG
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import TrainedModel
 from orchestrator.rounds.drive import write_results
 from orchestrator.rounds.experiment import Experiment

@@ -19,9 +19,10 @@ from orchestrator.analysis.names import by_difference, in_natural_order, without
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, _sentence
 from orchestrator.results import provenance
+from orchestrator.results.members import members
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.plots import bands
-from orchestrator.results.run_folder import RunFolder, members
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.terminal import console
 from tests.configs import small

@@ -16,7 +16,8 @@ from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
-from orchestrator.results.run_folder import TRIAL, RunFolder
+from orchestrator.results.contents import TRIAL
+from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells, cells_as
 from tests.orchestrator.test_comparison import edit
 from tests.running import run_into

@@ -12,7 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results import checkpoint, manifest
-from orchestrator.results.run_folder import MODEL, RunFolder
+from orchestrator.results.contents import MODEL
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import begin, held
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.tracking import Tracked

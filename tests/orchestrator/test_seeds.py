@@ -11,7 +11,8 @@ import fedorch as facade
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import RunFolder, members
+from orchestrator.results.members import members
+from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.running import run_into
 

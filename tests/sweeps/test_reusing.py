@@ -9,7 +9,8 @@ import yaml
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from orchestrator.results.run_folder import ROUNDS, RunFolder
+from orchestrator.results.contents import ROUNDS
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps.results import by_trial
 from sweeps.reuse import Finished, work

@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.files import write_sealed
-from orchestrator.results.run_folder import LOCK, RunFolder
+from orchestrator.results.contents import LOCK
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
 from sweeps.commands import show_status
 from sweeps.status import Status, is_driven, stage_of

@@ -1,0 +1,71 @@
+"""The runs that lie in a folder: of several seeds, of a sweep, or any others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from orchestrator import files
+from orchestrator.errors import UserError
+from orchestrator.results.contents import CONFIG, RESULT
+from orchestrator.results.places import is_remote, join
+from orchestrator.results.result import ending
+from orchestrator.results.trials import STATUS, ended_trials
+
+SEED = re.compile(r"seed-(\d{1,15})")
+"""A folder of one of several seeds."""
+
+
+def members(place: str) -> list[str]:
+    """The runs in a folder that holds some with several seeds (``seed-N``), by seed, or a sweep's
+    trials that have ended, or others and folders of seeds; of a run's own folder itself. In storage
+    it knows runs and folders of seeds. Raises UserError for a sweep that has lost trials, and a
+    folder of a seed that is no run.
+    """
+    if is_remote(place):
+        return _members_there(place)
+    folder = Path(place)
+    if (folder / CONFIG).exists():
+        return [place]
+    if trials := sorted(str(one.parent) for one in folder.glob(f"trials/*/{RESULT}")):
+        # trials that somebody has put together have no status of a sweep
+        whole = (folder / STATUS).is_file()
+        return _runs_of(folder) if whole else trials
+    if seeds := _seeds(folder):
+        return seeds
+    # as the quick start leaves them, or an experiment's methods, each in a folder of seeds
+    inside = {one.parent for one in folder.glob(f"*/{CONFIG}")}
+    inside |= {one.parent.parent for one in folder.glob(f"*/seed-*/{CONFIG}")}
+    return [run for one in sorted(inside) for run in members(str(one))] or [place]
+
+
+def _runs_of(sweep: Path) -> list[str]:
+    """The trials that have ended; of pbt's those that have finished, and no other's state has taken
+    the place of theirs.
+    """
+    trials, plan = ended_trials(sweep), sweep / "sweep.json"
+    known = files.read_sealed(plan, dict[str, Any]) if plan.is_file() else {}
+    if known.get("scheduler", {}).get("name") == "pbt":
+        trials = [one for one in trials if ending(one)["status"] != "stopped"]
+    return [str(one) for one in trials]
+
+
+def _members_there(place: str) -> list[str]:
+    """The same of a URI."""
+    from orchestrator.results.storage import Mirror
+
+    there = Mirror(place, viewed=True).there
+    names = {name.removesuffix(f"/{CONFIG}") for name in there}
+    seeds = sorted(filter(SEED.fullmatch, names), key=lambda one: int(one[5:]))
+    return [place] if CONFIG in there else [join(place, one) for one in seeds] or [place]
+
+
+def _seeds(folder: Path) -> list[str]:
+    """The runs in its folders of seeds; raises UserError for one that holds something else."""
+    seeds = [one for one in folder.glob("seed-*") if SEED.fullmatch(one.name)]
+    for one in seeds:
+        if not (one / CONFIG).is_file() and any(one.iterdir()):
+            raise UserError(f"{one} is no run (it has no {CONFIG}); put it back, or take it away")
+    runs = [one for one in seeds if (one / CONFIG).is_file()]
+    return [str(one) for one in sorted(runs, key=lambda one: (int(one.name[5:]), one))]
