@@ -125,6 +125,12 @@ class Training(Protocol):
 
     cohort: Cohort
 
+    @property
+    def start(self) -> Tensor:
+        """The model [d] that the clients have got, or the models [m, d] of their own: of a
+        compressed broadcast what they made of it, from which they count their updates.
+        """
+
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         """Do ``steps`` local steps on every client (or steps [m] on each); None: the work's rest.
 

@@ -11,7 +11,8 @@ clients. Round s → s+1, by the lines of Algorithm 1 (Σ over the drawn clients
     21     λ⁺ = Π_simplex(λ + τ γ v),  v_i = (N/m) ℓ_i(w'; ζ_i) on a uniform cohort
 Lines 17–18 print the bracket as (Σ w_i − w̄); the proof's definition of c^(t), and FedDyn, have Σ
 (w_i − w̄), which is what converges. g_i is a stored state (0 at first), not a gradient that is
-computed anew.
+computed anew. Both brackets are from what the clients were sent, which a compressed downlink makes
+another vector than the server's w̄.
 
 ``control: lambda_weighted`` is fedorch's extension: with distinct clients the published c equals
 (1/N) Σ g_i, so a fixed point satisfies Σ ∇f_i(w) = 0, the ERM optimum, whatever λ is; with c = Σ
@@ -85,7 +86,7 @@ class DRDM(DRFA):
         updates, mu = training.collect(weights), self.options.mu
         # the weights are 1/m, so m times a mean is the paper's Σ over the drawn clients
         share = mu * self.setting.parts.cohort / self.setting.clients
-        ends, middles = updates.mean("delta"), middle - self.w
+        ends, middles = updates.mean("delta"), middle - training.start
         # lines 17–18, both from c^(s)
         control_middle = self.control - share * middles
         self.control = self.control - share * ends
@@ -100,7 +101,7 @@ class DRDM(DRFA):
     ) -> Tensor:
         mu, ids = self.options.mu, torch.from_numpy(training.cohort.ids)
         updates = training.collect(None)
-        ends, middles = updates.rows("delta"), middle - self.w
+        ends, middles = updates.rows("delta"), middle - training.start
         p = torch.from_numpy(weights).to(ends)
         dual = torch.from_numpy(self.dual).to(ends)
         base = dual @ self.gradients

@@ -96,9 +96,11 @@ class DRFA(Minimax):
     def apply(self, training: Training, weights: np.ndarray, middle: Tensor) -> Tensor:
         """Collect, make the next model, and return the global snapshot w' [d]."""
         updates = training.collect(weights)
+        # of a compressed broadcast both are moved by what the clients have not got yet
+        snapshot = middle + (self.w - training.start)
         self.w = self.w + updates.mean("delta")
         self.take_buffers(updates)
-        return middle
+        return snapshot
 
     def draw_by_dual(self, t: int) -> Cohort:
         """D^(s): m clients by λ, or by its mixture with the uniform distribution."""

@@ -232,8 +232,9 @@ class GeometricMedian(Robust):
             else torch.ones(len(x))
         )
         alpha = alpha.double() / alpha.sum()
-        # starting from the mean, one huge row would take many steps to leave
-        point, weights = coordinate_median(x), alpha
+        # starting from the mean, one huge row would take many steps to leave; no weights have led
+        # to it, and it may be as far from all rows
+        point, weights = coordinate_median(x), torch.zeros_like(alpha)
         for _ in range(self.iterations):
             near = alpha / norms(x, point).clamp_min(self.smoothing)
             previous, weights = weights, near / near.sum()

@@ -95,6 +95,10 @@ class Session:
             vectorized=self.terms.vectorized,
         )
 
+    @property
+    def start(self) -> Tensor:
+        return self.opening.start
+
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         watch = self.books.watch
         if watch is not None and steps is None and not any(self.waiting + self.history):

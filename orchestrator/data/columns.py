@@ -59,8 +59,8 @@ def encoded(column: Column, values: pd.Series, where: str) -> np.ndarray:
         numbers = plain(values, where)
         return ((numbers - column["mean"]) / column["std"]).astype(np.float32)[:, None]
     # a text that no training row has is none of these
-    given = values.astype(str).to_numpy(str)
-    return (given[:, None] == np.array(column["texts"], str)).astype(np.float32)
+    given = values.astype(str).to_numpy(object)
+    return (given[:, None] == np.array(column["texts"], object)).astype(np.float32)
 
 
 def inputs_of_rows(columns: Sequence[Column], rows: pd.DataFrame) -> np.ndarray:

@@ -32,17 +32,25 @@ class Alarm:
         self.policy = policy
         bad = {one: value for one, value in leaves(first or {}) if not all_finite(value)}
         self.usual = {one: has_nan(value) for one, value in bad.items()}
-        self.notes: list[str] = []
-        """Sentences for the user."""
+        self.remarks: list[str] = []
+        """What is to be said of the config before any round: of one that goes further, anew."""
+        self.said: list[str] = []
+        """What was said since."""
         self.told: list[str] = []
         """What they are about: "update", parts of the server's state, metrics."""
         self.cause = ""
         """What made the server, or this round's aggregate, NaN or infinite; "" if nothing has."""
-        self._asked = 0
+        self._heard: list[str] = []
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the user."""
+        return [*self.remarks, *self.said]
 
     def news(self) -> list[str]:
         """The notes since this was last asked."""
-        new, self._asked = self.notes[self._asked :], len(self.notes)
+        new = [note for note in self.notes if note not in self._heard]
+        self._heard = self.notes
         return new
 
     def aggregated(self, t: int, who: str, state: Mapping[str, Any]) -> None:
@@ -65,7 +73,7 @@ class Alarm:
                 "scale its step, or local.lr"
             )
         if self._new([f"server/{name}" for name in bad]):
-            self.notes.append(
+            self.said.append(
                 f"round {t}: {what} became NaN or infinite by {cause}; the run goes on "
                 f"(non_finite: {self.policy})"
             )
@@ -86,7 +94,7 @@ class Alarm:
     def _updates(self, t: int, who: str) -> None:
         becomes = "counts all the same" if self.policy == "keep" else "is left out"
         if who and self._new(["update"]):
-            self.notes.append(
+            self.said.append(
                 f"round {t}: the update of {who} holds NaN or infinity and {becomes} (non_finite: "
                 f"{self.policy}); others that follow are not told"
             )
@@ -99,17 +107,17 @@ class Alarm:
             "are finite"
         )
         if new:
-            self.notes.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
+            self.said.append(f"round {t}: {_listed(new)} became NaN or infinite by {by}")
 
     def note(self, sentence: str) -> None:
         """Hear of what others have to say."""
-        self.notes.append(sentence)
+        self.said.append(sentence)
 
     def unsaved(self, t: int, names: Sequence[str]) -> None:
         """Hear of what round ``t`` has changed, and no checkpoint holds."""
         if new := self._new([f"unsaved/{name}" for name in names]):
             what = _listed([name.removeprefix("unsaved/") for name in new])
-            self.notes.append(
+            self.said.append(
                 f"round {t} changes {what}, which no checkpoint holds: where a later round "
                 "depends on it, a run that is resumed has other bits (an algorithm names what it "
                 "keeps in server_state; clients have work.state, aggregators rows.memory)"
@@ -119,7 +127,7 @@ class Alarm:
         """Hear of metrics that are to end the run, and that no round has had so far."""
         if new := self._new([f"stop/{name}" for name in names]):
             listed = _listed([repr(name.removeprefix("stop/")) for name in new])
-            self.notes.append(f"stop: up to round {t} no round has reported {listed}")
+            self.said.append(f"stop: up to round {t} no round has reported {listed}")
 
     def _new(self, names: Sequence[str]) -> list[str]:
         """Those of ``names`` that have not been told yet, which they are from now on."""
@@ -129,12 +137,20 @@ class Alarm:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
-        return {"notes": list(self.notes), "told": list(self.told), "cause": self.cause}
+        return {
+            "notes": list(self.said),
+            "remarks": list(self.remarks),
+            "told": list(self.told),
+            "cause": self.cause,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The inverse of :meth:`state`; what was said before is no news."""
-        self.notes, self.told = list(state["notes"]), list(state["told"])
-        self.cause, self._asked = state["cause"], len(state["notes"])
+        before = state.get("remarks", [])
+        # checkpoints of before have remarks among the notes
+        self.said = [note for note in state["notes"] if note not in self.remarks]
+        self._heard = [*self.said, *(before or state["notes"])]
+        self.told, self.cause = list(state["told"]), state["cause"]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -106,11 +106,11 @@ def _exchange(experiment: Experiment, folder: RunFolder) -> None:
             f"{folder.path}: the run is finished, and nothing of it would be by another plugin "
             f"{next(iter(others))}; --resume it without --plugin"
         )
-    experiment.notes.extend(
-        f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
-        f"{before[:12]}, and now has {now[:12]}"
-        for name, (before, now) in others.items()
-    )
+    for name, (before, now) in others.items():
+        experiment.alarm.note(
+            f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
+            f"{before[:12]}, and now has {now[:12]}"
+        )
     # the note is in a checkpoint before anything says that the run goes on with others
     folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
 

@@ -108,8 +108,7 @@ class Experiment:
         self.alarm = Alarm(config.non_finite, first)
         self.unsaved = Unsaved(self.algorithm, config.plugins)
         with _of_config():
-            for remark in remarks(config, samples, self.net, self.algorithm):
-                self.alarm.note(remark)
+            self.alarm.remarks += remarks(config, samples, self.net, self.algorithm)
         self.t = 0
         self.records: list[Record] = []
         self.client_rows: list[ClientTable] = []

@@ -87,6 +87,7 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
     be meant. Raises ValueError for features that there are none of.
     """
     x, local = _inputs(samples, 2), config.local
+    steps = max(local.planned(int(rows)) for rows in algorithm.setting.samples)
     if config.algorithm.compares_features and not has_features(net, x):
         yield (
             f"{config.algorithm.name}: what enters the last layer does not depend on the weights "
@@ -95,7 +96,7 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
         )
     for key, what, schedule, last in (
         ("schedule", "round", local.schedule, config.rounds),
-        ("within", "step", local.within, local.steps),
+        ("within", "step", local.within, steps),
     ):
         if last and schedule.ends_at_zero and _ended(schedule, last):
             yield (

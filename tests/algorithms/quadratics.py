@@ -108,6 +108,10 @@ class QuadraticTraining:
         self.work.start = rule.begin(self.work)
         self.work.w = self.work.start.clone()
 
+    @property
+    def start(self):
+        return self.work.received["w"]
+
     def advance(self, steps=None):
         everyone = len(self.cohort)
         if steps is None:

@@ -119,6 +119,14 @@ def test_geometric_median_is_the_minimum():
     torch.testing.assert_close(heavy.vector, x[0], atol=1e-4, rtol=0)
 
 
+def test_the_geometric_median_of_two_is_the_heavier():
+    """Between them all points have the same sum of distances, but for the weights."""
+    x = rows(2, 3)
+    weighted = variants(Aggregator)["geometric_median"](by_samples=True, iterations=500)
+    found = weighted.combine(Rows(x, np.array([1, 20])))
+    torch.testing.assert_close(found.vector, x[1], atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("f", [1, 3])
 def test_faba(f):
     x = rows()

@@ -334,6 +334,22 @@ def test_losses_are_those_of_the_model_that_clients_have(algorithm, monkeypatch)
     assert not torch.equal(at[0], exact)
 
 
+@pytest.mark.parametrize("algorithm", ["drfa", "drdm", "{name: drdm, control: lambda_weighted}"])
+def test_the_snapshot_of_the_last_step_is_the_next_model(algorithm, monkeypatch):
+    """With one local step t' is the last, and lines 17-20 of DRDM are the same twice."""
+    steps = ("local.steps=1", "local.lr=0.5", "rounds=3")
+    e = Experiment(small(f"algorithm={algorithm}", f"compression.downlink={TOP}", *steps))
+    snapshots, apply = [], e.algorithm.apply
+    monkeypatch.setattr(
+        e.algorithm, "apply", lambda *a: snapshots.append(apply(*a)) or snapshots[-1]
+    )
+    while not e.finished:
+        sent = e.algorithm.w.clone()
+        e.step()
+        torch.testing.assert_close(snapshots[-1], e.algorithm.w, atol=1e-6, rtol=1e-5)
+    assert (e.federation.mailroom.replicas["w"] - sent).norm() > 0.01
+
+
 def test_a_client_that_is_drawn_twice_is_refused_where_it_counts_once():
     repeated = "sampler={name: weighted, replace: true}"
     assert small(repeated)

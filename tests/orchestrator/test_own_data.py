@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from orchestrator.config import load
+from orchestrator.data.columns import encoded, of_texts
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.own.splitting import drawn, moments
 from orchestrator.data.samples import Request
@@ -145,6 +146,12 @@ def test_a_column_of_texts_is_read_as_it_is_written(tmp_path):
     (tmp_path / "a.csv").write_text("flag,ill,part\ntrue,0,0\n,1,0\nfalse,1,0\ntrue,1,1\n")
     found = samples(name="csv", path=tmp_path / "a.csv", label="ill", missing="drop", test="part")
     assert found.columns[0]["texts"] == ["false", "true"]
+
+
+def test_texts_that_end_with_nul_are_others():
+    texts = pd.Series(["blue", "blue\0"])
+    column = of_texts("c", texts)
+    np.testing.assert_array_equal(encoded(column, texts, "c"), np.eye(2))
 
 
 def test_a_config_s_paths_are_from_its_folder(patients, tmp_path, monkeypatch):

@@ -9,6 +9,9 @@ import fedorch
 from orchestrator.config import build
 from orchestrator.models.net import Net
 from orchestrator.models.tried import called
+from orchestrator.results.checkpoint import load_latest, save
+from orchestrator.rounds.experiment import Experiment
+from tests.configs import small
 
 PLAIN = {"rounds": 2, "data.clients": 2, "cohort": 2, "local.steps": 2, "resources.threads": 1}
 
@@ -20,7 +23,7 @@ def data():
 
 def trained(net, **settings):
     torch.manual_seed(0)
-    e = fedorch.Experiment(model=net(), data=data(), **PLAIN, **settings)
+    e = fedorch.Experiment(model=net(), data=data(), **{**PLAIN, **settings})
     e.run()
     return e
 
@@ -121,8 +124,32 @@ def test_a_schedule_that_has_ended_is_told():
     assert "learning rate of the last step (2) is 0" in notes(
         trained(plain, **{"local.within": cosine})
     )
+    epochs = {"local.steps": None, "local.epochs": 3, "local.within": cosine}
+    assert "learning rate of the last step (" in notes(trained(plain, **epochs))
     whole = {"local.schedule": {"name": "cosine", "over": 2}}
     assert notes(trained(plain, **whole)) == ""
+
+
+def test_a_run_that_goes_beyond_its_schedule_is_told(tmp_path):
+    """Its notes are those of a run of so many rounds, and what it has said is no news."""
+    over = ("local.schedule={name: cosine, over: 2}", "model=linear")
+    first = Experiment(small(*over, "rounds=2"))
+    while not first.finished:
+        first.step()
+    first.alarm.note("round 2: something")
+    assert first.alarm.news() == ["round 2: something"]
+    save(tmp_path, 2, first.state(), 1)
+    second = Experiment(small(*over, "rounds=4"))
+    second.restore(*load_latest(tmp_path)[:2])
+    (ended, something) = second.notes
+    assert "the last round (4) is 0" in ended
+    assert something == "round 2: something"
+    assert second.alarm.news() == [ended]
+    save(tmp_path, 3, second.state(), 1)
+    third = Experiment(small(*over, "rounds=4"))
+    third.restore(*load_latest(tmp_path)[:2])
+    assert third.notes == second.notes
+    assert third.alarm.news() == []
 
 
 def test_fedbn_without_batch_normalisation_is_told():
