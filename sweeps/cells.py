@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import is_cost, on_test
 from orchestrator.terminal import console
 from sweeps import efforts
+from sweeps.apart import key_of, leaves, under
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result, stored, table_of
@@ -344,9 +345,13 @@ def _given(cells: Cells) -> Iterator[str]:
     """What the lines of the table were given, as far as that is not the same: what a reader must
     know who compares them.
     """
-    for cell in cells.plan.cells:
-        if cell.settings:
-            yield f"{cell.label}: {', '.join(cell.settings)}"
+    plan = cells.plan
+    winning = {*map(key_of, plan.also), *plan.axes}
+    for cell in plan.cells:
+        if said := [one for one in cell.settings if not _is_lost(one, winning)]:
+            yield f"{cell.label}: {', '.join(said)}"
+    if plan.also:
+        yield f"all with {', '.join(plan.also)}"
     yield from efforts.tries(cells.results)
     yield from efforts.unequal(cells.groups)
     first = next(iter(cells.groups), "")
@@ -366,6 +371,11 @@ def _given(cells: Cells) -> Iterator[str]:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
         yield from filter(None, [cells.reached.looks_said()])
         yield from filter(None, [runs.code_said])
+
+
+def _is_lost(setting: str, winning: Collection[str]) -> bool:
+    """Whether others win over all of a cell's ``setting``."""
+    return all(any(under(key, [said]) for key in winning) for said, _ in leaves([setting]))
 
 
 def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:

@@ -4,13 +4,12 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from orchestrator.config.parsing import parse
-from orchestrator.config.paths import put
+from sweeps.apart import differing
 from sweeps.spaces import Yaml
 
 if TYPE_CHECKING:
@@ -215,7 +214,7 @@ class Entry:
     def apart(self) -> frozenset[str]:
         """The keys by which rows, or columns, are told apart; a part's name by the part's key."""
         columns = [column.settings for column in self.columns.values()]
-        return _differing(self.rows.values()) | _differing(columns)
+        return differing(self.rows.values()) | differing(columns)
 
     @property
     def picture(self) -> Kind | Literal["rule", "runs"]:
@@ -227,24 +226,3 @@ class Entry:
     def cost_of(self, setting: str, network: str) -> str:
         """The column that a rule looks at for a setting and a network."""
         return next(n for n, c in self.columns.items() if (c.panel, c.group) == (setting, network))
-
-
-def _differing(groups: Iterable[Settings]) -> frozenset[str]:
-    """The keys under which not all of some settings say the same."""
-    told = [dict(_leaves(settings)) for settings in groups]
-    keys = {key for one in told for key in one}
-    return frozenset(key for key in keys if len({one.get(key) for one in told}) > 1)
-
-
-def _leaves(settings: Settings) -> Iterator[tuple[str, str]]:
-    raw: dict[str, Any] = {}
-    for setting in settings:
-        path, _, text = setting.partition("=")
-        put(raw, path.strip(), parse(text, setting))
-    waiting = [*raw.items()]
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, Mapping) and value:
-            waiting += [(f"{path}.{key}".removesuffix(".name"), one) for key, one in value.items()]
-        else:
-            yield path, repr(value)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
+from sweeps.apart import differing, key_of, leaves, under
 from sweeps.cells import Cells, cells_as, show_cells
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
@@ -145,6 +146,24 @@ class SweepFile(Target):
         if self.columns:
             raise UserError("--column chooses among a paper's columns; a sweep's file has none")
         list(self.plan.configs())
+        plan = self.plan
+        said = {key for cell in plan.cells for key, _ in leaves(cell.settings)}
+        for key in plan.axes:
+            if won := under(key.removesuffix(".name"), said):
+                raise UserError(
+                    f"{self.called or self.path}: axes.{key} would win over what cells say of "
+                    f"{won}; leave one of them out"
+                )
+
+    def _require_free(self, settings: Sequence[str]) -> None:
+        """Raise UserError for a --set of what cells differ in."""
+        apart = differing(cell.settings for cell in self.plan.cells)
+        for key in map(key_of, settings):
+            if won := under(key, apart):
+                raise UserError(
+                    f"--set {key}: the cells of {self.name} differ in {won}, and would go by "
+                    "names that they are not; change it in the file"
+                )
 
     def shows_end(self, place: str, how: Running) -> bool:
         folder = Path(place)
@@ -162,10 +181,12 @@ class SweepFile(Target):
         return True
 
     def plans(self, how: Running) -> list[Sweep]:
+        self._require_free(how.settings)
         return [how.changed(self.plan)]
 
     def run(self, place: str, how: Running) -> None:
         home = Home(place)
+        self._require_free(how.settings)
         _run(self.plan, home, how, how.resume)
         self._show_end(home)
 
@@ -260,11 +281,6 @@ def _run_stage(plan: Sweep, home: Home, how: Running) -> None:
     _run(plan, home, how, how.resume and home.holds("sweep.json"))
 
 
-def _under(key: str, keys: Collection[str]) -> str:
-    """The first of ``keys`` that a setting of ``key`` would win over; or ""."""
-    return next((one for one in sorted(keys) if f"{one}.".startswith(f"{key}.")), "")
-
-
 @dataclass(frozen=True)
 class PaperTarget(Target):
     """A paper's table or figure."""
@@ -316,17 +332,17 @@ class PaperTarget(Target):
         """
         tuning, entry = self.one.tuning, self.one.entry
         tuned = {key for grid in tuning.grids.values() for key in grid} if tuning else set()
-        for key in (setting.partition("=")[0].strip() for setting in settings):
-            if under := _under(key, tuned):
+        for key in map(key_of, settings):
+            if won := under(key, tuned):
                 raise UserError(
-                    f"--set {key}: {entry.id} tunes {under} for each method, and would "
+                    f"--set {key}: {entry.id} tunes {won} for each method, and would "
                     "try one value under many names; use --budget smoke, or a sweep of your own"
                 )
             # less of it is said in the table's head
             free = key.partition(".")[0] in HOW_MUCH or key == "data.limit"
-            if not free and (under := _under(key.removesuffix(".name"), entry.apart)):
+            if not free and (won := under(key, entry.apart)):
                 raise UserError(
-                    f"--set {key}: the rows or columns of {entry.id} differ in {under}, and would "
+                    f"--set {key}: the rows or columns of {entry.id} differ in {won}, and would "
                     "go by names that they are not; use a sweep of your own"
                 )
 
