@@ -18,7 +18,14 @@ from orchestrator.config.paths import has
 from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
-from orchestrator.rounds.metrics import TOTALS, is_cost, more_is_better, on_test, on_validation
+from orchestrator.rounds.metrics import (
+    OF_ITS_OWN,
+    TOTALS,
+    is_cost,
+    more_is_better,
+    on_test,
+    on_validation,
+)
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -226,6 +233,11 @@ class Sweep(Section):
             raise ValueError(f"choose_on: nothing, but {who} chooses by the metric")
 
     def _require_one_loss(self) -> None:
+        if self.mode == "auto" and OF_ITS_OWN.fullmatch(self.metric):
+            raise ValueError(
+                f"metric: {self.metric} is a loss that each trial weighs in its own way, of which "
+                "the least need not be the best; take another metric, or say mode: min"
+            )
         settings = (*self.axes, *(s for cell in self.cells for s in cell.settings))
         varies = any(re.match(r"loss\b", one) for one in settings)
         if varies and self.choose_on != "nothing" and "loss" in self.metric.split("_"):

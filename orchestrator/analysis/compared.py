@@ -34,7 +34,7 @@ from orchestrator.results.contents import TRIAL
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import more_is_better
+from orchestrator.rounds.metrics import OF_ITS_OWN, more_is_better
 from orchestrator.terminal import HEADLINES, told
 
 
@@ -313,18 +313,17 @@ class Runs:
         said = "diverged (a model, or a loss, that is no number)"
         return f"{said}: {', '.join(each)}" if each else ""
 
-    def unmeasured_said(self, metrics: Sequence[str]) -> str:
-        """Which groups have runs that do not report what is compared, and so is not tested; or
-        "".
+    def unmeasured_said(self, numbers: Mapping[str, Sequence[float | None]]) -> str:
+        """Which groups have runs that do not report a metric that is compared, and so is not tested
+        there, or ""; ``numbers``: metric -> of each run, None where it does not.
         """
         silent = {
             metric: [
-                name
+                name if len(without) == len(some) else f"{len(without)} of {len(some)} of {name}"
                 for name, some in self.columns.items()
-                if not all(metric in self.rounds[run] for run in some)
+                if (without := [run for run in some if values[run] is None])
             ]
-            for metric in metrics
-            if not metric.endswith("/")
+            for metric, values in numbers.items()
         }
         return "; ".join(
             f"{metric} is not reported by {', '.join(names[:SOME])}, and not tested there"
@@ -334,9 +333,10 @@ class Runs:
 
     def more_is_better(self, metric: str) -> bool | None:
         """Which way a metric is better, as the runs say that have declared it; of rows that were
-        trained on, or by which some methods' servers learn, nobody can say it.
+        trained on, or by which some methods' servers learn, and of losses that each run weighs in
+        its own way, nobody can say it.
         """
-        if metric.startswith(("train_", "heldout_")):
+        if metric.startswith(("train_", "heldout_")) or OF_ITS_OWN.fullmatch(metric):
             return None
         declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)

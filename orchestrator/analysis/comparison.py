@@ -57,11 +57,11 @@ class Line:
     """Whether more is better, where that is known."""
 
     def best(self, columns: Mapping[str, Sequence[int]]) -> str | None:
-        """The column with the best mean, where each has one and none another's."""
+        """The column with the best mean, where all runs have one and none another's."""
         means: dict[str, float] = {}
         for name, runs in columns.items():
             given = [value for run in runs if (value := self.values[run]) is not None]
-            means[name] = float(np.mean(given)) if given else math.nan
+            means[name] = float(np.mean(given)) if len(given) == len(runs) else math.nan
         known = [*means.values()]
         if self.better is None or len(known) < 2 or not np.isfinite(known).all():
             return None
@@ -84,6 +84,8 @@ class Line:
         text = f"{known.mean():.{digits}f}"
         if spread:
             text += f" ± {standard_error(known):.{digits}f}"
+        if silent := len(runs) - len(given):
+            text += f", {silent} without"
         return f"{text}, {lost} {self.none}" if lost else text
 
 
@@ -392,7 +394,7 @@ def notes_of(
     notes = [
         runs.seeds_said, runs.diverged_said, runs.stopped_said, "; ".join(runs.reached.said()),
         *runs.reached.untested_said(first, {one: _ends(runs, one) for one in metrics}),
-        runs.unmeasured_said(metrics),
+        runs.unmeasured_said({one: _numbers(runs, one) for one in _single(metrics)}),
         runs.no_pairs_said(first), runs.judged.said(reported, first), runs.data_said,
         runs.honest_said,
         *(_of_targets(runs, metrics[0]) if targeted else [runs.reached.looks_said()]),
@@ -415,7 +417,7 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     """Each column's last ``metrics`` against those of the ``first``, of the runs that report them,
     of the same rows.
     """
-    theirs = runs.columns[first][0]
+    theirs, numbers = runs.columns[first][0], {one: _numbers(runs, one) for one in metrics}
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
     unlike = set(runs.reached.other_goals(first))
 
@@ -429,32 +431,47 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
             name
             for name in alike
             if name not in others
+            # which of a group's runs report it may hang on what it would be
+            and not any(numbers[metric][run] is None for run in runs.columns[name])
             and not (is_cost(metric) and name in unlike)
             and not any(runs.reached.ended(metric, run) for run in runs.columns[name])
         ]
         return found if first in found else []
 
-    # a family's columns are many a run, and none of them is asked for
-    asked = [metric for metric in metrics if not metric.endswith("/")]
-    each = [_measured(runs, one, names) for one in asked if (names := tested(one))]
+    each = [
+        Measured(
+            one,
+            {name: _by_seed(runs, numbers[one], runs.columns[name]) for name in names},
+            runs.more_is_better(one),
+            runs.reached.counts(one),
+        )
+        for one in _single(metrics)
+        if (names := tested(one))
+    ]
     return PairedTests.of(each, first)
 
 
-def _measured(runs: Runs, metric: str, names: Sequence[str]) -> Measured:
-    """Of the columns of these names."""
-    ends = _ends(runs, metric)
-    # who was to reach a goal, and has not, has no cost of it
-    lost = runs.reached.missed if is_cost(metric) else [False] * len(ends)
+def _single(metrics: Sequence[str]) -> list[str]:
+    """Without families of columns, which are many a run, none of which is asked for."""
+    return [metric for metric in metrics if not metric.endswith("/")]
+
+
+def _by_seed(runs: Runs, numbers: Sequence[float | None], some: Sequence[int]) -> dict[int, float]:
+    return {runs.seeds[run]: end for run in some if (end := numbers[run]) is not None}
+
+
+def _numbers(runs: Runs, metric: str) -> list[float | None]:
+    """What each run has of a metric that counts, as ``_end`` has it: NaN of one that has not
+    reached the goal that it would be the cost of, and where it says nothing of a model that has
+    diverged.
+    """
+    lost = runs.reached.missed if is_cost(metric) else [False] * len(runs.rounds)
     if not counts_of_the_diverged(metric):
         lost = [one or other for one, other in zip(lost, runs.diverged, strict=True)]
-    ends = [
-        math.nan if none and end is not None else end for end, none in zip(ends, lost, strict=True)
+    return [
+        math.nan if none and metric in rounds else end
+        for end, none, rounds in zip(_ends(runs, metric), lost, runs.rounds, strict=True)
     ]
-    values = {
-        name: {runs.seeds[run]: end for run in runs.columns[name] if (end := ends[run]) is not None}
-        for name in names
-    }
-    return Measured(metric, values, runs.more_is_better(metric), runs.reached.counts(metric))
 
 
 def _ends(runs: Runs, metric: str) -> list[float | None]:

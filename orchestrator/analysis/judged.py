@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+import pandas as pd
+
 from algorithms.part import Part
 from orchestrator.config import Config
 from orchestrator.files import json_text
@@ -31,10 +33,12 @@ COLUMNS = {
     "client_": ("test_rows", "accuracy", "loss"),
     "personal_": ("test_rows", "personal_accuracy", "personal_loss"),
     "client_validation_": ("validation_rows", "accuracy_validation", "loss_validation"),
-    "personal_validation_": ("validation_rows", "personal_accuracy_validation"),
-}
+    "personal_validation_": (
+        "validation_rows", "personal_accuracy_validation", "personal_loss_validation",
+    ),
+}  # fmt: skip
 """How metrics of the clients begin -> the columns of clients.parquet with their rows, and those
-that they are made of."""
+that accuracy and loss are made of."""
 SOME = 6
 """Groups that a sentence has room for."""
 
@@ -49,8 +53,8 @@ class Basis:
     config: Config
     digests: Mapping[str, str]
     """``rows_sha256``; empty of a run of before."""
-    counts: Mapping[str, Rows]
-    """Of ``COLUMNS`` -> the honest clients that are judged."""
+    clients: pd.DataFrame
+    """What is known of each honest client."""
     codes: str
     """``CODES``, as the run has them."""
 
@@ -58,13 +62,51 @@ class Basis:
     def of(cls, folder: RunFolder) -> Basis:
         result = folder.result()
         codes = " ".join(str(result.get(key, "")) for key in CODES)
-        return cls(folder.config(), result.get("rows_sha256", {}), rows_of(folder), codes)
+        clients = folder.clients()
+        last = clients[clients["round"] == clients["round"].max()]
+        if "malicious" in last:
+            last = last[~last["malicious"].astype(bool)]
+        return cls(folder.config(), result.get("rows_sha256", {}), last, codes)
 
-    def has_rows_of(self, other: Basis, family: str) -> bool:
-        """Whether a family of metrics is over the same rows of the same clients; where one of both
-        has none, or it is not known, it is.
+    def counts(self, what: str) -> Rows:
+        """The clients that metrics which begin so (``source``) are over, and their rows; none of
+        metrics of all clients.
         """
-        mine, theirs = (one.counts.get(family, {}) for one in (self, other))
+        if what not in self._counted:
+            self._counted[what] = self._count(what)
+        return self._counted[what]
+
+    @cached_property
+    def _counted(self) -> dict[str, Rows]:
+        return {}
+
+    def _count(self, what: str) -> Rows:
+        family = family_of(what)
+        if family not in COLUMNS:
+            return {}
+        many, *columns = COLUMNS[family]
+        if own := what.removeprefix(family).removesuffix("_"):
+            columns = [f"{own}_validation" if "validation" in family else own]
+        known = self.clients.reindex(columns=["client", many, *columns])
+        judged = known[known[columns].notna().any(axis=1) & (known[many] > 0)]
+        return dict(zip(judged["client"].tolist(), judged[many].tolist(), strict=True))
+
+    def source(self, metric: str) -> str | None:
+        """How metrics begin that are over the same clients as this one: its family, or for a metric
+        that is told apart by client (``evaluation.metrics``), which some do not define, that; None
+        of metrics of no family.
+        """
+        family = family_of(metric)
+        called = [f"{family}{one.called}_" for one in self.config.evaluation.metrics]
+        own = [one for one in called if metric.startswith(one)] if family in COLUMNS else []
+        return max(own, key=len) if own else family
+
+    def has_rows_of(self, other: Basis, what: str) -> bool:
+        """Whether metrics that begin so are over the same rows of the same clients; where one of
+        both has none, or it is not known, they are.
+        """
+        mine, theirs, family = self.counts(what), other.counts(what), family_of(what)
+        assert family is not None
         if mine and theirs and mine != theirs:
             return False
         key = FAMILIES[family]
@@ -116,17 +158,19 @@ class Judged:
         """The groups in which it is over other clients, or other rows of theirs, on a seed of both
         -> such a seed, with other numbers of rows if there is one.
         """
-        family = family_of(metric)
-        found: dict[str, int] = {}
-        if family is None:
-            return found
-        for name, its in self._basis.items():
-            theirs = self._basis.get(against, {})
-            apart = [s for s in its if s in theirs and not its[s].has_rows_of(theirs[s], family)]
-            counted = [s for s in apart if its[s].counts != theirs[s].counts]
+        theirs, found = self._basis.get(against, {}), {}
+        what = self._source(metric, against)
+        for name, its in self._basis.items() if what else ():
+            apart = [s for s in its if s in theirs and not its[s].has_rows_of(theirs[s], what)]
+            counted = [s for s in apart if its[s].counts(what) != theirs[s].counts(what)]
             if apart:
                 found[name] = [*counted, *apart][0]
         return found
+
+    def _source(self, metric: str, against: str) -> str:
+        """As a basis of ``against`` has it, or ""."""
+        first = next(iter(self._basis.get(against, {}).values()), None)
+        return "" if first is None else first.source(metric) or ""
 
     def _by_others(self, metric: str, against: str) -> list[str]:
         """The groups in which it is by another formula; one of failed runs has none."""
@@ -139,24 +183,24 @@ class Judged:
     def said(self, metrics: Iterable[str], against: str) -> str:
         """Which of the ``metrics`` are of what, where not all are of the same; or ""."""
         metrics = [*metrics]
-        families = {family: metric for metric in metrics if (family := family_of(metric))}
+        sources = {what: metric for metric in metrics if (what := self._source(metric, against))}
         notes = []
-        for family, metric in families.items():
+        for what, metric in sources.items():
             if others := self._of_other_rows(metric, against):
                 notes.append(
-                    f"{family}... is of other clients or other rows, and not tested: "
-                    + "; ".join(self._counts(family, others, against))
+                    f"{what}... is of other clients or other rows, and not tested: "
+                    + "; ".join(self._counts(what, others, against))
                 )
         by = [metric for metric in metrics if self._by_others(metric, against)]
         if by:
             notes.append(f"by other formulas, and not tested: {', '.join(dict.fromkeys(by))}")
         return "; ".join(notes)
 
-    def _counts(self, family: str, others: Mapping[str, int], against: str) -> Iterable[str]:
+    def _counts(self, what: str, others: Mapping[str, int], against: str) -> Iterable[str]:
         """How many they are in some groups, on a seed on which they are not the same."""
         seed = next(iter(others.values()))
         for name, on in {against: seed, **dict([*others.items()][:SOME])}.items():
-            rows = self._basis[name][on].counts.get(family)
+            rows = self._basis[name][on].counts(what)
             many = f"{len(rows):,} clients with {sum(rows.values()):,.0f} rows in " if rows else ""
             yield f"{many}{name}"
 
@@ -164,18 +208,3 @@ class Judged:
 def family_of(metric: str) -> str | None:
     """Which of ``FAMILIES`` a metric is of; None where it is of none."""
     return next((family for family in FAMILIES if metric.startswith(family)), None)
-
-
-def rows_of(folder: RunFolder) -> dict[str, Rows]:
-    """Family -> the honest clients that a run's last numbers of it are over."""
-    clients = folder.clients()
-    last = clients[clients["round"] == clients["round"].max()]
-    if "malicious" in last:
-        last = last[~last["malicious"].astype(bool)]
-    found = {}
-    for family, (many, *columns) in COLUMNS.items():
-        told = last.reindex(columns=["client", many, *columns])
-        judged = told[told[columns].notna().any(axis=1) & (told[many] > 0)]
-        rows = zip(judged["client"].tolist(), judged[many].tolist(), strict=True)
-        found[family] = dict(rows)
-    return found

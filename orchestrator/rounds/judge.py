@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from algorithms.algorithm import Algorithm
+from algorithms.finite import all_finite
 from algorithms.local import GivenModel
 from algorithms.parts.metrics import Metric, each_token
 from orchestrator.clients.federation import Federation
@@ -83,8 +84,10 @@ class Judge:
         record, table = self.of(self.algorithm.model(), self.algorithm.statistics())
         for split, sums in self._personal().items():
             record |= self._over_benign(sums, "personal", split)
-            if not np.isnan(sums[:, 0]).any():
-                table |= _columns("personal_accuracy", sums[:, 0], sums[:, 2], split)
+            correct, loss, rows = sums.T
+            if not np.isnan(correct).any():
+                table |= _columns("personal_accuracy", correct, rows, split)
+            table |= _columns("personal_loss", loss, rows, split)
         return record, table
 
     def of(self, w: Tensor, buffers: Tensor) -> tuple[Record, ClientTable]:
@@ -125,7 +128,7 @@ class Judge:
     @cached_property
     def _columns(self) -> set[str]:
         """Names of the columns that clients' results have."""
-        measured = ("accuracy", "loss", "personal_accuracy")
+        measured = ("accuracy", "loss", "personal_accuracy", "personal_loss")
         names = (*measured, *(metric.called for metric in self.evaluation.metrics))
         return {_named(name, split) for name in names for split in SPLITS}
 
@@ -144,7 +147,9 @@ class Judge:
                 values = np.array([self._value(metric, outputs, mine) for mine in each])
                 table[_named(metric.called, split)] = values
                 name = f"{_named('client', split)}_{metric.called}"
-                record |= spread(values[self.benign], name, metric.more_is_better)
+                # who has no rows that it is defined by is left out, and no model that diverged
+                told = ~np.isnan(values) | [not all_finite([outputs[mine]]) for mine in each]
+                record |= spread(values[self.benign & told], name, metric.more_is_better)
         return record, table
 
     def _value(self, metric: Metric, outputs: Tensor, places: np.ndarray) -> float:

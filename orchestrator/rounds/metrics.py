@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ VALIDATED = {
 """How names of metrics on test rows begin -> how those of the same on validation rows do."""
 
 
+TAILS = ("worst", "worst10", "best10")
 GOOD = "(accuracy|f1_macro|auroc|r2)"
 LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
 UNEVEN = "(_std|_var|_angle|_kl)"
@@ -34,6 +36,11 @@ LESS = re.compile(
 )
 """Metrics of which more, or less, is better; of all others nobody can say it in general. So is less
 of what runs spend (``is_cost``)."""
+OF_ITS_OWN = re.compile(
+    rf"(?!(train|test|heldout|(client_|personal_)?validation|client|personal)_loss)\w*_loss{LEVELS}"
+)
+"""Losses that each run weighs in its own way, as F(w, λ) by its own λ: within a run less is better,
+and one run's says nothing beside another's."""
 JUDGED = "(test|validation|heldout|client|client_validation)_"
 """How names of metrics begin that are of the judged model's outputs."""
 
@@ -119,19 +126,19 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
 
 def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
     """``mean``, ``worst``, ``worst10``, ``best10`` and ``std`` of a number of each client [K], as
-    :func:`over_clients` has them of accuracy, and its :func:`evenness` where none is negative;
-    those of which it is NaN are left out.
+    :func:`over_clients` has them of accuracy, and its :func:`evenness` where none is negative; all
+    NaN where one of them is, which none is better than.
     """
-    values = values[~np.isnan(values)]
     if not len(values):
         return {}
+    if np.isnan(values).any():
+        return {f"{name}_{what}": math.nan for what in ("mean", *TAILS, "std")}
     ordered, tenth = np.sort(values), _tenth(len(values))
     ordered = ordered if more_is_better else ordered[::-1]
+    tails = ordered[0], ordered[:tenth].mean(), ordered[-tenth:].mean()
     return {
         f"{name}_mean": float(values.mean()),
-        f"{name}_worst": float(ordered[0]),
-        f"{name}_worst10": float(ordered[:tenth].mean()),
-        f"{name}_best10": float(ordered[-tenth:].mean()),
+        **{f"{name}_{what}": float(value) for what, value in zip(TAILS, tails, strict=True)},
         f"{name}_std": float(values.std()),
         **{f"{name}_{what}": value for what, value in evenness(values).items()},
     }
