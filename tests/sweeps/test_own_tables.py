@@ -23,7 +23,7 @@ from sweeps.home import Home
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
 from sweeps.status import Status
-from sweeps.targets import show_next
+from sweeps.targets import Running, SweepFile, show_next
 from tests.orchestrator.test_comparison import edit
 from tests.sweeps.plans import SMALL, sweep
 from tests.sweeps.trials import run_here
@@ -307,3 +307,37 @@ def test_how_alike_clients_are_says_nothing_of_a_model_that_is_nan(tmp_path, ray
     for (label, _), one in by_trial(tmp_path / "s").items():
         assert math.isnan(one.value(var)) is ("e+38" in label)
         assert math.isfinite(one.value(accuracy))
+
+
+CELLS = """
+name: two
+metric: test_accuracy
+choose_on: nothing
+cells:
+  - {label: plain, settings: [algorithm=fedavg, local.lr=0.05, cohort=3]}
+  - {label: corrected, settings: ["algorithm={name: fedprox, mu: 1}", local.lr=0.1, cohort=3]}
+"""
+
+
+def test_cells_are_what_they_are_called(tmp_path):
+    """With --set, and an axis, rows went by names of what was never run."""
+    file = tmp_path / "two.yaml"
+    file.write_text(CELLS)
+    for setting, key in (
+        ("local.lr=0.2", "local.lr"), ("local={lr: 1}", "local.lr"), ("algorithm=fedavg", "algorithm"),
+        ("algorithm.name=fedavg", "algorithm"), ("algorithm.mu=2", "algorithm.mu"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=f"the cells of two differ in {key}, and would go by"):
+            SweepFile(file).plans(Running(settings=(setting,)))
+    (plan,) = SweepFile(file).plans(Running(settings=("cohort=2", "rounds=1")))
+    assert plan.also == ("cohort=2", "rounds=1")
+    file.write_text(f"{CELLS}\naxes: {{local.lr: [0.1]}}")
+    with pytest.raises(UserError, match=r"axes\.local\.lr would win over what cells say"):
+        SweepFile(file).check()
+
+
+def test_what_all_were_run_with_is_said(tmp_path, ray_session):
+    cells = [{"label": "a", "settings": ["cohort=3", "local.lr=0.05"]}]
+    run_here(sweep(cells=cells, also=["cohort=2"], seeds=[0]), tmp_path / "x")
+    said = [*_given(Cells.read(tmp_path / "x"))]
+    assert said[:2] == ["a: local.lr=0.05", "all with cohort=2"]
