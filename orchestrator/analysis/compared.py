@@ -341,6 +341,12 @@ class Runs:
         declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)
 
+    def own_said(self, metrics: Sequence[str]) -> str:
+        """Which metrics each run weighs in its own way; or ""."""
+        own = [metric for metric in metrics if OF_ITS_OWN.fullmatch(metric)]
+        many = len(self.columns) > 1
+        return f"{', '.join(own)}: each run's by weights of its own" if own and many else ""
+
     def groups(self, column: str = "") -> dict[str, list[pd.DataFrame]]:
         """Name of a column -> the rounds of its runs, with what is :func:`sound` of one of their
         own columns.

@@ -23,7 +23,7 @@ from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 
 T = TypeVar("T")
-NO_MATTER = ("seed", "name", "resources", "track")
+NO_MATTER = ("seed", "name", "resources", "track", "checkpoint")
 """Sections of a config in which runs of one experiment may differ."""
 SEEDS = re.compile(r" \(seeds? ([\d, ]+)\)$")
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)")

@@ -35,11 +35,11 @@ class Own(Section):
             if not callable(called):
                 kind = type(called).__name__
                 raise ValueError(f"{self.of} is a {kind}, which cannot be called")
-            arguments = _arguments(self.of, called, facts, self.options)
+            given, named = _arguments(self.of, called, facts, self.options)
         except ValueError as error:
             raise ValueError(f"{key}: {' '.join(str(error).split())}"[:400]) from error
         try:
-            return called(**arguments)
+            return called(*given, **named)
         except UserError:
             raise
         except (Exception, SystemExit) as error:  # whatever code of others may raise
@@ -52,9 +52,9 @@ _signature = functools.lru_cache(maxsize=1000)(inspect.signature)
 
 def _arguments(
     of: str, made: Callable[..., object], facts: Mapping[str, Any], options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Keyword arguments for a call; raises ValueError for options that it does not take, or that
-    are missing.
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional arguments, where a signature has nothing else, and keyword arguments for a call;
+    raises ValueError for options that it does not take, or that are missing.
     """
     parameters = _signature(made).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -73,7 +73,8 @@ def _arguments(
             f"{of} needs {', '.join(missing)}: give it among the options, or a default; it is "
             f"called with {', '.join(facts)}, as far as it asks for them"
         )
-    return given
+    placed = [name for name, p in parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    return [given.pop(name, parameters[name].default) for name in placed], given
 
 
 def pinned(reference: str, plugins: Iterable[Plugin]) -> str:

@@ -15,7 +15,7 @@ from orchestrator.rounds.metrics import more_is_better
 OWN = """
 import torch
 
-def smooth(outputs, targets, part=0.1):
+def smooth(outputs, targets, /, part=0.1):
     return torch.nn.functional.cross_entropy(
         outputs, targets, reduction="none", label_smoothing=part
     )
