@@ -68,7 +68,7 @@ class Trained:
         wanted = planned(local, len(rows))
         self.steps = wanted if steps is None or not wanted else steps
         stream = batches(local, rows, world.config["seed"], t, k, session)
-        losses = []
+        losses, self.path = [], []
         for _ in range(self.steps):
             x, y = world.batch(next(stream), k)
             loss, g, self.stats = networks.gradient(world.module, self.w, self.stats, x, y)
@@ -77,6 +77,7 @@ class Trained:
             g = correct(g, self.w)
             self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, self.lr)
             losses.append(loss)
+            self.path.append(self.w)
         self.loss = float(np.mean(losses)) if losses else 0.0
 
     @property

@@ -9,6 +9,7 @@ import torch
 from orchestrator.clients import adversary
 from orchestrator.errors import Diverged
 from orchestrator.rounds.experiment import Experiment
+from tests.meanings import minimax
 from tests.meanings import model as readable
 
 BOUNDS = {"w": 2e-5, "statistics": 2e-5, "test_loss": 1e-4}
@@ -129,6 +130,8 @@ def _of_product(product, record, forged) -> dict:
     }
     if hasattr(algorithm, "control"):
         named["control"] = algorithm.control
+    if hasattr(algorithm, "dual"):
+        named["dual"] = algorithm.dual
     for k, memory in federation.store.states.items():
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):
@@ -148,8 +151,10 @@ def _of_model(modelled) -> dict:
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),
     }
-    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn"):
+    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn", "drdm"):
         named["control"] = modelled.control
+    if modelled.algorithm["name"] in minimax.NAMES:
+        named["dual"] = modelled.dual
     for k, memory in modelled.memory.items():
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):

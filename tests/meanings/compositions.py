@@ -62,6 +62,14 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "fedadagrad"},
     {"name": "synchronous"},
 )
+MINIMAX: tuple[dict[str, Any], ...] = (
+    {"name": "drfa", "gamma": 0.05},
+    {"name": "drfa", "gamma": 0.01, "replace": False, "floor": 0.1},
+    {"name": "drdm", "gamma": 0.05},
+    {"name": "drdm", "gamma": 0.02, "mu": 0.5, "replace": True, "initial_dual": "uniform"},
+    {"name": "drdm", "gamma": 0.05, "control": "lambda_weighted"},
+    {"name": "afl", "dual_lr": 0.2},
+)
 MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
 MOMENTS = (
     {"name": "sgd", "momentum": 0.8},
@@ -99,6 +107,8 @@ DISTINCT = {"scaffold", "fedpvr", "feddyn", "qfedavg", "local", *EVERYBODY}
 
 def drawn(rng) -> list[tuple[str, Any]]:
     """The pieces of a random composition, of which most fit together."""
+    if rng.random() < 0.2:
+        return _game(rng)
     algorithm = rng.choice(ALGORITHMS)
     name, model = algorithm["name"], rng.choice(MODELS)
     pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
@@ -116,6 +126,25 @@ def drawn(rng) -> list[tuple[str, Any]]:
     if name != "qfedavg" and rng.random() < 0.15:
         pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
     return pieces
+
+
+def _game(rng) -> list[tuple[str, Any]]:
+    """One of those that play against a mixture of the clients, all of whom must answer."""
+    algorithm = rng.choice(MINIMAX)
+    afl = algorithm["name"] == "afl"
+    pieces = [
+        ("algorithm", algorithm), ("model", rng.choice(MODELS)), ("output", "last"),
+        ("cohort", 1.0 if afl else rng.choice((2, 3, 4))),
+        ("local.steps", 1 if afl else rng.choice((1, 2, 4))),
+    ]  # fmt: skip
+    if rng.random() < 0.2:
+        pieces.append(("attack", {"name": "label_flip", "fraction": 0.4}))
+    for way in LOSSY:
+        if rng.random() < 0.5:
+            pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
+    keys = [key for key in CHOICES if key != "cohort"]
+    pieces += [(key, rng.choice(CHOICES[key])) for key in keys if rng.random() < 0.2]
+    return [*pieces, *_moments(rng, algorithm["name"])]
 
 
 def _moments(rng, name):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
-from tests.meanings import channel, networks, server
+from tests.meanings import channel, minimax, networks, server
 from tests.meanings.client import Trained, fresh
 
 
@@ -32,6 +32,8 @@ class Sent:
     memory: dict = field(default_factory=dict)
     """What it remembers, should its update count."""
     nbytes: int = 0
+    path: list = field(default_factory=list)
+    """Its model after each step."""
     forger: bool = False
     """It is judged by its message alone, whatever has become of its own training."""
 
@@ -79,6 +81,8 @@ class Federation:
             last = list(self.world.module.children())[-1]
             self.corrected = slice(len(w) - sum(p.numel() for p in last.parameters()), len(w))
         self.control = torch.zeros_like(w[self.corrected])
+        self.dual = np.full(self.clients, 1 / self.clients)
+        self.gradients = dict.fromkeys(range(self.clients), torch.zeros_like(w))
         self.optimizer = server.Optimizer(config["server_optimizer"], w)
         self.averaged: dict = {}
         self.memory: dict[int, dict] = {k: {} for k in range(self.clients)}
@@ -101,6 +105,10 @@ class Federation:
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
             return
+        if name in minimax.NAMES:
+            minimax.play(self, t, ids, counts)
+            self._require_finite()
+            return
         there = self._broadcast(t, ids)
         sents = [self._trained(t, k, there) for k in ids]
         losses = self._losses(t, ids, there) if name == "qfedavg" else None
@@ -117,6 +125,8 @@ class Federation:
 
     def _cohort(self, t):
         """Distinct clients, and how often each was drawn."""
+        if self.algorithm["name"] in minimax.NAMES:
+            return minimax.cohort(self, t)
         sampler, n, m = self.config["sampler"], self.clients, self.config["cohort"]
         m = max(1, round(m * n)) if isinstance(m, float) else m
         rng = generator(self.config["seed"], "cohort", t)
@@ -201,7 +211,7 @@ class Federation:
 
         def correct(g, w):
             g = g + mu * (w - start) if mu else g
-            if name == "feddyn":
+            if name in ("feddyn", "drdm"):
                 g = g - learnt
             if self.corrects:
                 g = g.clone()
@@ -210,13 +220,13 @@ class Federation:
 
         done = Trained(self.world, t, 0, k, start, stats, self._moments(k, there), correct)
         delta = done.w - there["w"]
-        sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory)
+        sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
         if kept:
             memory["buffers"] = done.stats
         if self.private.any():
             memory["kept"] = done.w[self.private]
         self._remember_moments(memory, done.moments)
-        if name == "feddyn":
+        if name in ("feddyn", "drdm"):
             memory["gradient"] = learnt - mu * delta
         if self.corrects:
             work, change = done.steps * done.lr, torch.zeros_like(own)
@@ -363,10 +373,19 @@ class Federation:
             told |= channel.forged(attack, "answer", self.config["seed"], (t, 0), liars, others)
         return {k: max(float(v), 1e-10) for k, v in told.items()}
 
-    def _step(self, counted, weights, losses):
+    def take(self, counted, weights):
+        """The means of what is sent beside the updates."""
+        self._average(counted, weights)
+        if "buffers" in counted[0].parts:
+            self.statistics = _sum(counted, "buffers", weights)
+
+    def _average(self, counted, weights):
         if self.config["local"]["optimizer_state"] == "average":
             names = [n for n in counted[0].parts if n.startswith("optimizer/")]
             self.averaged = {n: _sum(counted, n, weights) for n in names}
+
+    def _step(self, counted, weights, losses):
+        self._average(counted, weights)
         update, self.statistics = self._aggregate(counted, weights)
         if losses is not None:
             self.w = self.w + self._fair(counted, losses) * update
@@ -418,7 +437,14 @@ class Federation:
         return update, statistics
 
     def _require_finite(self):
-        held = [self.w, self.statistics, self.control, self.optimizer.first, self.optimizer.second]
+        held = [
+            torch.from_numpy(self.dual),
+            self.w,
+            self.statistics,
+            self.control,
+            self.optimizer.first,
+            self.optimizer.second,
+        ]
         if self.config["non_finite"] == "fail" and not channel.finite(
             *held, *self.averaged.values(), *self.replicas.values()
         ):

@@ -8,8 +8,9 @@ from algorithms.parts.aggregators import Aggregator
 from algorithms.parts.attacks import Attack
 from algorithms.parts.compressors import Compressor
 from algorithms.parts.samplers import Sampler
+from tests.meanings import minimax
 from tests.meanings.comparison import compare
-from tests.meanings.compositions import composed
+from tests.meanings.compositions import MINIMAX, composed
 
 ALGORITHMS = (
     "fedavg",
@@ -25,8 +26,7 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "afl clustered drdm drdsgd drfa fedaa feddual"
-    " lp_proj moon scaffpd scallion server_only",
+    AlgorithmOptions: "clustered drdsgd fedaa feddual lp_proj moon scaffpd scallion server_only",
     Aggregator: "barycenter bulyan centered_clipping faba fltrust geometric_median norm_clipping",
     Attack: "alie min_max min_sum",
     Compressor: "bf16 fp16",
@@ -34,7 +34,7 @@ UNKNOWN = {
 }
 """Parts that the model does not know."""
 KNOWN = {
-    AlgorithmOptions: {*ALGORITHMS, *SERVERS, "synchronous"},
+    AlgorithmOptions: {*ALGORITHMS, *SERVERS, *minimax.NAMES, "synchronous"},
     Aggregator: {"mean", "weighted_mean", "median", "trimmed_mean", "krum", "multi_krum"},
     Attack: {"none", "same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip"},
     Compressor: {"none", "top_k", "random_k", "qsgd"},
@@ -59,6 +59,13 @@ def agree(*pieces):
 def test_compressed_both_ways(algorithm):
     """Weights, statistics, all memories, replicas and every byte, at each end of a lossy link."""
     agree(("algorithm.name", algorithm), NORMED, *BOTH_WAYS)
+
+
+@pytest.mark.parametrize("algorithm", MINIMAX, ids=str)
+def test_games_over_a_lossy_link(algorithm):
+    """λ, and w' of the round's middle, which was measured from elsewhere than the update."""
+    all_of_them = [("cohort", 1.0), ("local.steps", 1)] if algorithm["name"] == "afl" else []
+    agree(("algorithm", algorithm), NORMED, ("output", "last"), *all_of_them, *BOTH_WAYS)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -1,0 +1,110 @@
+"""DRFA's, DRDM's and AFL's rounds, line by line: a game between the model and the mixture λ."""
+
+import numpy as np
+
+from algorithms.draws import generator
+from tests.meanings import networks
+
+NAMES = ("drfa", "drdm", "afl")
+
+
+def projected(v):
+    """The nearest point of the simplex, by the threshold that leaves a sum of 1."""
+    low, high = v.min() - 1, v.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(v - middle, 0).sum() > 1 else (low, middle)
+    return np.maximum(v - low, 0)
+
+
+def cohort(fed, t):
+    """Who trains, as often as drawn: DRFA's and DRDM's by λ, AFL's everyone."""
+    options, n = fed.algorithm, fed.clients
+    if options["name"] == "afl":
+        return list(range(n)), np.ones(n, int)
+    m, floor = fed.config["cohort"], options["floor"]
+    p = (1 - floor) * fed.dual + floor / n
+    rng = generator(fed.config["seed"], "cohort", t)
+    drawn = rng.choice(n, m, replace=options["replace"], p=p / p.sum())
+    ids, counts = np.unique(drawn, return_counts=True)
+    return [int(k) for k in ids], counts
+
+
+def play(fed, t, ids, counts):
+    """One round of the federation ``fed``."""
+    options, steps, n = fed.algorithm, fed.config["local"]["steps"], fed.clients
+    there = fed._broadcast(t, ids)
+    sents = [fed._trained(t, k, there) for k in ids]
+    fed._uplink(t, sents, there)
+    for s in sents:
+        fed.up[s.k] += s.nbytes
+    fed._committed(sents)
+    if options["name"] == "afl":
+        weights = {k: float(fed.dual[k]) for k in ids}
+        losses = _losses(fed, t, ids, there["w"], there["buffers"])
+        fed.w = fed.w + _sum(sents, weights)
+        fed.take(sents, weights)
+        fed.dual = projected(fed.dual + options["dual_lr"] * losses)
+        return
+    weights = {k: c / counts.sum() for k, c in zip(ids, counts, strict=True)}
+    # t', and how far each client is by then from what it was sent
+    at = int(generator(fed.config["seed"], "snapshot", t).integers(1, steps + 1))
+    moved = {s.k: s.path[at - 1] - there["w"] for s in sents}
+    for k in ids:
+        fed.up[k] += 4 * len(fed.w)
+    middle = sum(weights[k] * moved[k] for k in ids)
+    end = _sum(sents, weights)
+    if options["name"] == "drfa":
+        snapshot, fed.w = fed.w + middle, fed.w + end
+    elif options["control"] == "published":
+        # lines 17 to 20
+        mu, part = options["mu"], fed.config["cohort"] / n
+        snapshot = fed.w + middle - (fed.control - mu * part * middle) / mu
+        fed.control = fed.control - mu * part * end
+        fed.w = fed.w + end - fed.control / mu
+    else:
+        mu, dual = options["mu"], fed.dual
+        base = sum(dual[k] * fed.gradients[k] for k in range(n)).float()
+        then = base - mu * sum(dual[k] * moved[k] for k in ids)
+        snapshot = fed.w + middle - then / mu
+        for s in sents:
+            fed.gradients[s.k] = fed.gradients[s.k] - mu * s.parts["delta"]
+        fed.control = sum(dual[k] * fed.gradients[k] for k in range(n)).float()
+        fed.w = fed.w + end - fed.control / mu
+    fed.take(sents, weights)
+    _estimate(fed, t, snapshot)
+
+
+def _sum(sents, weights):
+    return sum(weights[s.k] * s.parts["delta"] for s in sents)
+
+
+def _estimate(fed, t, snapshot):
+    """Algorithm 3: some clients are sent w', and say what they lose there."""
+    n, m, options = fed.clients, fed.config["cohort"], fed.algorithm
+    asked = generator(fed.config["seed"], "dual cohort", t).choice(n, m, replace=False)
+    asked = [int(k) for k in sorted(asked)]
+    whole = 4 * len(snapshot)
+    if fed.config["buffers"] == "aggregate":
+        whole += fed.statistics.numel() * fed.statistics.element_size()
+    for k in asked:
+        fed.down[k] += whole
+    v = np.zeros(n)
+    v[asked] = n / m * _losses(fed, t, asked, snapshot, fed.statistics)
+    fed.dual = projected(fed.dual + fed.config["local"]["steps"] * options["gamma"] * v)
+
+
+def _losses(fed, t, ids, w, common):
+    """Of a mini-batch of each client's, with the statistics that it has."""
+    batch, told = fed.config["local"]["batch_size"], []
+    for k in ids:
+        rows = fed.world.data.train[k]
+        if batch < len(rows):
+            rows = generator(fed.config["seed"], "loss", t, k).choice(rows, batch, replace=False)
+        stats = common
+        if fed.config["buffers"] != "aggregate" and len(fed.initial):
+            stats = fed.memory[k].get("buffers", fed.initial)
+        x, y = fed.world.batch(rows, k)
+        told.append(float(networks.judged(fed.world.module, w, stats, x, y)[0].mean()))
+        fed.up[k] += 4
+    return np.array(told)
