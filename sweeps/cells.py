@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import shlex
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.reached import Reached
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
+from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import is_cost, on_test
@@ -389,18 +391,32 @@ def _judged_by(plan: Sweep, rounds: Sequence[pd.DataFrame]) -> tuple[str, bool]:
 
 
 def _edges(cells: Cells) -> Iterator[str]:
-    """The axes of numbers at whose end the best setting is."""
+    """The axes of numbers at whose end the best setting is, and beyond which there are others."""
     if not cells.finished:
         return
-    settings = Choice.read(cells.finished[0].path).planned.settings
+    best = Choice.read(cells.finished[0].path)
+    settings = best.planned.settings
     for path, axis in cells.plan.axes.items():
         if path.startswith("evaluation."):
             continue  # how often one looks is nothing to tune
         numbers = numbers_of(axis.grid or ())
-        ends = {"smallest": numbers[0], "largest": numbers[-1]} if len(numbers) > 1 else {}
-        for which, end in ends.items():
-            if as_settings({path: end})[0] in settings:
+        ends = (("smallest", numbers[0], -1), ("largest", numbers[-1], 1))
+        for which, end, way in ends if len(numbers) > 1 else ():
+            at_it = as_settings({path: end})[0] in settings
+            if at_it and _goes_on(cells.plan, best, path, (end, way)):
                 yield f"{path} = {end:g}, the {which}"
+
+
+def _goes_on(plan: Sweep, best: Choice, path: str, where: tuple[float, int]) -> bool:
+    """Whether a config may have a number beyond that end of an axis, to that side: a whole one, or
+    one that is hardly another.
+    """
+    (end, way), base = where, plan.raw()
+    for step in (1, 1e-6 * max(1.0, abs(end))):
+        with contextlib.suppress(UserError):
+            replace(best, drawn={**best.drawn, path: end + way * step}).config(base)
+            return True
+    return False
 
 
 def _shown(cells: Cells) -> pd.DataFrame:

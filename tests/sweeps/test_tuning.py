@@ -68,6 +68,19 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     assert early.title.endswith("2 of 4 trials ended")
 
 
+@pytest.mark.parametrize(
+    ("path", "end", "way", "more"),
+    [
+        ("algorithm.mu", 0.0, -1, False), ("algorithm.mu", 0, 1, True), ("cohort", 6, 1, False),
+        ("cohort", 1.0, 1, False), ("local.lr", 1, -1, True), ("local.lr", 0.1, -1, True),
+        ("local.steps", 1, -1, False), ("local.steps", 5, 1, True),
+    ],
+)  # fmt: skip
+def test_beyond_some_ends_of_a_grid_there_is_nothing(path, end, way, more):
+    plan = Sweep(set=(*SMALL, "algorithm=fedprox"), choose_on="nothing", axes={path: (end, 3)})
+    assert cells._goes_on(plan, Choice(plan.planned()[0]), path, (end, way)) is more
+
+
 def test_a_sweep_in_which_none_has_ended_says_so(finished, tmp_path, capsys):
     shutil.copytree(
         finished, tmp_path / "s", ignore=shutil.ignore_patterns("trials", "status.json")
