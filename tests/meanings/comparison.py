@@ -151,7 +151,7 @@ def _of_model(modelled) -> dict:
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),
     }
-    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn", "drdm"):
+    if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn", "drdm", "scallion"):
         named["control"] = modelled.control
     if modelled.algorithm["name"] in minimax.NAMES:
         named["dual"] = modelled.dual

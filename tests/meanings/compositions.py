@@ -70,6 +70,10 @@ MINIMAX: tuple[dict[str, Any], ...] = (
     {"name": "drdm", "gamma": 0.05, "control": "lambda_weighted"},
     {"name": "afl", "dual_lr": 0.2},
 )
+INCREMENTS: tuple[dict[str, Any], ...] = (
+    {"name": "scallion"},
+    {"name": "scallion", "scale": 0.4, "momentum": 0.7},
+)
 MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
 MOMENTS = (
     {"name": "sgd", "momentum": 0.8},
@@ -109,6 +113,8 @@ def drawn(rng) -> list[tuple[str, Any]]:
     """The pieces of a random composition, of which most fit together."""
     if rng.random() < 0.2:
         return _game(rng)
+    if rng.random() < 0.1:
+        return _told_in_increments(rng)
     algorithm = rng.choice(ALGORITHMS)
     name, model = algorithm["name"], rng.choice(MODELS)
     pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
@@ -145,6 +151,24 @@ def _game(rng) -> list[tuple[str, Any]]:
     keys = [key for key in CHOICES if key != "cohort"]
     pieces += [(key, rng.choice(CHOICES[key])) for key in keys if rng.random() < 0.2]
     return [*pieces, *_moments(rng, algorithm["name"])]
+
+
+def _told_in_increments(rng) -> list[tuple[str, Any]]:
+    """Control variates of which changes alone are sent, and what is left out is not fed back."""
+    pieces = [
+        ("algorithm", rng.choice(INCREMENTS)), ("model", rng.choice(MODELS)),
+        rng.choice((("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))),
+    ]  # fmt: skip
+    fits = [one for one in LOSSY["uplink"] if not one.get("error_feedback", one in FED_BACK)]
+    if rng.random() < 0.7:
+        pieces.append(("compression.uplink", rng.choice(fits)))
+    if rng.random() < 0.5:
+        pieces.append(("compression.downlink", rng.choice(LOSSY["downlink"])))
+    if rng.random() < 0.2:
+        pieces.append(("attack", {"name": "label_flip", "fraction": 0.4}))
+    if rng.random() < 0.3:
+        pieces.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
+    return [*pieces, *((key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2)]
 
 
 def _moments(rng, name):

@@ -75,7 +75,7 @@ class Federation:
         if self.algorithm["name"] == "fedbn":
             self.private = networks.of_batch_norm(self.world.module)
         self.first = w[self.private]
-        self.corrects = self.algorithm["name"] in ("scaffold", "fedpvr")
+        self.corrects = self.algorithm["name"] in ("scaffold", "fedpvr", "scallion")
         self.corrected = slice(0, len(w))
         if self.algorithm["name"] == "fedpvr":
             last = list(self.world.module.children())[-1]
@@ -228,7 +228,9 @@ class Federation:
         self._remember_moments(memory, done.moments)
         if name in ("feddyn", "drdm"):
             memory["gradient"] = learnt - mu * delta
-        if self.corrects:
+        if name == "scallion":
+            sent.parts, sent.numbers = self._increment(done, there["control"], own, memory)
+        elif self.corrects:
             work, change = done.steps * done.lr, torch.zeros_like(own)
             if done.steps:
                 change = -there["control"] - delta[self.corrected] / work
@@ -244,6 +246,23 @@ class Federation:
         if self.config["buffers"] != "exclude" and len(done.stats):
             sent.parts["buffers"] = done.stats
         return sent
+
+    def _increment(self, done, control, own, memory):
+        """What c_i lacks, of the mean gradient or its moving average."""
+        scale, beta, work = (
+            self.algorithm["scale"],
+            self.algorithm["momentum"],
+            done.steps * done.lr,
+        )
+        lacks, before = torch.zeros_like(own), memory.get("momentum", torch.zeros_like(own))
+        if done.steps:
+            mean = -done.change / work + own - control
+            average = (1 - beta) * before + beta * mean
+            lacks = scale * (average - own)
+        if beta < 1:
+            memory["momentum"] = average if done.steps else before
+        memory["control"] = own
+        return {"increment": lacks}, {"reach": work}
 
     def _moments(self, k, there):
         local = self.config["local"]
@@ -331,12 +350,14 @@ class Federation:
         s.nbytes = 4 * len(s.numbers)
         for name, v in list(s.parts.items()):
             leaves = ~self.private if name == "delta" else torch.ones(len(v), dtype=torch.bool)
-            if name in ("delta", "control"):
+            if name in ("delta", "control", "increment"):
                 s.parts[name] = v.clone()
                 s.parts[name][leaves] = uplink.send(name, v[leaves])
                 s.nbytes += channel.weight(compressor, int(leaves.sum()))
             elif name != "buffers" or self.config["buffers"] == "aggregate":
                 s.nbytes += v.numel() * v.element_size()
+        if "increment" in s.parts:
+            s.memory["control"] = s.memory["control"] + s.parts["increment"]
 
     def _committed(self, sents):
         """Those whose update counts; what they remember, and the work of all, is written down."""
@@ -386,6 +407,9 @@ class Federation:
 
     def _step(self, counted, weights, losses):
         self._average(counted, weights)
+        if self.algorithm["name"] == "scallion":
+            self._controlled(counted, weights)
+            return
         update, self.statistics = self._aggregate(counted, weights)
         if losses is not None:
             self.w = self.w + self._fair(counted, losses) * update
@@ -401,6 +425,17 @@ class Federation:
         self.w = self.optimizer.step(self.w, update)
         if self.corrects:
             self.control = self.control + part * _sum(counted, "control", weights)
+
+    def _controlled(self, counted, weights):
+        """A step along c and what it lacks, as far as the clients went, of whom some did not go."""
+        went = sum(weights[s.k] for s in counted if s.steps)
+        reach = sum(weights[s.k] * s.numbers["reach"] for s in counted)
+        lacks = _sum(counted, "increment", weights)
+        along = self.control + (lacks / went if went else 0.0)
+        self.w = self.optimizer.step(self.w, -reach * along)
+        self.control = self.control + len(counted) / self.clients * lacks
+        if "buffers" in counted[0].parts:
+            self.statistics = _sum(counted, "buffers", weights)
 
     def _fair(self, counted, losses) -> float:
         """What the mean of the updates is multiplied by: L Σ F^q / Σ h."""

@@ -10,7 +10,7 @@ from algorithms.parts.compressors import Compressor
 from algorithms.parts.samplers import Sampler
 from tests.meanings import minimax
 from tests.meanings.comparison import compare
-from tests.meanings.compositions import MINIMAX, composed
+from tests.meanings.compositions import INCREMENTS, MINIMAX, composed
 
 ALGORITHMS = (
     "fedavg",
@@ -26,7 +26,7 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "clustered drdsgd fedaa feddual lp_proj moon scaffpd scallion server_only",
+    AlgorithmOptions: "clustered drdsgd fedaa feddual lp_proj moon scaffpd server_only",
     Aggregator: "barycenter bulyan centered_clipping faba fltrust geometric_median norm_clipping",
     Attack: "alie min_max min_sum",
     Compressor: "bf16 fp16",
@@ -34,7 +34,7 @@ UNKNOWN = {
 }
 """Parts that the model does not know."""
 KNOWN = {
-    AlgorithmOptions: {*ALGORITHMS, *SERVERS, *minimax.NAMES, "synchronous"},
+    AlgorithmOptions: {*ALGORITHMS, *SERVERS, *minimax.NAMES, "scallion", "synchronous"},
     Aggregator: {"mean", "weighted_mean", "median", "trimmed_mean", "krum", "multi_krum"},
     Attack: {"none", "same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip"},
     Compressor: {"none", "top_k", "random_k", "qsgd"},
@@ -66,6 +66,12 @@ def test_games_over_a_lossy_link(algorithm):
     """λ, and w' of the round's middle, which was measured from elsewhere than the update."""
     all_of_them = [("cohort", 1.0), ("local.steps", 1)] if algorithm["name"] == "afl" else []
     agree(("algorithm", algorithm), NORMED, ("output", "last"), *all_of_them, *BOTH_WAYS)
+
+
+@pytest.mark.parametrize("algorithm", INCREMENTS, ids=str)
+def test_control_variates_move_by_what_arrives(algorithm):
+    coarse = ("compression.uplink", {"name": "random_k", "fraction": 0.3, "error_feedback": False})
+    agree(("algorithm", algorithm), NORMED, coarse, BOTH_WAYS[1])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
