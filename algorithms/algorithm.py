@@ -216,9 +216,10 @@ class Algorithm:
         about = self.round_state(t, cohort, received.get("w", self.w))
         shown = writes(about.w)
         all_here = np.count_nonzero(cohort.ids != self.setting.server) == self.setting.clients
-        # or else some may have missed the last broadcast, from which they would work it out;
-        # asked first, because end.known changes the memory that the answer rests on
-        heard = all_here or not end.follows(about)
+        # or else some may have missed the last broadcast, from which they would work it out, as
+        # nobody can from a compressed one; asked first, because end.known changes the memory that
+        # the answer rests on
+        heard = (all_here and not self.setting.parts.compressed_down) or not end.follows(about)
         received, known = dict(received), dict(known or {})
         (known if heard else received).update(end.known(about))
         with clients.train(cohort, rule, received, known, own) as training:

@@ -31,6 +31,8 @@ class Composition:
     output: Output = field(default_factory=Last)
     compressed: bool = False
     """Whether anything is compressed on its way."""
+    compressed_down: bool = False
+    """Whether broadcasts are."""
 
 
 @dataclass(frozen=True)

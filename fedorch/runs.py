@@ -214,7 +214,7 @@ class Runs(Sequence[Run]):
 
         compared = self._compared()
         first = next(iter(compared.columns))
-        return notes_of(compared, (), [compared.usual()], first, targeted=False)
+        return notes_of(compared, (), [compared.usual()], first)
 
     def _compared(self) -> Compared:
         from orchestrator.analysis.compared import Runs as Compared
@@ -331,6 +331,8 @@ def run(
         with quiet() if not verbose else nullcontext(), _ray(address), put_back():
             _whole(one(chosen, folder, True, []))
         return Run(folder.place)
+    if seeds is not None and "seed" in settings:
+        raise UserError("seed: seeds says which; leave one of them out")
     numbers = None if seeds is None else _seeds(seeds)
     chosen = config_of(config, plugins, **settings)
     with quiet() if not verbose else nullcontext(), _ray(address), put_back():

@@ -23,6 +23,7 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
+from orchestrator.results.members import PBT
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import is_cost, on_test
 from orchestrator.terminal import console
@@ -94,10 +95,14 @@ class Cells:
         if all(one.status == "failed" for one in whole):
             whole = self.results
         placed = [(self.place(result), result) for result in whole]
-        found: dict[str, list[Result]] = {}
-        for at, result in sorted(placed, key=lambda pair: (pair[0], pair[1].seed)):
-            found.setdefault(self._called[at], []).append(result)
-        return found
+        found: dict[tuple[int, int], Result] = {}
+        # what was drawn twice is one run, as in the table
+        for at, result in sorted(placed, key=lambda pair: pair[1].status != "finished"):
+            found.setdefault((at, result.seed), result)
+        lines: dict[str, list[Result]] = {}
+        for at, seed in sorted(found):
+            lines.setdefault(self._called[at], []).append(found[at, seed])
+        return lines
 
     def place(self, result: Result) -> int:
         """The number of a trial's line in the table."""
@@ -157,9 +162,20 @@ class Cells:
         return {
             name: {one.seed: self._tested(one, metric) for one in trials}
             for name, trials in self.groups.items()
-            if name not in others
+            if name not in {*others, *self.silent(metric)}
             and all(fits(number[t.folder.path]) for t in trials if t.folder.path in number)
         }
+
+    def silent(self, metric: str) -> list[str]:
+        """The lines of which some trial does not report a metric, or had no other end."""
+        return [
+            name
+            for name, trials in self.groups.items()
+            if any(
+                metric not in one.rounds if one.status != "failed" else one.unreported
+                for one in trials
+            )
+        ]
 
     def _tested(self, trial: Result, metric: str) -> float:
         """A trial's number of a metric; NaN where it has none that counts."""
@@ -324,10 +340,7 @@ def _order(cells: Cells) -> Iterator[str]:
 def _cut(cells: Cells) -> Iterator[str]:
     """What a scheduler did to the lines."""
     if cells.plan.scheduler.name == "pbt":
-        yield (
-            "pbt changes settings as trials run: a line has those of its end, and where they were "
-            "others before, a new run with them is another"
-        )
+        yield PBT.format(what="a line")
     elif cells.data["stopped"].any() and len(cells.plan.seeds) > 1:
         yield (
             f"{cells.plan.scheduler.name} has stopped trials: means are over the n seeds that it "
@@ -367,6 +380,8 @@ def _given(cells: Cells) -> Iterator[str]:
         judged = _judged_by(cells.plan, runs.rounds)[0]
         compared = dict.fromkeys((cells.plan.metric, judged))
         unlike = cells.judged.said(compared, first)
+        if silent := cells.silent(judged):
+            yield f"{judged} is not reported by {', '.join(silent[:LISTED])}, and not tested there"
         yield from filter(None, (runs.data_said, runs.honest_said, unlike))
         yield from cells.reached.said()
         if first in cells.reached.columns:
@@ -400,7 +415,7 @@ def _edges(cells: Cells) -> Iterator[str]:
         if path.startswith("evaluation."):
             continue  # how often one looks is nothing to tune
         numbers = numbers_of(axis.grid or ())
-        ends = (("smallest", numbers[0], -1), ("largest", numbers[-1], 1))
+        ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
             at_it = as_settings({path: end})[0] in settings
             if at_it and _goes_on(cells.plan, best, path, (end, way)):

@@ -119,9 +119,14 @@ class Choice:
         except (AssertionError, LookupError) as error:
             raise UserError(f"{folder / TRIAL} does not say what a trial computes") from error
 
-    def leave_failed(self, folder: RunFolder, problem: str, diverged: bool = False) -> None:
-        """Say in the trial's folder why it has no results, and whether that is NaN or infinity."""
+    def leave_failed(
+        self, folder: RunFolder, problem: str, diverged: bool = False, unreported: bool = False
+    ) -> None:
+        """Say in the trial's folder why it has no results, and whether that is NaN or infinity, or
+        a metric that it does not report.
+        """
         folder.make()
         self.write(folder)
-        folder.leave_failure({"error": problem, "diverged": diverged})
+        about = {"error": problem, "diverged": diverged}
+        folder.leave_failure(about | ({"unreported": True} if unreported else {}))
         folder.publish()

@@ -82,7 +82,8 @@ def _show_own(path: str, how: Running, as_json: bool) -> None:
     better = "more" if plan.mode == "max" else "less"
     console.print(f"compared by {plan.metric}, {plan.how}: {better} is better")
     console.print(f"scheduler {plan.scheduler.name}, searcher {plan.searcher}")
-    console.print(f"to run it: fedorch sweep {shlex.quote(path)}", soft_wrap=True)
+    changed = "".join(f" --set {shlex.quote(one)}" for one in how.settings)
+    console.print(f"to run it: fedorch sweep {shlex.quote(path)}{changed}", soft_wrap=True)
 
 
 def _axis(axis: Axis) -> str:

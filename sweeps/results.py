@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pandas.api.typing import SeriesGroupBy
 
 
+SILENT = "the trial does not report"
+
+
 @dataclass(frozen=True)
 class Result:
     """One trial that has ended."""
@@ -46,6 +49,8 @@ class Result:
     folder: RunFolder
     diverged: bool = False
     """Whether its model, or its loss, ended as NaN or infinity."""
+    unreported: bool = False
+    """Whether all that it failed in is that it does not report what trials are compared by."""
 
     @property
     def setting(self) -> dict[str, str]:
@@ -153,6 +158,8 @@ def _result(path: Path, planned_ones: Collection[Planned]) -> Result | None:
         drawn=choice.drawn,
         folder=folder,
         diverged=ended.get("diverged", False),
+        # sweeps of before say it in words alone
+        unreported=ended.get("unreported", SILENT in ended.get("error", "")),
     )
 
 

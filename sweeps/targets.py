@@ -156,13 +156,19 @@ class SweepFile(Target):
                 )
 
     def _require_free(self, settings: Sequence[str]) -> None:
-        """Raise UserError for a --set of what cells differ in."""
+        """Raise UserError for a --set of what cells differ in, and of an axis, which wins."""
         apart = differing(cell.settings for cell in self.plan.cells)
+        axes = {axis.removesuffix(".name") for axis in self.plan.axes}
         for key in map(key_of, settings):
             if won := under(key, apart):
                 raise UserError(
                     f"--set {key}: the cells of {self.name} differ in {won}, and would go by "
                     "names that they are not; change it in the file"
+                )
+            if won := under(key, axes):
+                raise UserError(
+                    f"--set {key}: {won} is an axis of {self.name}, which varies it; change it in "
+                    "the file"
                 )
 
     def shows_end(self, place: str, how: Running) -> bool:

@@ -35,6 +35,7 @@ from orchestrator.training.world import World
 from sweeps.choice import Choice
 from sweeps.data import Shelf
 from sweeps.entry import Column
+from sweeps.results import SILENT
 from sweeps.reuse import NOTHING, Finished, take_over
 from sweeps.spaces import Yaml
 from sweeps.statistics import value
@@ -85,7 +86,7 @@ class Trial(tune.Trainable):
     def _open(self, config: dict[str, Yaml]) -> None:
         self.choice = Choice.of(config)
         self.folder = self.choice.folder(self.facts.folder, self.trial_id)
-        self.written, self.problem, self.diverged = False, "", False
+        self.written, self.problem, self.diverged, self.unreported = False, "", False, False
         self.postponed = ""
         """Why it cannot run as things are, and can when the sweep goes on."""
         self.latest: dict[str, object] = {}
@@ -148,7 +149,8 @@ class Trial(tune.Trainable):
         if metric not in self.latest and done:
             close = nearest(metric, sorted(self.latest)).partition("valid:")[0]
             hint = f"{close}all: fedorch describe columns"
-            self.problem = f"the trial does not report {metric!r}; {hint}"
+            self.problem = f"{SILENT} {metric!r}; {hint}"
+            self.unreported = True
             return self._failed()
         if done:
             self._write("finished")
@@ -218,7 +220,8 @@ class Trial(tune.Trainable):
     def _write(self, status: str) -> None:
         self.written = True
         if self.experiment is None or status == "failed":
-            self.choice.leave_failed(self.folder, self.problem, self.diverged)
+            problem, diverged = self.problem, self.diverged
+            self.choice.leave_failed(self.folder, problem, diverged, self.unreported)
         else:
             write_results(self.experiment, self.folder, report=False)
             self.folder.publish()
@@ -239,6 +242,11 @@ class Trial(tune.Trainable):
                 self._give_up(str(error))
                 return
             self.experiment.restore(t, state)
+            if state["science"] != self.experiment.science():
+                self.experiment.alarm.note(
+                    f"rounds up to {t} are of a trial with other settings, whose state was put in "
+                    "the place of this one's: a run with these alone is another"
+                )
             for record in self.experiment.records:
                 self.latest |= record
 

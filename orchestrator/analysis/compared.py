@@ -31,6 +31,7 @@ from orchestrator.pages.bands import band, is_cut, points
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.contents import TRIAL
+from orchestrator.results.members import PBT, has_pbt
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -266,6 +267,12 @@ class Runs:
     def _cut(self) -> bool:
         """Whether the rounds that were planned are not those of all runs."""
         return bool(self.stopped_said)
+
+    @property
+    def pbt_said(self) -> str:
+        """That runs have not had the settings that they are called by all the time; or ""."""
+        trials = {one.path.parents[1] for one in self.folders if one.holds(TRIAL)}
+        return PBT.format(what="a column") if any(map(has_pbt, trials)) else ""
 
     @property
     def honest_said(self) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
-from orchestrator.analysis.goals import goals_of, looks_said
+from orchestrator.analysis.goals import goals_of, hidden_said, looks_said
 from orchestrator.analysis.names import (
     require_curve,
     require_reported,
@@ -135,7 +135,7 @@ def show_comparison(
         require_curve(metric, folders, runs.rounds)
         _draw(runs, metric, plot)
     tests = tests_of(runs, asked, first)
-    notes = notes_of(runs, lines, asked, first, targeted=goal is not None)
+    notes = notes_of(runs, lines, asked, first, goal)
     written = _written(lines, columns, notes, tests, [*runs.survivors], whole=bool(only))
     if report is not None:
         links = reports_of(runs.folders, runs.seeds, columns, report)
@@ -370,8 +370,10 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
     ]
 
 
-def _of_targets(runs: Runs, metric: str) -> list[str]:
-    return [looks_said(runs.groups(), metric), _cut_off(runs, metric)]
+def _of_targets(runs: Runs, metric: str, goal: Goal) -> list[str]:
+    each = [*zip(runs.configs, runs.rounds, strict=True)]
+    groups = {name: [each[run] for run in some] for name, some in runs.columns.items()}
+    return [looks_said(groups, metric), hidden_said(each, metric, goal), _cut_off(runs, metric)]
 
 
 def _cut_off(runs: Runs, metric: str) -> str:
@@ -385,19 +387,20 @@ def _cut_off(runs: Runs, metric: str) -> str:
 
 
 def notes_of(
-    runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str, targeted: bool
+    runs: Runs, lines: Sequence[Line], metrics: Sequence[str], first: str, goal: Goal | None = None
 ) -> list[str]:
     """What must be known to read the table, and the tests of the ``metrics`` against the
-    ``first``; ``targeted``: the table has what the one metric took to a target.
+    ``first``; with a ``goal`` the table has what the one metric took to it.
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
-        runs.seeds_said, runs.diverged_said, runs.stopped_said, "; ".join(runs.reached.said()),
+        runs.seeds_said, runs.diverged_said, runs.stopped_said, runs.pbt_said,
+        "; ".join(runs.reached.said()),
         *runs.reached.untested_said(first, {one: _ends(runs, one) for one in metrics}),
         runs.unmeasured_said({one: _numbers(runs, one) for one in _single(metrics)}),
         runs.no_pairs_said(first), runs.own_said(metrics), runs.judged.said(reported, first),
         runs.data_said, runs.honest_said,
-        *(_of_targets(runs, metrics[0]) if targeted else [runs.reached.looks_said()]),
+        *(_of_targets(runs, metrics[0], goal) if goal else [runs.reached.looks_said()]),
         runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
         runs.common_said,
     ]  # fmt: skip

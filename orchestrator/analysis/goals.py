@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,8 @@ from orchestrator.config import Config
 from orchestrator.config.goal import Goal, sound, steps_of
 from orchestrator.rounds.metrics import is_budget, more_is_better
 
+Looked: TypeAlias = tuple[Config, pd.DataFrame]
+"""A run, and its rounds."""
 ALIKE = 1.1
 """Ratio up to which runs were looked at as often."""
 
@@ -88,17 +91,15 @@ def is_cut_short(one: Mapping[int, Spent], other: Mapping[int, Spent]) -> bool:
     )
 
 
-def looks_said(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> str:
-    """How often the runs of each group (their rounds) were looked at, where that is not the same;
-    or "".
-    """
-    if not all(metric in one for some in groups.values() for one in some):
+def looks_said(groups: Mapping[str, Sequence[Looked]], metric: str) -> str:
+    """How often the runs of each group were looked at, where that is not the same; or ""."""
+    if not all(metric in rounds for some in groups.values() for _, rounds in some):
         return ""
-    means = {
-        name: float(np.mean([_local_steps_a_look(one, metric) for one in some]))
-        for name, some in groups.items()
-        if some
+    each = {
+        name: [_local_steps_a_look(*one, metric) for one in some] for name, some in groups.items()
     }
+    known = {name: [one for one in some if one is not None] for name, some in each.items()}
+    means = {name: float(np.mean(some)) for name, some in known.items() if some}
     if not means or max(means.values()) <= ALIKE * min(means.values()):
         return ""
     shown = ", ".join(f"{mean:.3g} in {name}" for name, mean in means.items())
@@ -108,6 +109,35 @@ def looks_said(groups: Mapping[str, Sequence[pd.DataFrame]], metric: str) -> str
     )
 
 
-def _local_steps_a_look(rounds: pd.DataFrame, metric: str) -> float:
-    """Local steps from one number of the metric to the next, in the mean."""
-    return steps_of(rounds) / max(1, int(rounds[metric].notna().sum()))
+def _local_steps_a_look(config: Config, rounds: pd.DataFrame, metric: str) -> float | None:
+    """Local steps from one number of the metric to the next, in the mean; None where none was due
+    by the clock that looks, which does not know the run's end.
+    """
+    known = rounds[rounds[metric].notna()]
+    if config.evaluation.every_steps is None:
+        known = known[known["round"] % config.evaluation.every == 0]
+    elif len(known) > 1:
+        known = known.iloc[:-1]
+    if not len(known):
+        return None
+    # where they are of a run of before, the looks within a round are not counted
+    looks = known["judged"].clip(lower=1).sum() if "judged" in known else len(known)
+    return steps_of(known) / float(looks)
+
+
+def hidden_said(runs: Sequence[Looked], metric: str, goal: Goal) -> str:
+    """That a goal may have been reached earlier than it was seen, inside a round, of which the last
+    look is recorded; or "".
+    """
+    unseen = [
+        "judged" in rounds
+        and ends_of(config).get(metric) != goal
+        and bool((rounds["judged"] > 1).any())
+        for config, rounds in runs
+    ]
+    if not any(unseen):
+        return ""
+    return (
+        f"models were looked at inside rounds, of which the last look is kept: {metric} may have "
+        f"been at {goal} earlier (the goal of stop is seen at once)"
+    )

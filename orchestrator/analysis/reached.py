@@ -161,7 +161,10 @@ class Reached:
         if not self.counts("round"):
             return ""
         goals = dict.fromkeys(name for config in self.configs for name in goals_of(config))
-        groups = {name: [self.rounds[run] for run in some] for name, some in self.columns.items()}
+        groups = {
+            name: [(self.configs[run], self.rounds[run]) for run in some]
+            for name, some in self.columns.items()
+        }
         return next(filter(None, (looks_said(groups, one) for one in goals)), "")
 
     def untested_said(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from orchestrator.analysis.goals import looks_said
+from orchestrator.analysis.goals import hidden_said, looks_said
 from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.analysis.names import require_reported, told_apart
 from orchestrator.config.goal import Goal, steps_of, up_to
@@ -78,8 +79,8 @@ def show_wallclock(
         each = measured_step_ms(name, all_of_them) if step_ms is None else step_ms
         took.append(each)
         compute = steps * each / 1e3
-        # K are the clients of a round, who are all that talk
-        moving = communication_seconds(nbytes, folder.config().cohort_size, link, gbps)
+        talking = max([folder.config().cohort_size, *_contacted(counted)])
+        moving = communication_seconds(nbytes, talking, link, gbps)
         row = (
             f"{steps:.0f}",
             f"{each:.3g}",
@@ -91,8 +92,10 @@ def show_wallclock(
     console.print("GB: up and down, of all clients", soft_wrap=True)
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
     if target is not None:
+        looked = {name: (folder.config(), one) for name, (folder, one) in runs.items()}
         said = [
-            looks_said({name: [one] for name, (_, one) in runs.items()}, metric),
+            looks_said({name: [one] for name, one in looked.items()}, metric),
+            hidden_said([*looked.values()], metric, target),
             _yardsticks_said({name: folder for name, (folder, _) in runs.items()}, metric),
             *_missed_said(missed, f"{metric} {target}"),
         ]
@@ -106,6 +109,14 @@ def show_wallclock(
                 "was busy), give all of them one --step-ms",
                 soft_wrap=True,
             )
+
+
+def _contacted(rounds: pd.DataFrame) -> list[int]:
+    """How many clients a round has sent something to or heard from, in the mean, where that is
+    known: in some methods others than the cohort are asked, too.
+    """
+    known = rounds["contacted"].dropna() if "contacted" in rounds else pd.Series(dtype=float)
+    return [round(float(np.mean(known)))] if len(known) else []
 
 
 def _yardsticks_said(runs: Mapping[str, RunFolder], metric: str) -> str:

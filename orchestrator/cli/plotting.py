@@ -18,7 +18,7 @@ from orchestrator.pages.report import figures_of
 from orchestrator.pages.table import AXES
 from orchestrator.results.columns import of_round
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.terminal import HEADLINES, console
+from orchestrator.terminal import HEADLINES, console, told
 
 
 def show_figures(folders: list[RunFolder]) -> None:
@@ -77,4 +77,8 @@ def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> 
         if column in own:
             raise UserError(f"--figure {column}: it is of one run; name one: {folders[0].place}")
     require_curve(column, folders, runs.rounds)
+    unlike = runs.judged.said([column], next(iter(runs.columns))).replace(", and not tested", "")
+    for note in (unlike, runs.data_said, runs.diverged_said, runs.stopped_said, runs.pbt_said):
+        if note:
+            told("note", note)
     return runs.band(column)

@@ -189,6 +189,8 @@ def _folder(
 def _series(
     config: Path | None, settings: list[str], plugins: list[str], out: str | None, seeds: list[int]
 ) -> Series:
+    if any(one.partition("=")[0].strip() == "seed" for one in settings):
+        raise UserError("--set seed: --seeds says which; leave one of them out")
     configs = {seed: load(config, [*settings, f"seed={seed}"], plugins) for seed in seeds}
     place = out or RunFolder.dated(configs[seeds[0]].name).place
     return Series(seed_folders(configs), place)

@@ -91,7 +91,7 @@ def sound(rounds: pd.DataFrame, metric: str) -> pd.Series[float]:
     loss = next((rounds[name].astype(float) for name in _losses(metric) if name in rounds), None)
     if loss is None or counts_of_the_diverged(metric) or "judged" not in rounds:
         return rounds[metric]
-    gone = ~loss.map(math.isfinite) & (rounds["judged"] == 1)
+    gone = ~loss.map(math.isfinite) & (rounds["judged"] > 0)
     return rounds[metric].mask(gone)
 
 

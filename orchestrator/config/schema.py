@@ -326,6 +326,7 @@ class Config(Section):
             local=self.local,
             output=self.output,
             compressed=self.compression.lossy,
+            compressed_down=not isinstance(self.compression.downlink, NoCompression),
         )
 
     @model_validator(mode="after")

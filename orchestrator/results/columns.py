@@ -16,7 +16,8 @@ OF_A_ROUND = {
     "steps_total": "local steps in lock step: each round's longest client, added up",
     "epochs_total": "the same in passes over the largest client's training rows",
     "evaluated_steps": "local steps at which the metrics were measured (evaluation.every_steps)",
-    "judged": "1 where models were judged after (or within) the round",
+    "judged": "how often models were judged within and after the round; the numbers are of the "
+    "last time",
     "cohort": "clients that were asked to train",
     "contacted": "clients that sent or were sent anything",
     "dropped": "clients of the cohort that were lost, too late, or sent NaN (those that the "

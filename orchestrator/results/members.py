@@ -13,6 +13,11 @@ from orchestrator.results.places import is_remote, join
 from orchestrator.results.result import ending
 from orchestrator.results.trials import STATUS, ended_trials
 
+PBT = (
+    "pbt changes settings as trials run: {what} has those of its end, and where they were others "
+    "before, a new run with them is another"
+)
+"""What is said of the settings of such trials."""
 SEED = re.compile(r"seed-(\d{1,15})")
 """A folder of one of several seeds."""
 
@@ -44,11 +49,19 @@ def _runs_of(sweep: Path) -> list[str]:
     """The trials that have ended; of pbt's those that have finished, and no other's state has taken
     the place of theirs.
     """
-    trials, plan = ended_trials(sweep), sweep / "sweep.json"
-    known = files.read_sealed(plan, dict[str, Any]) if plan.is_file() else {}
-    if known.get("scheduler", {}).get("name") == "pbt":
+    trials = ended_trials(sweep)
+    if has_pbt(sweep):
         trials = [one for one in trials if ending(one)["status"] != "stopped"]
     return [str(one) for one in trials]
+
+
+def has_pbt(sweep: Path) -> bool:
+    """Whether trials of a sweep's folder were given others' states, and went on with other settings
+    than they had begun with; False of any other folder.
+    """
+    plan = sweep / "sweep.json"
+    known = files.read_sealed(plan, dict[str, Any]) if plan.is_file() else {}
+    return bool(known.get("scheduler", {}).get("name") == "pbt")
 
 
 def _members_there(place: str) -> list[str]:

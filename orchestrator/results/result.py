@@ -27,6 +27,8 @@ class Ending(TypedDict):
     """Rounds done."""
     error: NotRequired[str]
     """Why the run could not go on, where it failed."""
+    unreported: NotRequired[bool]
+    """Whether all that a sweep's trial failed in is that it does not report the sweep's metric."""
     diverged: NotRequired[bool]
     """Whether the model that the run ended with, or its loss, is NaN or infinite; or it failed by
     that."""

@@ -118,6 +118,8 @@ class Experiment:
         """Part of the last aggregate that each client's update was [N]; [0] where none is known."""
         self.seen: tuple[Record, ClientTable] | None = None
         """What the clock has last seen in the middle of the round under way."""
+        self.looks = 0
+        """How often it has looked there."""
         self.went_further = False
         """Whether it has other numbers of the last round than the run that it goes on with."""
         self.longer: dict[str, Any] | None = None
@@ -236,7 +238,7 @@ class Experiment:
         # local models are judged before they are collected, when nobody knows yet what will stop,
         # or how many steps will have been done
         maybe = bool(self.config.stop) or self.clock.steps is not None
-        watch, self.seen = self._watch(), None
+        watch, self.seen, self.looks = self._watch(), None, 0
         federation.begin_round(t, maybe or last or self.clock.due(t, 0, 0), watch)
         reported = self._aggregate(t)
         who = self.algorithm.influence
@@ -260,7 +262,7 @@ class Experiment:
         evaluated = met or last or due
         self.longer = None
         if self.seen is not None and (met or not last):
-            record |= self._noted(t, *self.seen)
+            record |= self._noted(t, *self.seen, self.looks)
         elif evaluated:
             self.longer = self._of_a_longer_run(t, due, record, spent)
             self._judge(t, record, seconds)
@@ -282,7 +284,7 @@ class Experiment:
         """
         if self.seen is None:
             return None if due else {"record": record | spent, "rows": None}
-        seen = self._noted(t, *self.seen)
+        seen = self._noted(t, *self.seen, self.looks)
         return {"record": record | seen | spent, "rows": self.client_rows.pop()}
 
     @property
@@ -331,12 +333,13 @@ class Experiment:
         buffers = mean.get(BUFFERS, algorithm.buffers)
         record, table = self.judge.of(algorithm.w + mean["delta"], buffers)
         self.seen = record | {"evaluated_steps": float(steps)}, table
+        self.looks += 1
         return self._ends(record)
 
     def _judge(self, t: int, record: Record, seconds: Record) -> None:
         """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
         evaluating = time.perf_counter()
-        record |= self._evaluate(t)
+        record |= self._evaluate(t, self.looks)
         record |= self._now(record)
         seconds["seconds_evaluate"] += time.perf_counter() - evaluating
 
@@ -359,7 +362,8 @@ class Experiment:
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()
         self.federation.begin_round(self.t)
-        self.records[-1] |= self._evaluate(self.t) | self._now(self.records[-1])
+        looks = int(last.get("judged", 0))
+        self.records[-1] |= self._evaluate(self.t, looks) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])
 
     def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
@@ -544,16 +548,18 @@ class Experiment:
         means = over_cohort(log.diagnostics, counted)
         return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
 
-    def _evaluate(self, t: int) -> Record:
-        """The models judged after round ``t``; what is said of each client joins its rows."""
-        return self._noted(t, *self.judge.judge())
+    def _evaluate(self, t: int, looks: int) -> Record:
+        """The models judged after round ``t``, after so many ``looks`` within it; what is said of
+        each client joins its rows.
+        """
+        return self._noted(t, *self.judge.judge(), looks + 1)
 
-    def _noted(self, t: int, record: Record, table: ClientTable) -> Record:
-        """What was found of the models, and who could not be judged; the ``table`` of clients is
-        kept.
+    def _noted(self, t: int, record: Record, table: ClientTable, looks: int) -> Record:
+        """What was found of the models at the last of the round's ``looks``, and who could not be
+        judged; the ``table`` of clients is kept.
         """
         late = len(set(self.federation.log.unjudged))
-        record |= {"judged": 1.0} | ({"unjudged": float(late)} if late else {})
+        record |= {"judged": float(looks)} | ({"unjudged": float(late)} if late else {})
         ledger, everyone = self.federation.ledger, np.arange(self.data.clients)
         weight = {"weight": self.shares} if len(self.shares) else {}
         self.client_rows.append(

@@ -62,7 +62,7 @@ def test_who_does_not_report_it_on_each_seed_is_not_tested(groups):
     ]
     runs = replace(runs, rounds=fewer)
     assert not comparison.tests_of(runs, [metric], first).each
-    said = comparison.notes_of(runs, [], [metric], first, targeted=False)
+    said = comparison.notes_of(runs, [], [metric], first)
     assert any("test_accuracy is not reported by 1 of 3 of lr 1.0, and not" in one for one in said)
 
 
