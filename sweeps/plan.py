@@ -277,7 +277,7 @@ class Sweep(Section):
         if self._adds_up:
             return "all rounds"
         if self.statistic == "tail":
-            return f"mean of the last {self.tail} values at most"
+            return f"mean of the last {self.tail} values"
         return f"{self.statistic} round"
 
     def changed(self, settings: Sequence[str], at_once: int | None) -> Sweep:

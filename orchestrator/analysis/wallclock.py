@@ -92,13 +92,7 @@ def show_wallclock(
     console.print("GB: up and down, of all clients", soft_wrap=True)
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
     if target is not None:
-        looked = {name: (folder.config(), one) for name, (folder, one) in runs.items()}
-        said = [
-            looks_said({name: [one] for name, one in looked.items()}, metric),
-            hidden_said([*looked.values()], metric, target),
-            _yardsticks_said({name: folder for name, (folder, _) in runs.items()}, metric),
-            *_missed_said(missed, f"{metric} {target}"),
-        ]
+        said = [*_target_said(runs, metric, target), *_missed_said(missed, f"{metric} {target}")]
         for sentence in filter(None, said):
             console.print(sentence, soft_wrap=True)
     if step_ms is None:
@@ -117,6 +111,16 @@ def _contacted(rounds: pd.DataFrame) -> list[int]:
     """
     known = rounds["contacted"].dropna() if "contacted" in rounds else pd.Series(dtype=float)
     return [round(float(np.mean(known)))] if len(known) else []
+
+
+def _target_said(
+    runs: Mapping[str, tuple[RunFolder, pd.DataFrame]], metric: str, target: Goal
+) -> Iterator[str]:
+    """How the runs (with their rounds) were looked at for the target, and by what yardstick."""
+    looked = {name: (folder.config(), rounds) for name, (folder, rounds) in runs.items()}
+    yield looks_said({name: [one] for name, one in looked.items()}, metric)
+    yield hidden_said([*looked.values()], metric, target)
+    yield _yardsticks_said({name: folder for name, (folder, _) in runs.items()}, metric)
 
 
 def _yardsticks_said(runs: Mapping[str, RunFolder], metric: str) -> str:

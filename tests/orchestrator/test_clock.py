@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
+from orchestrator.analysis.goals import hidden_said, looks_said
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.conformance.forgetful import Forgetful
 from orchestrator.errors import UserError
@@ -94,6 +95,38 @@ def test_all_are_evaluated_at_the_same_steps():
     assert moments(one) == moments(adam) == [6, 12, 18, 24, 30]
     assert {m % 6 for m in moments(fda)[:-1]} == {0}
     assert moments(one)[0] not in {r["steps_total"] for r in fda.records}
+
+
+def test_one_clock_is_one_however_long_rounds_are():
+    """Looks within a round were one, and who had long rounds was said to be looked at rarely."""
+    stop = "stop={test_accuracy: 0.5}"
+    each = [
+        (one.config, pd.DataFrame(one.records))
+        for one in (
+            finish(small(*FDA, CLOCK, stop, "rounds=30")),
+            finish(small(*COMMON, CLOCK, stop, "local.steps=12", "rounds=3")),
+            finish(small(*COMMON, CLOCK, stop, "local.steps=1", "rounds=30")),
+        )
+    ]
+    assert each[1][1]["judged"].max() > 1
+    groups = {str(n): [one] for n, one in enumerate(each)}
+    assert looks_said(groups, "test_accuracy") == ""
+    assert hidden_said(each, "test_accuracy", Goal(0.5)) == ""
+    assert "test_accuracy may have been at 0.3 earlier" in hidden_said(
+        each, "test_accuracy", Goal(0.3)
+    )
+
+
+def test_the_last_look_is_no_tick_of_the_clock():
+    often = [
+        (one.config, pd.DataFrame(one.records))
+        for one in (
+            finish(small(*COMMON, "evaluation.every=2", "rounds=7")),
+            finish(small(*COMMON, "evaluation.every=2", "rounds=2")),
+            finish(small(*COMMON, "evaluation.every=2", "rounds=1")),
+        )
+    ]
+    assert looks_said({str(n): [one] for n, one in enumerate(often)}, "test_accuracy") == ""
 
 
 def test_a_server_that_steps_is_judged_after_the_round():

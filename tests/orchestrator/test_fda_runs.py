@@ -130,6 +130,9 @@ def test_a_direction_that_some_cannot_know_is_sent():
         2 * 4 * D * 4,
     ]
     assert run(end, "rounds=2").records[1]["bytes_down"] == 4 * D * K
+    # of a compressed broadcast nobody can work it out
+    half = "compression.downlink=bf16"
+    assert run(end, half, "rounds=2").records[1]["bytes_down"] == (2 + 4) * D * K
     seeded = "round_end={name: fda, theta: 1.0, monitor: {name: linear, direction: random}}"
     assert run(seeded, "cohort=4", "rounds=2").records[1]["bytes_down"] == 4 * D * 4
 

@@ -20,6 +20,7 @@ from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import PICKED, SAME_RUNS, Cells, _given, _order, cells_as
 from sweeps.entry import Column
 from sweeps.home import Home
+from sweeps.plan import Sweep
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
 from sweeps.status import Status
@@ -329,11 +330,47 @@ def test_cells_are_what_they_are_called(tmp_path):
     ):  # fmt: skip
         with pytest.raises(UserError, match=f"the cells of two differ in {key}, and would go by"):
             SweepFile(file).plans(Running(settings=(setting,)))
+    varied = sweep(axes={"local.lr": [0.1]})
+    (tmp_path / "axes.yaml").write_text(varied.model_dump_json())
+    with pytest.raises(
+        UserError, match=r"--set local: local\.lr is an axis of sweep, which varies"
+    ):
+        SweepFile(tmp_path / "axes.yaml").plans(Running(settings=("local={lr: 3}",)))
     (plan,) = SweepFile(file).plans(Running(settings=("cohort=2", "rounds=1")))
     assert plan.also == ("cohort=2", "rounds=1")
     file.write_text(f"{CELLS}\naxes: {{local.lr: [0.1]}}")
     with pytest.raises(UserError, match=r"axes\.local\.lr would win over what cells say"):
         SweepFile(file).check()
+
+
+def test_who_does_not_report_the_metric_has_not_lost_by_it(tmp_path, ray_session):
+    """It was worse, or another was better, at any p that the number of seeds gives."""
+    plan = sweep(axes={"algorithm": ["ditto", "fedavg"]}, metric="personal_accuracy_mean", **PLAIN)
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert not cells.tests.each
+    silent = "personal_accuracy_mean is not reported by algorithm=fedavg, and not tested there"
+    assert silent in [*_given(cells)]
+    assert all(one.unreported for one in cells.groups["algorithm=fedavg"])
+
+
+def test_what_was_drawn_twice_counts_once(tmp_path, ray_session):
+    plan = sweep(axes={"local.lr": {"choice": [0.1]}}, samples=2, seeds=[0, 1], choose_on="nothing")
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert cells.data["count"].tolist() == [2]
+    assert [len(one) for one in cells.groups.values()] == [2]
+
+
+def test_what_pbt_has_done_is_said_wherever_trials_are_shown(tmp_path, ray_session):
+    run_here(sweep(seeds=[0, 1]), tmp_path / "s")
+    folders = [one.folder for one in by_trial(tmp_path / "s").values()]
+    assert not Runs.read(folders).pbt_said
+    told = Sweep(scheduler="pbt", axes={"local.lr": {"uniform": (0.1, 1)}}).model_dump(mode="json")
+    RunFolder(tmp_path / "s").write_sealed("sweep.json", told)
+    runs = Runs.read(folders)
+    said = comparison.notes_of(runs, [], ["test_accuracy"], next(iter(runs.columns)))
+    assert any(one.startswith("pbt changes settings as trials run: a column has") for one in said)
 
 
 def test_what_all_were_run_with_is_said(tmp_path, ray_session):
