@@ -331,9 +331,7 @@ def run(
         with quiet() if not verbose else nullcontext(), _ray(address), put_back():
             _whole(one(chosen, folder, True, []))
         return Run(folder.place)
-    if seeds is not None and "seed" in settings:
-        raise UserError("seed: seeds says which; leave one of them out")
-    numbers = None if seeds is None else _seeds(seeds)
+    numbers = None if seeds is None else _seeds(seeds, settings)
     chosen = config_of(config, plugins, **settings)
     with quiet() if not verbose else nullcontext(), _ray(address), put_back():
         if numbers is None:
@@ -391,8 +389,10 @@ def _word(key: str, value: object) -> str:
         ) from error
 
 
-def _seeds(given: Sequence[int]) -> list[int]:
-    """Whole numbers, each once; raises UserError for anything else."""
+def _seeds(given: Sequence[int], settings: Mapping[str, Any]) -> list[int]:
+    """Whole numbers, each once; raises UserError for anything else, and a seed in ``settings``."""
+    if "seed" in settings:
+        raise UserError("seed: seeds says which; leave one of them out")
     seeds = _listed(given, "seeds", "whole numbers")
     wrong = [seed for seed in seeds if not is_whole(seed)]
     if wrong or not seeds:

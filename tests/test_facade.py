@@ -110,6 +110,7 @@ def test_seeds_and_comparisons(tmp_path):
         (lambda: fedorch.run(seeds=["a"]), "give whole numbers, not 'a'"),
         (lambda: fedorch.run(seeds=[0.5]), "give whole numbers, not 0.5"),
         (lambda: fedorch.run(seeds=[1, 0, 1]), "seeds: 1 is there twice"),
+        (lambda: fedorch.run(seeds=[1, 0], seed=5), "seed: seeds says which"),
         (lambda: fedorch.run(seeds="012"), "give a list of whole numbers"),
         (lambda: fedorch.compare(3), "give a list of runs"),
         (lambda: fedorch.compare([]).table(), "no runs to compare"),
