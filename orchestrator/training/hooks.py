@@ -35,12 +35,17 @@ When = tuple[int, int]
 """A round, and which call it is in that."""
 Tried = dict[tuple[str, bool, When], set[object]]
 _known: WeakKeyDictionary[type, Tried] = WeakKeyDictionary()
-"""Of classes, hooks that this process has tried, whether on several clients, and when: with which
-attributes."""
+"""Of classes, hooks that were tried in this process's last run, whether on several clients, and
+when: with which attributes."""
 FEW = 4
 """Clients that hooks are tried on at most."""
 Outcome = Callable[..., dict[str, Any]]
 """What a hook makes of some clients' rows, of numbers that a generator (if there is one) stirs."""
+
+
+def forget() -> None:
+    """A run begins: what another one's numbers have not shown, its own may."""
+    _known.clear()
 
 
 @dataclass(frozen=True)

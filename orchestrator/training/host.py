@@ -14,6 +14,7 @@ import torch
 
 from algorithms.local import Tensors
 from orchestrator.errors import UserError
+from orchestrator.training import hooks
 from orchestrator.training.block import Block, engines
 from orchestrator.training.evaluation import PerSample, per_sample
 from orchestrator.training.messages import BlockSpec, Command
@@ -54,6 +55,7 @@ class BlockHost:
         # TF32 rounds what is multiplied to 10 bits of mantissa
         rounds = world.local.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = rounds
+        hooks.forget()
         self.world = world
         self.engines = engines(world)
         graphs = CudaGraphs() if world.device == "cuda" else None

@@ -478,6 +478,21 @@ def test_a_compressor_that_mixes_clients_is_refused():
         retire(__name__)
 
 
+def test_what_one_run_does_not_show_the_next_may():
+    """Beside gradients that are huge what a rule adds is rounding; it was taken for right ever after."""
+
+    def mixed(size):
+        given = 1 + torch.eye(3, 2)
+        return lambda rows, stir=None: {"result": size * given[rows] + given[rows].mean(0)}
+
+    rule = Mean()
+    hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(1e7))
+    hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(1.0))
+    Experiment(small())
+    with pytest.raises(UserError, match="depends on the clients"):
+        hooks.require_rows_apart(rule, "direction", (1, 0), 3, mixed(1.0))
+
+
 def test_clients_that_are_alike_show_nothing():
     """A run in which all gradients were 0 had let the next one of its process mix clients."""
 
