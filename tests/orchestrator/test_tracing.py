@@ -17,7 +17,7 @@ from orchestrator.models.net import Net
 from orchestrator.models.tried import mixes, tried, unstacked
 from orchestrator.training import engines
 from orchestrator.training.batches import common_width
-from orchestrator.training.engines import Contrast, Sequential, Vectorized, is_known
+from orchestrator.training.engines import Contrast, OnTrial, Sequential, Vectorized, is_known
 from orchestrator.training.tracing import trace
 
 CLIENTS, BATCH = 3, 5
@@ -520,3 +520,24 @@ def test_weights_that_no_noise_may_be_added_to_are_left_alone():
 def test_what_looks_at_numbers_is_not_recorded():
     """Whether a matrix has an inverse: it has no result, and was a TypeError."""
     assert trace(lambda m, v: (torch.linalg.solve(m, v),), [torch.eye(3), torch.ones(3)]) is None
+
+
+def test_what_was_only_seen_at_gradients_of_zero_is_not_trusted():
+    """A hook on a parameter that halves its gradient is not in a record, which was used ever after."""
+
+    def record(x, out):
+        out.copy_(x)
+        return (x.sum(),)
+
+    def after(trial, x, factor, times):
+        for _ in range(times):
+            trial = trial.after((x,), (factor * x, x.sum()))
+        return trial
+
+    zeros, ones = torch.zeros(3), torch.ones(3)
+    trial = after(OnTrial(record), zeros, 0.5, 5)
+    assert isinstance(trial, OnTrial)
+    assert trial.after((ones,), (0.5 * ones, ones.sum())) is None
+    assert trial.after((ones,), (ones, ones.sum())) is record
+    assert after(OnTrial(record), ones, 1.0, 3) is record
+    assert after(OnTrial(record), zeros, 1.0, 20) is None
