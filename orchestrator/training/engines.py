@@ -143,7 +143,8 @@ class OnTrial:
     left: int = 3
     """Uses to come that must be equal."""
     tries: int = 20
-    """After so many it is given up: some tensor's gradient was 0 in all."""
+    """How long it waits for gradients that have been 0 so far; those of tensors that nothing uses
+    always are."""
     seen: frozenset[int] = frozenset()
     """Of the delivered tensors, those that have not been 0 in some use: where all is 0 (a margin
     that is met, say), whatever makes a difference to it makes none."""
@@ -159,11 +160,13 @@ class OnTrial:
             made = self.function(*inputs, *delivered)
         except Exception:  # what it was made of does not stand for what comes
             return None
-        if not same((*delivered, *made), outputs) or self.tries <= 1:
+        if not same((*delivered, *made), outputs):
             return None
         seen = self.seen | {i for i, tensor in enumerate(delivered) if tensor.any()}
         if self.left <= 1 and len(seen) == len(delivered):
             return self.function
+        if self.tries <= 1:
+            return self.function if seen else None
         return OnTrial(self.function, self.left - 1, self.tries - 1, seen)
 
 
@@ -197,8 +200,10 @@ class Sequential(Engine):
     ) -> None:
         super().__init__(net, loss, precision)
         self.piece = piece
-        # statistics are written to, and draws are other ones each time
-        self.lasting = not (net.buffer_spec.size or net.stochastic)
+        # statistics are written to, draws are other ones each time, and what hangs on a parameter
+        # is not called of what stands in its place
+        hooked = any(tensor._backward_hooks for tensor in net.module.parameters())
+        self.lasting = not (net.buffer_spec.size or net.stochastic or hooked)
         self.records = Records(after=WORTH_IT)
         self.functional = net.functional()
         self.tensors: list[Tensor] = []

@@ -170,7 +170,7 @@ def test_a_client_s_recorded_step_has_the_bits_of_torch_s(model, precision):
     net = Net(MODELS[model]())
     engine, out = Sequential(net, CrossEntropy(), precision), torch.empty(1, net.spec.size)
     found = []
-    for step in range(engines.WORTH_IT + 6):
+    for step in range(engines.WORTH_IT + 23):
         w, (x, y, _) = models(net, step % 2)[:1], batch((5, 5, 5), step % 2)
         engine.attach(engine.views(w, torch.empty(1, 0)))
         loss = engine.gradients(w, x[:1], y[:1], torch.tensor([5]), out)
@@ -230,7 +230,7 @@ def test_what_is_more_than_a_function_of_its_tensors_is_never_replayed(kind):
             its.attach(its.views(w, torch.empty(1, 0)))
             its.gradients(w, x[:1], y[:1], torch.tensor([5]), out)
         assert torch.equal(*outs)
-    assert [*engine.records.kept.values()] == [None]
+    assert not any(engine.records.kept.values())
 
 
 @pytest.mark.parametrize("kind", ["a hook", "a value of it"])
