@@ -15,7 +15,7 @@ from orchestrator.config import Config
 from orchestrator.config.goal import Goal, sound, steps_of
 from orchestrator.rounds.metrics import is_budget, more_is_better
 
-Looked: TypeAlias = tuple[Config, pd.DataFrame]
+Looked: TypeAlias = "tuple[Config, pd.DataFrame]"
 """A run, and its rounds."""
 ALIKE = 1.1
 """Ratio up to which runs were looked at as often."""

@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypeAlias
 
 from algorithms.part import Part
 from orchestrator.config import Config
@@ -18,6 +16,9 @@ from orchestrator.files import json_text
 from orchestrator.plugins.sources import is_ours
 from orchestrator.results.own_code import CODES
 from orchestrator.results.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FAMILIES = {
     "client_validation_": "client_validation",
