@@ -51,6 +51,8 @@ class Sweep:
         if plan.choose_on == "nothing":
             raise UserError(f"{self.path}: the sweep compares, and chooses nothing (choose_on)")
         first = next(iter(table_of(plan, results).to_dict("records")), {})
+        if first and not first["count"]:
+            raise UserError(f"{self.path}: no trial has a number by which one could be the best")
         # what was drawn twice is one run
         chosen = {
             r.seed: Run(r.folder.place)

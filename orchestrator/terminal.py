@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import shlex
 import sys
@@ -112,6 +113,13 @@ def labels_of(metrics: Collection[str]) -> dict[str, str]:
     """Of these metrics those that a person looks at first -> what they are called, in order."""
     own = {f"test_{name}": f"test {name.replace('_', ' ')}" for name in further(metrics)}
     return {key: label for key, label in (HEADLINES | own).items() if key in metrics}
+
+
+def decimals(number: float, usual: int) -> int:
+    """So many as are ``usual``, or two digits of a number that would be 0 with them."""
+    if not math.isfinite(number) or not number or round(number, usual):
+        return usual
+    return 1 - math.floor(math.log10(abs(number)))
 
 
 def headed(head: str, style: str, text: str) -> Text:

@@ -18,6 +18,7 @@ from rich.table import Table
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import Form
 from orchestrator.analysis.judged import Judged
+from orchestrator.analysis.paired import is_tied
 from orchestrator.analysis.reached import Reached
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
@@ -325,8 +326,7 @@ def _order(cells: Cells) -> Iterator[str]:
             "settings of which fewer seeds have finished stand below the others, whatever their "
             "mean"
         )
-    whole = data[data["count"] == data["count"].max()]
-    tied = int((whole["mean"] == data["mean"].iloc[0]).sum())
+    tied = _tied(data)
     if tied > 1:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
     if on_rows and plan.choose_on == "validation" and cells.tests.each:
@@ -335,6 +335,12 @@ def _order(cells: Cells) -> Iterator[str]:
     over = len(cells.results) >= plan.trials and tied == 1
     for edge in _edges(cells) if over else ():
         yield f"the best has {edge} of its grid: what lies beyond may be better"
+
+
+def _tied(data: pd.DataFrame) -> int:
+    """How many lines are as good as the first."""
+    whole = data[data["count"] == data["count"].max()]
+    return sum(is_tied(mean, data["mean"].iloc[0]) for mean in whole["mean"])
 
 
 def _cut(cells: Cells) -> Iterator[str]:
@@ -367,7 +373,7 @@ def _given(cells: Cells) -> Iterator[str]:
             yield f"{cell.label}: {', '.join(said)}"
     if plan.also:
         yield f"all with {', '.join(plan.also)}"
-    yield from efforts.tries(cells.results)
+    yield from efforts.tries(cells.results, plan.raw())
     yield from efforts.unequal(cells.groups)
     first = next(iter(cells.groups), "")
     if others := cells.looked_at_otherwise(first):
@@ -427,7 +433,7 @@ def _goes_on(plan: Sweep, best: Choice, path: str, where: tuple[float, int]) -> 
     one that is hardly another.
     """
     (end, way), base = where, plan.raw()
-    for step in (1, 1e-6 * max(1.0, abs(end))):
+    for step in (1, 1e-6 * abs(end) or 1e-6):
         with contextlib.suppress(UserError):
             replace(best, drawn={**best.drawn, path: end + way * step}).config(base)
             return True

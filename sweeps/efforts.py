@@ -10,8 +10,10 @@ import pandas as pd
 
 from orchestrator.config import Config
 from orchestrator.results.provenance import of_which_code
+from sweeps.choice import Choice
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
+from sweeps.spaces import Yaml
 
 MOST = 12
 """Rows that a sentence names, each with its number."""
@@ -56,21 +58,29 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
     return [_said(what, each) for what, each in _measured(ended).items() if not _same(each)]
 
 
-def tries(results: Sequence[Result]) -> list[str]:
+def tries(results: Sequence[Result], base: Mapping[str, Yaml]) -> list[str]:
     """How many settings each method has had, be they failed or stopped, where several have not had
     as many: who has more tries has a better best one, by luck alone. A method is what its parts are
-    called.
+    called; ``base``: the sweep's, of which failed trials have settings.
     """
-    parts = [_parts(one.folder.config()) for one in results]
+    each = [(one, _parts(_config(one, base))) for one in results]
+    parts = [its for _, its in each]
     varies = [key for key in OF_A_METHOD if len({one[key] for one in parts}) > 1]
     settings: dict[str, set[tuple[str, ...]]] = {}
-    for one, its in zip(results, parts, strict=True):
+    for one, its in each:
         name = ", ".join(its[key] for key in varies) or "it"
         settings.setdefault(name, set()).add(tuple(one.setting.values()))
     if len({len(tried) for tried in settings.values()}) < 2:
         return []
     listed = "; ".join(f"{len(tried)} of {name}" for name, tried in settings.items())
     return [f"settings tried: {listed}; who has more of them has a better best one by luck alone"]
+
+
+def _config(trial: Result, base: Mapping[str, Yaml]) -> Config:
+    """Of a trial that failed before it had one, what it was to be."""
+    if trial.folder.begun:
+        return trial.folder.config()
+    return Choice.read(trial.folder.path).config(base)
 
 
 def _parts(config: Config) -> dict[str, str]:

@@ -19,9 +19,9 @@ from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import (
-    OF_ITS_OWN,
     TOTALS,
     is_cost,
+    is_of_its_own,
     more_is_better,
     on_test,
     on_validation,
@@ -233,11 +233,6 @@ class Sweep(Section):
             raise ValueError(f"choose_on: nothing, but {who} chooses by the metric")
 
     def _require_one_loss(self) -> None:
-        if self.mode == "auto" and OF_ITS_OWN.fullmatch(self.metric):
-            raise ValueError(
-                f"metric: {self.metric} is a loss that each trial weighs in its own way, of which "
-                "the least need not be the best; take another metric, or say mode: min"
-            )
         settings = (*self.axes, *(s for cell in self.cells for s in cell.settings))
         varies = any(re.match(r"loss\b", one) for one in settings)
         if varies and self.choose_on != "nothing" and "loss" in self.metric.split("_"):
@@ -257,6 +252,11 @@ class Sweep(Section):
         if self.mode != "auto":
             return self.mode
         declared = next(self.configs()).evaluation.metrics
+        if is_of_its_own(self.metric, declared):
+            raise UserError(
+                f"metric: {self.metric} is a loss that each trial weighs in its own way, of which "
+                "the least need not be the best; take another metric, or say mode: min"
+            )
         return "min" if more_is_better(self.metric, declared) is False else "max"
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.analysis.goals import missed
+from orchestrator.analysis.goals import is_blind, missed
 from orchestrator.analysis.names import naturally
 from orchestrator.config.goal import counts_of_the_diverged
 from orchestrator.errors import UserError
@@ -64,8 +64,11 @@ class Result:
 
     @cached_property
     def missed(self) -> bool:
-        """Whether it was to reach a goal (``stop``), and has not."""
-        return self.status == "failed" or missed(self.folder.config(), self.rounds)
+        """Whether it was to reach a goal (``stop``), and has not, or has never looked for it."""
+        if self.status == "failed":
+            return True
+        run = self.folder.config(), self.rounds
+        return missed(*run) or is_blind(*run)
 
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed, and where it says nothing of a model

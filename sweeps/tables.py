@@ -180,6 +180,15 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     """The table as text; the terminal's is printed instead, and empty."""
     about = about or About()
     data, entry, other = numbers(one, values, about.diverged), one.entry, [*_conditions(one, about)]
+    # not beside what is of other data, or adds up other rounds
+    apart = data["column"].isin(one.columns if one.elsewhere else one.partial)
+    hidden = {
+        name: data[name].mask(apart) for name in ("published", "published_spread", "difference")
+    }
+    data = data.assign(**hidden)
+    if form in ("csv", "json"):
+        other = [*filter(None, [one.stand_in and f"run on {one.stand_in}"]), *other]
+        other += [SMOKE] if one.size == UNTUNED_BUDGET else []
     if form == "csv":
         tell_beside(about.how)
         return data.assign(conditions="; ".join(other)).to_csv(index=False)
@@ -190,9 +199,6 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
         return json_text({**told, "measured": of, "cells": cells})
     head = f"{entry.id}: {entry.title}"
     head += f" — run on {one.stand_in}" if one.stand_in else ""
-    # not beside what is of other data, or adds up other rounds
-    apart = data["column"].isin(one.columns if one.elsewhere else one.partial)
-    data = data.assign(published=data["published"].mask(apart))
     table = wide(entry, data)
     published = " (published)" if data["published"].notna().any() else ""
     notes = (f"measured: {_spread(data, len(one.budget.seeds))}{published}", *_shown(one), *other)

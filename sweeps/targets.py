@@ -4,6 +4,7 @@ figure.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -241,8 +242,9 @@ def show_next(home: Home) -> None:
     """Where the results are, and how to go on with them."""
     _show_place(home)
     cells = Cells.read(home.path)
-    if cells.plan.choose_on == "nothing" or not cells.finished:
+    if cells.plan.choose_on == "nothing" or not cells.finished or not cells.data["count"].any():
         return
+    first = next(n for n in itertools.count(100, 5) if not {*range(n, n + 5)} & {*cells.plan.seeds})
     name, leading = shlex.quote(cells.plan.name), _leading(cells)
     places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
     several = "two settings" if len(places) > 1 else "setting"
@@ -256,7 +258,8 @@ def show_next(home: Home) -> None:
         # a config is a file, of which there is a copy here
         config = str(folder.path / CONFIG) if is_remote(home.place) else there
         console.print(
-            f"  fedorch run {shlex.quote(config)} --seeds 100-104 --out {place}", soft_wrap=True
+            f"  fedorch run {shlex.quote(config)} --seeds {first}-{first + 4} --out {place}",
+            soft_wrap=True,
         )
     if len(places) > 1:
         console.print(f"  fedorch compare {' '.join(places)}", soft_wrap=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from orchestrator.analysis.paired import is_tied
 from orchestrator.files import read_sealed, write_sealed
 from orchestrator.rounds.metrics import on_validation
 from sweeps.entry import Column, Grid, Settings, Tuning
@@ -191,7 +192,7 @@ class Chosen:
             best.candidate.row, best.candidate.column, best.candidate.settings,
             None if math.isnan(best.score) else best.score, len(search.scored),
             tuple(_between(search)), tuple(map(str, search.edges)),
-            sum(map(math.isnan, scores)), scores.count(best.score),
+            sum(map(math.isnan, scores)), sum(is_tied(one, best.score) for one in scores),
         )  # fmt: skip
 
     @property

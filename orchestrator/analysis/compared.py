@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from algorithms.parts.attacks import NoAttack
+from algorithms.parts.metrics import Metric
 from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
     SEEDS,
@@ -35,7 +36,7 @@ from orchestrator.results.members import PBT, has_pbt
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import OF_ITS_OWN, more_is_better
+from orchestrator.rounds.metrics import is_of_its_own, more_is_better
 from orchestrator.terminal import HEADLINES, told
 
 
@@ -343,14 +344,18 @@ class Runs:
         trained on, or by which some methods' servers learn, and of losses that each run weighs in
         its own way, nobody can say it.
         """
-        if metric.startswith(("train_", "heldout_")) or OF_ITS_OWN.fullmatch(metric):
+        declared = self._declared
+        if metric.startswith(("train_", "heldout_")) or is_of_its_own(metric, declared):
             return None
-        declared = [one for config in self.configs for one in config.evaluation.metrics]
         return more_is_better(metric, declared)
+
+    @property
+    def _declared(self) -> list[Metric]:
+        return [one for config in self.configs for one in config.evaluation.metrics]
 
     def own_said(self, metrics: Sequence[str]) -> str:
         """Which metrics each run weighs in its own way; or ""."""
-        own = [metric for metric in metrics if OF_ITS_OWN.fullmatch(metric)]
+        own = [metric for metric in metrics if is_of_its_own(metric, self._declared)]
         many = len(self.columns) > 1
         return f"{', '.join(own)}: each run's by weights of its own" if own and many else ""
 

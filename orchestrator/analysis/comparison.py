@@ -14,11 +14,12 @@ import pandas as pd
 
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
-from orchestrator.analysis.goals import goals_of, hidden_said, looks_said
+from orchestrator.analysis.goals import hidden_said, looks_said, sought
 from orchestrator.analysis.names import (
     require_curve,
     require_reported,
 )
+from orchestrator.analysis.paired import is_tied
 from orchestrator.analysis.tested import TOLD_APART, Measured, PairedTests
 from orchestrator.analysis.written import Written, tell_beside
 from orchestrator.config.goal import Goal, counts_of_the_diverged, steps_of, target_goal, up_to
@@ -29,7 +30,7 @@ from orchestrator.results.pictures import write_beside, write_picture
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import TOTALS, is_cost
-from orchestrator.terminal import HEADLINES, errors, labels_of
+from orchestrator.terminal import HEADLINES, decimals, errors, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,8 @@ class Line:
         if self.better is None or len(known) < 2 or not np.isfinite(known).all():
             return None
         end = max(known) if self.better else min(known)
-        return next(name for name in means if means[name] == end) if known.count(end) == 1 else None
+        first = [name for name, mean in means.items() if is_tied(mean, end)]
+        return first[0] if len(first) == 1 else None
 
     def cell(self, runs: Sequence[int]) -> str:
         """The number of one run, or mean ± standard error over several."""
@@ -80,7 +82,7 @@ class Line:
         # what is the same of all has no spread to tell of
         spread = len(set(known)) > 1
         # whole numbers have a mean that is none
-        digits = max(self.digits, int(spread))
+        digits = decimals(float(known.mean()), max(self.digits, int(spread)))
         text = f"{known.mean():.{digits}f}"
         if spread:
             text += f" ± {standard_error(known):.{digits}f}"
@@ -341,7 +343,7 @@ def _reached(runs: Runs) -> list[Line]:
     missed = runs.reached.missed
     if not any(missed):
         return []
-    wanted = [bool(goals_of(config)) for config in runs.configs]
+    wanted = [bool(sought(*one)) for one in zip(runs.configs, runs.rounds, strict=True)]
     reached = [
         float(not gone) if meant else None for gone, meant in zip(missed, wanted, strict=True)
     ]

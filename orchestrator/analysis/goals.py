@@ -64,9 +64,21 @@ def gave_up(config: Config, rounds: pd.DataFrame) -> bool:
     return bool(met(limits_of(config).items(), rounds))
 
 
+def sought(config: Config, rounds: pd.DataFrame) -> dict[str, Goal]:
+    """Of :func:`goals_of` a run those whose metrics it has looked at."""
+    return {name: goal for name, goal in goals_of(config).items() if name in rounds}
+
+
+def is_blind(config: Config, rounds: pd.DataFrame) -> bool:
+    """Whether a run was to reach a goal, and has never looked for it."""
+    return bool(goals_of(config)) and not sought(config, rounds)
+
+
 def missed(config: Config, rounds: pd.DataFrame) -> bool:
-    """Whether a run was to reach a goal, and has reached none; or was given up."""
-    goals = goals_of(config)
+    """Whether a run was to reach a goal, and has looked for it, and reached none; or was given
+    up.
+    """
+    goals = sought(config, rounds)
     return gave_up(config, rounds) or (bool(goals) and not met(goals.items(), rounds))
 
 

@@ -5,7 +5,7 @@ are losses by other formulas.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -58,6 +58,8 @@ class Basis:
     """What is known of each honest client."""
     codes: str
     """``CODES``, as the run has them."""
+    metrics: Collection[str] = ()
+    """What its last round has reported."""
 
     @classmethod
     def of(cls, folder: RunFolder) -> Basis:
@@ -67,7 +69,7 @@ class Basis:
         last = clients[clients["round"] == clients["round"].max()]
         if "malicious" in last:
             last = last[~last["malicious"].astype(bool)]
-        return cls(folder.config(), result.get("rows_sha256", {}), last, codes)
+        return cls(folder.config(), result.get("rows_sha256", {}), last, codes, result["metrics"])
 
     def counts(self, what: str) -> Rows:
         """The clients that metrics which begin so (``source``) are over, and their rows; none of
@@ -113,6 +115,10 @@ class Basis:
         key = FAMILIES[family]
         known = {one.digests[key] for one in (self, other) if key in one.digests}
         return len(known) < 2 or (family in COLUMNS and not (mine and theirs))
+
+    def measures(self, metric: str) -> bool:
+        """Whether the run's last round has it; all that is known of runs whose numbers are not."""
+        return not self.metrics or metric in self.metrics
 
     def yardstick(self, metric: str) -> str:
         """By which formula a metric is, as far as a config chooses that."""
@@ -174,8 +180,11 @@ class Judged:
         return "" if first is None else first.source(metric) or ""
 
     def _by_others(self, metric: str, against: str) -> list[str]:
-        """The groups in which it is by another formula; one of failed runs has none."""
+        """The groups in which it is by another formula; one of failed runs has none, nor one that
+        does not measure it.
+        """
         first = {name: next(iter(its.values())) for name, its in self._basis.items() if its}
+        first = {name: one for name, one in first.items() if one.measures(metric)}
         if against not in first:
             return []
         one = first[against].yardstick(metric)

@@ -69,10 +69,8 @@ def compare(
     gaps = np.where(a == b, 0.0, np.subtract(a, b, where=a != b, out=np.zeros(len(a))))
     gaps = gaps if high else -gaps
     known = gaps[np.isfinite(a) & np.isfinite(b)]
-    mean, spread = _mean(known), _deviation(known)
     size = max(np.abs(side[np.isfinite(side)]).max(initial=0.0) for side in (a, b))
-    if spread <= ROUNDING * size:
-        spread = 0.0
+    mean, spread = _moments(known, ROUNDING * size)
     half = effect = math.nan
     idle = not counted and all(_is_one(side, size) for side in (a, b))
     lead, p = _rank_test(gaps) if any(missed) else (mean, _t_test(mean, spread, len(known)))
@@ -82,6 +80,11 @@ def compare(
         half, effect = _half_width(spread, len(known)), mean / spread
     ends = mean - half, mean + half
     return Paired(len(common), len(known), mean, *ends, effect, p, missed, lead > 0, lead < 0)
+
+
+def is_tied(one: float, other: float) -> bool:
+    """Whether two numbers are the same but for the order in which they were added up."""
+    return abs(one - other) <= ROUNDING * max(abs(one), abs(other))
 
 
 def holm(values: Sequence[float], coming: int = 0) -> list[float]:
@@ -106,6 +109,16 @@ def _is_one(values: np.ndarray, size: float) -> bool:
 
 def _mean(values: np.ndarray) -> float:
     return float(values.mean()) if len(values) else math.nan
+
+
+def _moments(gaps: np.ndarray, least: float) -> tuple[float, float]:
+    """Mean and deviation of differences; of those that are the same but for rounding (``least``)
+    there is none, nor a mean as small.
+    """
+    mean, spread = _mean(gaps), _deviation(gaps)
+    if spread > least or math.isnan(spread):
+        return mean, spread
+    return 0.0 if abs(mean) <= least else mean, 0.0
 
 
 def _deviation(values: np.ndarray) -> float:

@@ -18,6 +18,7 @@ from orchestrator.analysis.goals import (
     looks_said,
     met,
     missed,
+    sought,
 )
 from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.config import Config
@@ -91,8 +92,24 @@ class Reached:
             for name, some in self.columns.items()
             if ends[name] != ends[against]
             or name in otherwise
+            or self._sought(name) != self._sought(against)
             or not self._have_one_goal([*some, *self.columns[against]])
         ]
+
+    def _sought(self, name: str) -> set[str]:
+        """The goals that some run of a column has looked for."""
+        pairs = [(self.configs[run], self.rounds[run]) for run in self.columns[name]]
+        return {goal for config, rounds in pairs for goal in sought(config, rounds)}
+
+    def _blind_said(self) -> str:
+        """Which columns have never looked for their goals; or ""."""
+        blind = [
+            f"{name}{_listed(goals)}"
+            for name, some in self.columns.items()
+            if (goals := goals_of(self.configs[some[0]])) and not self._sought(name)
+        ]
+        said = "have neither reached nor missed their goal, which they never looked for"
+        return f"{', '.join(blind)}: {said}" if blind else ""
 
     def _have_one_goal(self, runs: Sequence[int]) -> bool:
         """Whether there is one that all have reached which have reached any."""
@@ -129,8 +146,9 @@ class Reached:
             f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
             f"{self._goals_said(some)}"
             for name, some in self.columns.items()
-            if goals_of(self.configs[some[0]])
+            if self._sought(name)
         ]
+        yield from filter(None, [self._blind_said()])
         one = len({name for its in self._met for name in its}) < 2
         if each and (any(self.missed) or not one):
             others = (

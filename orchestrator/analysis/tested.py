@@ -10,6 +10,7 @@ import pandas as pd
 import scipy
 
 from orchestrator.analysis.paired import Paired, compare, holm
+from orchestrator.terminal import decimals
 
 FEW = 5
 """Pairs up to which it is said what they can tell apart."""
@@ -81,12 +82,12 @@ class Difference:
         """Its texts, as they are printed."""
         pair, (low, high) = self.pair, self._ends
         missed = [f"missed {pair.missed[0]} : {pair.missed[1]}"] if any(pair.missed) else []
-        known = [_number(self._signed(pair.difference), "+.4f")]
+        known = [_decimal(self._signed(pair.difference))]
         return {
             "group": self.group,
             "metric": self.metric,
             "difference": ", ".join(filter(None, [*known, *missed])),
-            "95 % interval": "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}]",
+            "95 % interval": "" if math.isnan(low) else f"[{_decimal(low)}, {_decimal(high)}]",
             "d_z": _number(self._signed(pair.effect), ".2f"),
             "p": _number(self.p, ".4f") or "none",
             "": self.verdict,
@@ -194,6 +195,11 @@ class PairedTests:
 
 def _undecided(one: Measured, pair: Paired) -> bool:
     return one.more_is_better is None and any(pair.missed)
+
+
+def _decimal(value: float) -> str:
+    """With its sign, and never as 0 where it is none."""
+    return _number(value, f"+.{decimals(value, 4)}f")
 
 
 def _number(value: float, how: str) -> str:

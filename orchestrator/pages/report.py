@@ -18,7 +18,7 @@ from orchestrator.results.contents import CONFIG
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import inputs_left
-from orchestrator.terminal import HEADLINES
+from orchestrator.terminal import HEADLINES, decimals
 
 FIRST = 10
 """Clients that the table shows at first: the worst."""
@@ -117,7 +117,7 @@ def _who(config: Config) -> str:
 def _tiles(result: Result) -> Iterator[tuple[str, str]]:
     metrics = result["metrics"]
     for key in [key for key in TILES if key in metrics][:3]:
-        yield HEADLINES[key], f"{metrics[key]:.4f}"
+        yield HEADLINES[key], f"{metrics[key]:.{decimals(metrics[key], 4)}f}"
     yield "rounds", f"{result['rounds']:,}"
     yield "MB up / down", f"{result['bytes_up'] / 1e6:,.1f} / {result['bytes_down'] / 1e6:,.1f}"
     yield "seconds", f"{result['seconds']:,.1f}"

@@ -362,6 +362,12 @@ class Experiment:
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()
         self.federation.begin_round(self.t)
+        if self.config.evaluation.local_models and not keeps_personal_models(self.algorithm):
+            self.alarm.note(
+                f"round {self.t}: the models that its clients have trained are gone, and are not "
+                "judged (evaluation.local_models), as they are at the end of a run of so many "
+                "rounds that is not interrupted"
+            )
         looks = int(last.get("judged", 0))
         self.records[-1] |= self._evaluate(self.t, looks) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])

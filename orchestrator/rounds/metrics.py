@@ -36,11 +36,19 @@ LESS = re.compile(
 )
 """Metrics of which more, or less, is better; of all others nobody can say it in general. So is less
 of what runs spend (``is_cost``)."""
-OF_ITS_OWN = re.compile(
+_OF_ITS_OWN = re.compile(
     rf"(?!(train|test|heldout|(client_|personal_)?validation|client|personal)_loss)\w*_loss{LEVELS}"
 )
 """Losses that each run weighs in its own way, as F(w, λ) by its own λ: within a run less is better,
 and one run's says nothing beside another's."""
+
+
+def is_of_its_own(metric: str, declared: Iterable[Metric] = ()) -> bool:
+    """Whether it is such a loss, and none of the ``declared`` metrics."""
+    measured = any(re.match(JUDGED + re.escape(one.called), metric) for one in declared)
+    return _OF_ITS_OWN.fullmatch(metric) is not None and not measured
+
+
 JUDGED = "(test|validation|heldout|client|client_validation)_"
 """How names of metrics begin that are of the judged model's outputs."""
 

@@ -84,6 +84,22 @@ def test_a_goal_that_was_missed_for_want_of_rounds_is_no_loss(fast, tmp_path):
     assert each.pair.missed == (0, 0)
 
 
+def test_who_never_looks_for_a_goal_has_not_missed_it(tmp_path):
+    """It was worse, and had a part of 0.00 that reached it."""
+    stop = "stop={client_accuracy_mean: 0.2}"
+    seeing = runs_of(tmp_path / "a", "rounds=6", stop)
+    blind = runs_of(tmp_path / "b", "rounds=6", stop, "evaluation.clients=false")
+    runs = Runs.read([*seeing, *blind])
+    first = next(name for name, some in runs.columns.items() if runs.early[some[0]])
+    assert not comparison.tests_of(runs, ["round"], first).each
+    said = show_comparison([*seeing, *blind], None, ["round"], form="markdown", against=first)
+    assert "have neither reached nor missed their goal, which they never looked for" in said
+    assert "0 of 3" not in said
+    assert "0.00" not in next(
+        (line for line in said.splitlines() if "part that reached" in line), ""
+    )
+
+
 def test_who_is_looked_at_more_often_is_said(fast, tmp_path, capsys):
     stop = "stop={test_accuracy: 0.3}"
     often = runs_of(tmp_path / "often", "rounds=9", stop)

@@ -1,12 +1,14 @@
 """Two methods on the same seeds."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.analysis.paired import compare, holm
+from orchestrator.analysis.comparison import Line
+from orchestrator.analysis.paired import compare, holm, is_tied
 
 A = {0: 10.0, 1: 11.0, 2: 12.5, 7: 3.0}
 B = {0: 9.0, 1: 9.5, 2: 12.0, 8: 50.0}
@@ -64,6 +66,33 @@ def test_gaps_that_are_equal_but_for_rounding_prove_nothing():
     assert found.ahead
     assert found.p == 2 / 8
     assert math.isnan(found.effect)
+
+
+def test_rounding_of_both_signs_is_no_difference():
+    """Of the same method in two ways p was 0.0078, and one of them better."""
+    one = {seed: 2.38 + 0.05 * seed for seed in range(8)}
+    noise = [2.0e-9, -2.5e-9, 0.7e-9, 1.2e-9, -0.3e-9, 2.3e-9, -0.3e-9, -4.3e-9]
+    other = {seed: value + noise[seed] for seed, value in one.items()}
+    found = compare(other, one, True)
+    assert np.isnan(found.p)
+    assert (found.difference, found.ahead, found.behind) == (0, False, False)
+
+
+def test_equal_numbers_in_another_order_are_tied():
+    values = [0.55, 0.70, 10 / 19, 0.60]
+    means = {float(np.mean(other)) for other in itertools.permutations(values)}
+    assert len(means) > 1
+    assert all(is_tied(one, other) for one in means for other in means)
+    assert not is_tied(0.5, 0.5001)
+    assert Line("x", [0.1 + 0.2, 0.3], better=True).best({"a": [0], "b": [1]}) is None
+    assert Line("x", [0.4, 0.3], better=True).best({"a": [0], "b": [1]}) == "a"
+
+
+def test_no_number_is_written_as_0():
+    assert Line("x", [1.486e-7, 0.0, 0.5]).cell([0]) == "0.00000015"
+    assert [Line("x", [value]).cell([0]) for value in (0.0, 0.5, 0.00012)] == [
+        "0.0000", "0.5000", "0.0001",
+    ]  # fmt: skip
 
 
 def test_counts_may_be_the_same_on_all_seeds():

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from algorithms.parts.metrics import Metric
 from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.judged import COLUMNS
-from orchestrator.rounds.metrics import over_clients, spread
+from orchestrator.errors import UserError
+from orchestrator.rounds.metrics import is_of_its_own, over_clients, spread
 from sweeps.plan import Sweep
 from tests.orchestrator.test_like_with_like import runs_of
 
@@ -97,8 +99,12 @@ def test_losses_of_each_run_s_own_have_no_better_side(groups):
     runs = Runs.read(groups["0.05"])
     for metric in ("mixture_loss", "agent_critic_loss", "mixture_loss_mean"):
         assert runs.more_is_better(metric) is None
-        with pytest.raises(ValueError, match=r"weighs in its own way.*mode: min"):
-            Sweep(metric=metric)
+        with pytest.raises(UserError, match=r"weighs in its own way.*mode: min"):
+            _ = Sweep(metric=metric).direction
         assert Sweep(metric=metric, mode="min").direction == "min"
     for metric in ("test_loss", "client_loss_worst", "personal_validation_loss_mean"):
         assert runs.more_is_better(metric) is False
+    log_loss = SimpleNamespace(called="log_loss")
+    assert is_of_its_own("test_log_loss")
+    for metric in ("test_log_loss", "client_validation_log_loss_mean"):
+        assert not is_of_its_own(metric, [log_loss])

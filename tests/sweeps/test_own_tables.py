@@ -373,6 +373,23 @@ def test_what_pbt_has_done_is_said_wherever_trials_are_shown(tmp_path, ray_sessi
     assert any(one.startswith("pbt changes settings as trials run: a column has") for one in said)
 
 
+def test_a_trial_without_a_config_takes_no_table_away(tmp_path, ray_session):
+    """It failed before it had one, and all forms of the table with it."""
+    plan = sweep(axes={"data.limit": [300, 10**6]}, seeds=[0], choose_on="nothing")
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert [one.status for some in cells.groups.values() for one in some] == ["finished", "failed"]
+    for form in ("markdown", "json"):
+        assert "data.limit=1000000" in cells_as(tmp_path / "s", form)
+
+
+def test_seeds_that_chose_are_no_new_ones(tmp_path, ray_session, capsys):
+    plan = sweep(axes={"local.lr": [0.05, 0.1]}, seeds=[100, 107])
+    run_here(plan, tmp_path / "s")
+    show_next(Home(str(tmp_path / "s")))
+    assert "--seeds 110-114" in capsys.readouterr().out
+
+
 def test_what_all_were_run_with_is_said(tmp_path, ray_session):
     cells = [{"label": "a", "settings": ["cohort=3", "local.lr=0.05"]}]
     run_here(sweep(cells=cells, also=["cohort=2"], seeds=[0]), tmp_path / "x")

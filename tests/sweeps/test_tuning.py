@@ -72,7 +72,7 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     ("path", "end", "way", "more"),
     [
         ("algorithm.mu", 0.0, -1, False), ("algorithm.mu", 0, 1, True), ("cohort", 6, 1, False),
-        ("cohort", 1.0, 1, False), ("local.lr", 1, -1, True), ("local.lr", 0.1, -1, True),
+        ("cohort", 1.0, 1, False), ("local.lr", 1, -1, True), ("local.lr", 1e-7, -1, True),
         ("local.steps", 1, -1, False), ("local.steps", 5, 1, True),
     ],
 )  # fmt: skip
