@@ -176,27 +176,33 @@ def _conditions(one: Reproduction, about: About) -> Iterator[str]:
         yield f"{many}; claims are tested over all that the budget has"
 
 
+def _beside(one: Reproduction, data: pd.DataFrame) -> pd.DataFrame:
+    """Without the published numbers of what is of other data here, or adds up other rounds."""
+    apart = data["column"].isin(one.columns if one.elsewhere else one.partial)
+    theirs = ("published", "published_spread", "difference")
+    return data.assign(**{name: data[name].mask(apart) for name in theirs})
+
+
+def _as_numbers(one: Reproduction, data: pd.DataFrame, form: Format, about: About) -> str:
+    """CSV and JSON, which have no title: what it says is among the conditions."""
+    conditions = [f"run on {one.stand_in}"] if one.stand_in else []
+    conditions += _conditions(one, about)
+    conditions += [SMOKE] if one.size == UNTUNED_BUDGET else []
+    if form == "csv":
+        tell_beside(about.how)
+        return data.assign(conditions="; ".join(conditions)).to_csv(index=False)
+    told = {"id": one.entry.id, "conditions": conditions, "how": about.how}
+    of = _spread(data, len(one.budget.seeds))
+    return json_text({**told, "measured": of, "cells": data.to_dict("records")})
+
+
 def render(one: Reproduction, values: Values, form: Format, about: About | None = None) -> str:
     """The table as text; the terminal's is printed instead, and empty."""
     about = about or About()
     data, entry, other = numbers(one, values, about.diverged), one.entry, [*_conditions(one, about)]
-    # not beside what is of other data, or adds up other rounds
-    apart = data["column"].isin(one.columns if one.elsewhere else one.partial)
-    hidden = {
-        name: data[name].mask(apart) for name in ("published", "published_spread", "difference")
-    }
-    data = data.assign(**hidden)
-    if form in ("csv", "json"):
-        other = [*filter(None, [one.stand_in and f"run on {one.stand_in}"]), *other]
-        other += [SMOKE] if one.size == UNTUNED_BUDGET else []
-    if form == "csv":
-        tell_beside(about.how)
-        return data.assign(conditions="; ".join(other)).to_csv(index=False)
-    if form == "json":
-        cells = data.to_dict("records")
-        told = {"id": entry.id, "conditions": other, "how": about.how}
-        of = _spread(data, len(one.budget.seeds))
-        return json_text({**told, "measured": of, "cells": cells})
+    data = _beside(one, data)
+    if form == "csv" or form == "json":
+        return _as_numbers(one, data, form, about)
     head = f"{entry.id}: {entry.title}"
     head += f" — run on {one.stand_in}" if one.stand_in else ""
     table = wide(entry, data)
