@@ -187,7 +187,7 @@ def _as_numbers(one: Reproduction, data: pd.DataFrame, form: Format, about: Abou
     """CSV and JSON, which have no title: what it says is among the conditions."""
     conditions = [f"run on {one.stand_in}"] if one.stand_in else []
     conditions += _conditions(one, about)
-    conditions += [SMOKE] if one.size == UNTUNED_BUDGET else []
+    conditions += [SMOKE.partition(";")[0]] if one.size == UNTUNED_BUDGET else []
     if form == "csv":
         tell_beside(about.how)
         return data.assign(conditions="; ".join(conditions)).to_csv(index=False)

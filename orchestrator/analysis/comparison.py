@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +70,12 @@ class Line:
         first = [name for name, mean in means.items() if is_tied(mean, end)]
         return first[0] if len(first) == 1 else None
 
+    @cached_property
+    def _digits(self) -> int:
+        """More than usual where all would be 0 with them."""
+        sizes = [abs(value) for value in self.values if value is not None]
+        return decimals(max(filter(math.isfinite, sizes), default=0.0), self.digits)
+
     def cell(self, runs: Sequence[int]) -> str:
         """The number of one run, or mean ± standard error over several."""
         given = [value for run in runs if (value := self.values[run]) is not None]
@@ -82,7 +88,7 @@ class Line:
         # what is the same of all has no spread to tell of
         spread = len(set(known)) > 1
         # whole numbers have a mean that is none
-        digits = decimals(float(known.mean()), max(self.digits, int(spread)))
+        digits = max(self._digits, int(spread))
         text = f"{known.mean():.{digits}f}"
         if spread:
             text += f" ± {standard_error(known):.{digits}f}"
@@ -341,9 +347,9 @@ def _attacked(rounds: Sequence[pd.DataFrame], less: bool | None) -> list[Line]:
 def _reached(runs: Runs) -> list[Line]:
     """Of runs that were to reach a goal (``stop``) the part that has, where not all have."""
     missed = runs.reached.missed
-    if not any(missed):
-        return []
     wanted = [bool(sought(*one)) for one in zip(runs.configs, runs.rounds, strict=True)]
+    if not any(one and gone for one, gone in zip(wanted, missed, strict=True)):
+        return []
     reached = [
         float(not gone) if meant else None for gone, meant in zip(missed, wanted, strict=True)
     ]

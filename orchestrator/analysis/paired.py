@@ -112,13 +112,9 @@ def _mean(values: np.ndarray) -> float:
 
 
 def _moments(gaps: np.ndarray, least: float) -> tuple[float, float]:
-    """Mean and deviation of differences; of those that are the same but for rounding (``least``)
-    there is none, nor a mean as small.
-    """
+    """Mean and deviation of differences; what is no larger than rounding (``least``) is 0."""
     mean, spread = _mean(gaps), _deviation(gaps)
-    if spread > least or math.isnan(spread):
-        return mean, spread
-    return 0.0 if abs(mean) <= least else mean, 0.0
+    return 0.0 if abs(mean) <= least else mean, 0.0 if spread <= least else spread
 
 
 def _deviation(values: np.ndarray) -> float:

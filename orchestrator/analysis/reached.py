@@ -13,6 +13,7 @@ from orchestrator.analysis.goals import (
     ends_of,
     gave_up,
     goals_of,
+    is_blind,
     is_cut_short,
     limits_of,
     looks_said,
@@ -82,7 +83,8 @@ class Reached:
         one of several, or reach one that is measured otherwise; if goals mattered to any run: one
         has ended by its own, or missed it.
         """
-        if not self.ended_by and not any(self.missed):
+        blind = any(map(is_blind, self.configs, self.rounds))
+        if not self.ended_by and not any(self.missed) and not blind:
             return []
         ends = {name: ends_of(self.configs[some[0]]) for name, some in self.columns.items()}
         goals = [*goals_of(self.configs[self.columns[against][0]])]
@@ -96,6 +98,9 @@ class Reached:
             or not self._have_one_goal([*some, *self.columns[against]])
         ]
 
+    def _has_reached(self, run: int) -> bool:
+        return bool(self._met[run]) and not self.missed[run]
+
     def _sought(self, name: str) -> set[str]:
         """The goals that some run of a column has looked for."""
         pairs = [(self.configs[run], self.rounds[run]) for run in self.columns[name]]
@@ -108,8 +113,8 @@ class Reached:
             for name, some in self.columns.items()
             if (goals := goals_of(self.configs[some[0]])) and not self._sought(name)
         ]
-        said = "have neither reached nor missed their goal, which they never looked for"
-        return f"{', '.join(blind)}: {said}" if blind else ""
+        said = "a goal that was never looked for, and so neither reached nor missed"
+        return f"{said}: {', '.join(blind)}" if blind else ""
 
     def _have_one_goal(self, runs: Sequence[int]) -> bool:
         """Whether there is one that all have reached which have reached any."""
@@ -143,7 +148,7 @@ class Reached:
                 "and is not tested there; others are of the rounds in which each ended"
             )
         each = [
-            f"{sum(not self.missed[run] for run in some)} of {len(some)} of {name}"
+            f"{sum(self._has_reached(run) for run in some)} of {len(some)} of {name}"
             f"{self._goals_said(some)}"
             for name, some in self.columns.items()
             if self._sought(name)
@@ -165,8 +170,9 @@ class Reached:
             yield f"given up (stop), which is no goal that was reached: {', '.join(each)}"
 
     def _goals_said(self, runs: Sequence[int]) -> str:
-        """Goals; of several how many runs have reached each."""
-        goals = goals_of(self.configs[runs[0]])
+        """Goals that were looked for; of several how many runs have reached each."""
+        looked = {goal for run in runs for goal in sought(self.configs[run], self.rounds[run])}
+        goals = {n: g for n, g in goals_of(self.configs[runs[0]]).items() if n in looked}
         if len(goals) < 2:
             return _listed(goals)
         each = {name: sum(name in self._met[run] for run in runs) for name in goals}
@@ -199,7 +205,8 @@ class Reached:
         elif others and costs:
             yield (
                 f"not tested: {', '.join(costs)} of {', '.join(others[:SOME])}, whose runs end at "
-                f"another goal (stop) than those of {against}, or at one that is measured otherwise"
+                f"another goal (stop) than those of {against}, or at one that is measured "
+                "otherwise, or not looked for"
             )
         short = {one: self.cut_short(one, against, its) for one, its in ends.items()}
         if each := [f"{one} of {', '.join(some[:SOME])}" for one, some in short.items() if some]:

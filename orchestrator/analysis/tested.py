@@ -82,12 +82,15 @@ class Difference:
         """Its texts, as they are printed."""
         pair, (low, high) = self.pair, self._ends
         missed = [f"missed {pair.missed[0]} : {pair.missed[1]}"] if any(pair.missed) else []
-        known = [_decimal(self._signed(pair.difference))]
+        scale = max(filter(math.isfinite, map(abs, (pair.difference, low, high))), default=0.0)
+        known = [_decimal(self._signed(pair.difference), scale)]
         return {
             "group": self.group,
             "metric": self.metric,
             "difference": ", ".join(filter(None, [*known, *missed])),
-            "95 % interval": "" if math.isnan(low) else f"[{_decimal(low)}, {_decimal(high)}]",
+            "95 % interval": ""
+            if math.isnan(low)
+            else f"[{_decimal(low, scale)}, {_decimal(high, scale)}]",
             "d_z": _number(self._signed(pair.effect), ".2f"),
             "p": _number(self.p, ".4f") or "none",
             "": self.verdict,
@@ -197,9 +200,9 @@ def _undecided(one: Measured, pair: Paired) -> bool:
     return one.more_is_better is None and any(pair.missed)
 
 
-def _decimal(value: float) -> str:
-    """With its sign, and never as 0 where it is none."""
-    return _number(value, f"+.{decimals(value, 4)}f")
+def _decimal(value: float, scale: float) -> str:
+    """With its sign, and digits of numbers of that ``scale``."""
+    return _number(value, f"+.{decimals(scale, 4)}f")
 
 
 def _number(value: float, how: str) -> str:

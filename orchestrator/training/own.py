@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+import re
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
+from pydantic import model_validator
 
 from algorithms.part import option
 from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric, dummy
+from orchestrator.config.goal import BAD
 from orchestrator.errors import UserError
 from orchestrator.plugins.own import Own
 
@@ -72,7 +75,16 @@ class OwnMetric(Own, Metric):
     """
 
     name: str = "own"
-    better: Literal["more", "less"] = option("more", "which way it is better")
+    better: Literal["more", "less"] = option(
+        "more", "which way it is better; unset: less of what is called a loss or an error"
+    )
+
+    @model_validator(mode="after")
+    def _as_it_is_called(self) -> Self:
+        """A loss of which more is better is none; goals of it are read so, too."""
+        if "better" not in self.model_fields_set and re.search(f"{BAD}$", f"_{self.called}"):
+            object.__setattr__(self, "better", "less")
+        return self
 
     @property
     def called(self) -> str:

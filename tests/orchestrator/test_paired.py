@@ -89,7 +89,8 @@ def test_equal_numbers_in_another_order_are_tied():
 
 
 def test_no_number_is_written_as_0():
-    assert Line("x", [1.486e-7, 0.0, 0.5]).cell([0]) == "0.00000015"
+    assert Line("x", [1.486e-7, 0.0]).cell([0]) == "0.00000015"
+    assert Line("x", [0.3, -0.1, -0.2]).cell([0, 1, 2]) == "-0.0000 ± 0.1528"
     assert [Line("x", [value]).cell([0]) for value in (0.0, 0.5, 0.00012)] == [
         "0.0000", "0.5000", "0.0001",
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.pages.figures import ACCURACY
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import more_is_better
+from orchestrator.training.own import OwnMetric
 
 OWN = """
 import torch
@@ -128,6 +129,9 @@ def test_metrics_are_of_the_rows_that_are_judged(own):
     less = finish("evaluation.metrics=[{name: ./own.py:margin, better: less}]")
     found = less.records[-1]
     assert found["client_margin_worst"] >= found["client_margin_mean"]
+    assert not OwnMetric(of="own:log_loss").more_is_better
+    assert OwnMetric(of="own:log_loss", better="more").more_is_better
+    assert OwnMetric(of="own:margin").more_is_better
     # what is measured beside changes nothing else
     assert less.weights_sha256() == finish().weights_sha256()
 
