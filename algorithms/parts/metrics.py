@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+BAD = "(_loss|_mae|_rmse|_calibration_error)"
+"""How names of metrics end of which less is better."""
+
+
 class Metric(Part):
     """A number for the outputs [n, o] of a model on n rows with ``targets`` (see
     :class:`algorithms.parts.losses.Loss`). Where these are of tokens, the rows are tokens.

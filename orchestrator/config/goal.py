@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from algorithms.parts.metrics import BAD
 from orchestrator.errors import UserError
-
-BAD = "(_loss|_mae|_rmse|_calibration_error)"
-"""How names of metrics end of which less is better."""
 
 LOSSES = ("test_loss", "client_loss_mean", "client_loss_worst")
 PERSONAL = ("personal_loss_mean", "personal_loss_worst")

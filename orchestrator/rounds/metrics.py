@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from algorithms.contract import Influence
-from orchestrator.config.goal import BAD
+from algorithms.parts.metrics import BAD
 
 if TYPE_CHECKING:
     from algorithms.parts.metrics import Metric

@@ -11,8 +11,7 @@ from pydantic import model_validator
 
 from algorithms.part import option
 from algorithms.parts.losses import Loss
-from algorithms.parts.metrics import Metric, dummy
-from orchestrator.config.goal import BAD
+from algorithms.parts.metrics import BAD, Metric, dummy
 from orchestrator.errors import UserError
 from orchestrator.plugins.own import Own
 
