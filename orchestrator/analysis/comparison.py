@@ -379,9 +379,9 @@ def _to_target(rounds: list[pd.DataFrame], metric: str, target: Goal) -> list[Li
 
 
 def _of_targets(runs: Runs, metric: str, goal: Goal) -> list[str]:
-    each = [*zip(runs.configs, runs.rounds, strict=True)]
-    groups = {name: [each[run] for run in some] for name, some in runs.columns.items()}
-    return [looks_said(groups, metric), hidden_said(each, metric, goal), _cut_off(runs, metric)]
+    looked = runs.reached.looked
+    hidden = hidden_said([one for some in looked.values() for one in some], metric, goal)
+    return [looks_said(looked, metric), hidden, _cut_off(runs, metric)]
 
 
 def _cut_off(runs: Runs, metric: str) -> str:
@@ -428,7 +428,8 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
     """Each column's last ``metrics`` against those of the ``first``, of the runs that report them,
     of the same rows.
     """
-    theirs, numbers = runs.columns[first][0], {one: _numbers(runs, one) for one in metrics}
+    theirs, asked = runs.columns[first][0], _single(metrics)
+    numbers = {one: _numbers(runs, one) for one in asked}
     alike = [name for name, some in runs.columns.items() if runs.same_data(theirs, some[0])]
     unlike = set(runs.reached.other_goals(first))
 
@@ -456,7 +457,7 @@ def tests_of(runs: Runs, metrics: Sequence[str], first: str) -> PairedTests:
             runs.more_is_better(one),
             runs.reached.counts(one),
         )
-        for one in _single(metrics)
+        for one in asked
         if (names := tested(one))
     ]
     return PairedTests.of(each, first)

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from orchestrator.analysis.goals import (
+    Looked,
     Spent,
     ends_of,
     gave_up,
@@ -103,8 +104,7 @@ class Reached:
 
     def _sought(self, name: str) -> set[str]:
         """The goals that some run of a column has looked for."""
-        pairs = [(self.configs[run], self.rounds[run]) for run in self.columns[name]]
-        return {goal for config, rounds in pairs for goal in sought(config, rounds)}
+        return {goal for one in self.looked[name] for goal in sought(*one)}
 
     def _blind_said(self) -> str:
         """Which columns have never looked for their goals; or ""."""
@@ -185,11 +185,15 @@ class Reached:
         if not self.counts("round"):
             return ""
         goals = dict.fromkeys(name for config in self.configs for name in goals_of(config))
-        groups = {
+        return next(filter(None, (looks_said(self.looked, one) for one in goals)), "")
+
+    @property
+    def looked(self) -> dict[str, list[Looked]]:
+        """The runs of each column."""
+        return {
             name: [(self.configs[run], self.rounds[run]) for run in some]
             for name, some in self.columns.items()
         }
-        return next(filter(None, (looks_said(groups, one) for one in goals)), "")
 
     def untested_said(
         self, against: str, ends: Mapping[str, Sequence[float | None]]

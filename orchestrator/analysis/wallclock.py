@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import pandas as pd
 from rich.table import Table
 
@@ -110,7 +109,7 @@ def _contacted(rounds: pd.DataFrame) -> list[int]:
     known: in some methods others than the cohort are asked, too.
     """
     known = rounds["contacted"].dropna() if "contacted" in rounds else pd.Series(dtype=float)
-    return [round(float(np.mean(known)))] if len(known) else []
+    return [round(known.mean())] if len(known) else []
 
 
 def _target_said(
