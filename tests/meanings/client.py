@@ -1,10 +1,12 @@
 """What one client does with its own rows: mini-batches, gradients, and the steps of its optimiser."""
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import torch
 
 from algorithms.draws import generator
-from tests.meanings import networks
+from tests.meanings import channel, networks
 
 
 def planned(local, n: int) -> int:
@@ -58,10 +60,36 @@ def step(optimizer, moments, w, g, lr: float):
     return w - lr * first / (root + optimizer["eps"]), {"first": m, "second": v, "t": t}
 
 
+@dataclass
+class Sent:
+    """What a client did in a session, and what of it arrives."""
+
+    k: int
+    steps: int
+    loss: float
+    parts: dict = field(default_factory=dict)
+    """"delta", "control", "buffers", "optimizer/NAME" -> vector."""
+    numbers: dict = field(default_factory=dict)
+    memory: dict = field(default_factory=dict)
+    """What it remembers, should its update count."""
+    nbytes: int = 0
+    path: list = field(default_factory=list)
+    """Its model after each step."""
+    session: int = 0
+    """Of the round's."""
+    forger: bool = False
+    """It is judged by its message alone, whatever has become of its own training."""
+
+    @property
+    def finite(self) -> bool:
+        remembered = [] if self.forger else self.memory.values()
+        return channel.finite(*self.parts.values(), *self.numbers.values(), *remembered)
+
+
 class Trained:
     """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
 
-    def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None):
+    def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None, contrast=None):
         local, rows = world.config["local"], world.data.train[k]
         self.start, self.w, self.stats, self.moments = w, w, stats, moments
         self.lr = local["lr"] * local["lr_decay"] ** (t - 1)
@@ -71,7 +99,9 @@ class Trained:
         losses, self.path = [], []
         for _ in range(self.steps):
             x, y = world.batch(next(stream), k)
-            loss, g, self.stats = networks.gradient(world.module, self.w, self.stats, x, y)
+            loss, g, self.stats = networks.gradient(
+                world.module, self.w, self.stats, x, y, contrast
+            )
             if local["clip"] is not None:
                 g = g * min(1.0, local["clip"] / max(float(g.norm()), 1e-12))
             g = correct(g, self.w)

@@ -132,6 +132,8 @@ def _of_product(product, record, forged) -> dict:
         named["control"] = algorithm.control
     if hasattr(algorithm, "dual"):
         named["dual"] = algorithm.dual
+    if hasattr(algorithm, "reference"):
+        named["reference"] = algorithm.reference
     for k, memory in federation.store.states.items():
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):
@@ -155,6 +157,8 @@ def _of_model(modelled) -> dict:
         named["control"] = modelled.control
     if modelled.algorithm["name"] in minimax.NAMES:
         named["dual"] = modelled.dual
+    if modelled.algorithm["name"] == "lp_proj":
+        named["reference"] = modelled.reference
     for k, memory in modelled.memory.items():
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):

@@ -40,9 +40,15 @@ LOSSY: dict[str, tuple[dict[str, Any], ...]] = {
         {"name": "qsgd", "levels": 3, "bucket": None},
     ),
 }
+PROJECTED: tuple[dict[str, Any], ...] = (
+    {"name": "lp_proj", "dimension": 4, "strength": 0.5, "steps_between": 2},
+    {"name": "lp_proj", "p": 1, "dimension": 3, "strength": 0.3, "steps_between": 1, "mixing": 0.6},
+)
 ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "fedavg"},
     {"name": "fedprox", "mu": 0.3},
+    {"name": "moon"},
+    {"name": "moon", "mu": 3.0, "temperature": 0.3},
     {"name": "fedbn"},
     {"name": "fedbn"},
     {"name": "scaffold"},
@@ -55,6 +61,7 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "ditto"},
     {"name": "ditto", "strength": 0.3, "personal_steps": 2},
     {"name": "local"},
+    *PROJECTED,
     {"name": "fedavgm"},
     {"name": "fedadam"},
     {"name": "fedadamw"},
@@ -69,6 +76,8 @@ MINIMAX: tuple[dict[str, Any], ...] = (
     {"name": "drdm", "gamma": 0.02, "mu": 0.5, "replace": True, "initial_dual": "uniform"},
     {"name": "drdm", "gamma": 0.05, "control": "lambda_weighted"},
     {"name": "afl", "dual_lr": 0.2},
+    {"name": "scaffpd"},
+    {"name": "scaffpd", "theta": 0.5, "anchor_batches": 3, "dual_lr": 0.5, "server_scale": 0.7},
 )
 INCREMENTS: tuple[dict[str, Any], ...] = (
     {"name": "scallion"},
@@ -172,7 +181,7 @@ def _told_in_increments(rng) -> list[tuple[str, Any]]:
 
 
 def _moments(rng, name):
-    if rng.random() < 0.6 or name in ("scaffold", "fedpvr"):
+    if rng.random() < 0.6 or name in ("scaffold", "fedpvr", "scaffpd"):
         return []
     optimizer = MOMENTS[0] if name in UNMOVED else rng.choice(MOMENTS)
     states = ("reset", "average") if name == "ditto" else ("reset", "keep", "average")
@@ -185,7 +194,7 @@ def _server(rng, name):
     drawn: list[tuple[str, Any]] = []
     if rng.random() < 0.5:
         drawn.append(("aggregator", rng.choice(("weighted_mean", "weighted_mean", *ROBUST))))
-    if not name.startswith("fed") and rng.random() < 0.3:
+    if not name.startswith(("fed", "lp")) and rng.random() < 0.3:
         drawn.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
     return drawn
 

@@ -1,11 +1,14 @@
-"""DRFA's, DRDM's and AFL's rounds, line by line: a game between the model and the mixture λ."""
+"""DRFA's, DRDM's, AFL's and SCAFF-PD's rounds, line by line: a game between the model and λ."""
 
 import numpy as np
+import torch
 
 from algorithms.draws import generator
 from tests.meanings import networks
 
-NAMES = ("drfa", "drdm", "afl")
+DRAWING = ("drfa", "drdm", "afl")
+"""Which draw their cohorts in a way of their own."""
+NAMES = (*DRAWING, "scaffpd")
 
 
 def projected(v):
@@ -33,12 +36,12 @@ def cohort(fed, t):
 def play(fed, t, ids, counts):
     """One round of the federation ``fed``."""
     options, steps, n = fed.algorithm, fed.config["local"]["steps"], fed.clients
+    if options["name"] == "scaffpd":
+        _primal_dual(fed, t, ids)
+        return
     there = fed._broadcast(t, ids)
     sents = [fed._trained(t, k, there) for k in ids]
-    fed._uplink(t, sents, there)
-    for s in sents:
-        fed.up[s.k] += s.nbytes
-    fed._committed(sents)
+    fed.arrived(t, sents, there)
     if options["name"] == "afl":
         weights = {k: float(fed.dual[k]) for k in ids}
         losses = _losses(fed, t, ids, there["w"], there["buffers"])
@@ -73,6 +76,62 @@ def play(fed, t, ids, counts):
         fed.w = fed.w + end - fed.control / mu
     fed.take(sents, weights)
     _estimate(fed, t, snapshot)
+
+
+def _primal_dual(fed, t, ids):
+    """SCAFF-PD: what they lose and their gradients first; then λ, and steps with the mixed
+    gradient in the place of their own.
+    """
+    options = fed.algorithm
+    there, anchors = fed._broadcast(t, ids), {}
+    new = _losses(fed, t, ids, there["w"], there["buffers"])
+
+    def stay(k):
+        def noted(g, w):
+            anchors[k] = anchors[k] + g
+            return torch.zeros_like(g)
+
+        anchors[k] = torch.zeros_like(fed.w)
+        return noted
+
+    def told(k):
+        s, done = fed.worked_on(t, 0, k, there, stay(k), options["anchor_batches"])
+        s.memory["anchor"] = anchors[k] / max(1, done.steps)
+        s.parts["gradient"] = s.memory["anchor"]
+        return s
+
+    sents = [told(k) for k in ids]
+    lost = dict(zip(ids, new, strict=True))
+    weights = _mixed(fed, t, ids, lost)
+    counted = fed.arrived(t, sents, there)
+    control = sum(weights[s.k] * s.parts["gradient"] for s in counted)
+    there |= fed._broadcast(t, ids, 1, {"control": control})
+
+    def corrected(k):
+        own = fed.memory[k].get("anchor", torch.zeros_like(fed.w))
+        s, done = fed.worked_on(t, 1, k, there, lambda g, w: g - own + there["control"])
+        s.parts["delta"] = done.w - there["w"]
+        return s
+
+    counted = fed.arrived(t, [corrected(k) for k in ids], there)
+    fed.w = fed.w + options["server_scale"] * _sum(counted, weights)
+    fed.take(counted, weights)
+    fed.losses |= lost
+
+
+def _mixed(fed, t, ids, lost):
+    """The next λ, and its part of the cohort {k: weight}."""
+    options, n = fed.algorithm, fed.clients
+    sigma, rho, theta = options["dual_lr"], options["rho"], options["theta"]
+    mean = np.mean(list(lost.values()))
+    s = np.array([fed.losses.get(k, mean) for k in range(n)])
+    for k in ids:
+        # nothing is extrapolated of who has never answered
+        s[k] = lost[k] + theta * (lost[k] - fed.losses.get(k, lost[k]))
+    fed.dual = projected((fed.dual + sigma * s + sigma * rho) / (1 + sigma * rho * n))
+    mine = fed.dual[ids]
+    mine = mine / mine.sum() if mine.sum() > 0 else np.full(len(ids), 1 / len(ids))
+    return dict(zip(ids, mine, strict=True))
 
 
 def _sum(sents, weights):

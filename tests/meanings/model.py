@@ -5,42 +5,19 @@ compression with error feedback → counting → the wire → reassembly → is 
 sum → server.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
-from tests.meanings import channel, minimax, networks, server
-from tests.meanings.client import Trained, fresh
+from tests.meanings import channel, minimax, networks, projections, server
+from tests.meanings.client import Sent, Trained, fresh
+
+EXACT = ("buffers", "optimizer/")
+"""What is not compressed."""
 
 
 class Diverged(Exception):
     """The run ends, because of numbers that are none."""
-
-
-@dataclass
-class Sent:
-    """What a client did in a session, and what of it arrives."""
-
-    k: int
-    steps: int
-    loss: float
-    parts: dict = field(default_factory=dict)
-    """"delta", "control", "buffers", "optimizer/NAME" -> vector."""
-    numbers: dict = field(default_factory=dict)
-    memory: dict = field(default_factory=dict)
-    """What it remembers, should its update count."""
-    nbytes: int = 0
-    path: list = field(default_factory=list)
-    """Its model after each step."""
-    forger: bool = False
-    """It is judged by its message alone, whatever has become of its own training."""
-
-    @property
-    def finite(self) -> bool:
-        remembered = [] if self.forger else self.memory.values()
-        return channel.finite(*self.parts.values(), *self.numbers.values(), *remembered)
 
 
 class World:
@@ -83,6 +60,8 @@ class Federation:
         self.control = torch.zeros_like(w[self.corrected])
         self.dual = np.full(self.clients, 1 / self.clients)
         self.gradients = dict.fromkeys(range(self.clients), torch.zeros_like(w))
+        self.losses: dict[int, float] = {}
+        self.reference = torch.zeros(self.algorithm.get("dimension", 0))
         self.optimizer = server.Optimizer(config["server_optimizer"], w)
         self.averaged: dict = {}
         self.memory: dict[int, dict] = {k: {} for k in range(self.clients)}
@@ -105,17 +84,14 @@ class Federation:
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
             return
-        if name in minimax.NAMES:
-            minimax.play(self, t, ids, counts)
+        if name in minimax.NAMES or name == "lp_proj":
+            (projections if name == "lp_proj" else minimax).play(self, t, ids, counts)
             self._require_finite()
             return
         there = self._broadcast(t, ids)
         sents = [self._trained(t, k, there) for k in ids]
         losses = self._losses(t, ids, there) if name == "qfedavg" else None
-        self._uplink(t, sents, there)
-        for s in sents:
-            self.up[s.k] += s.nbytes
-        counted = self._committed(sents)
+        counted = self.arrived(t, sents, there)
         weights = self._weights(ids, counts, losses, [s.k for s in counted])
         if name == "ditto":
             known = {"w": there["w"], "buffers": self.statistics}
@@ -125,7 +101,7 @@ class Federation:
 
     def _cohort(self, t):
         """Distinct clients, and how often each was drawn."""
-        if self.algorithm["name"] in minimax.NAMES:
+        if self.algorithm["name"] in minimax.DRAWING:
             return minimax.cohort(self, t)
         sampler, n, m = self.config["sampler"], self.clients, self.config["cohort"]
         m = max(1, round(m * n)) if isinstance(m, float) else m
@@ -157,9 +133,10 @@ class Federation:
 
     # Downwards
 
-    def _broadcast(self, t, ids):
+    def _broadcast(self, t, ids, session=0, sent=None):
         """What the cohort has after it was sent the model, and what else its algorithm sends."""
-        message = {"w": self.w, "buffers": self.statistics, **self.averaged}
+        message = {"w": self.w, "buffers": self.statistics} if sent is None else dict(sent)
+        message |= self.averaged
         if self.corrects:
             message["control"] = self.control
         there = dict(message)
@@ -168,12 +145,12 @@ class Federation:
                 continue
             leaves = ~self.private if name == "w" else torch.ones(len(v), dtype=torch.bool)
             lossy = (
-                name in ("w", "control")
+                not name.startswith(EXACT)
                 and self.config["compression"]["downlink"]["name"] != "none"
             )
             self._book_down(name, v[leaves], ids, lossy)
             if lossy:
-                there[name] = self._replica(t, name, v, leaves)
+                there[name] = self._replica((t, session), name, v, leaves)
                 self.heard[name] = set(ids)
         return there
 
@@ -183,12 +160,14 @@ class Federation:
         for k in ids:
             self.down[k] += change if k in self.heard.get(name, set()) else whole
 
-    def _replica(self, t, name, v, leaves):
+    def _replica(self, when, name, v, leaves):
         """The server sends the compressed difference to what the clients have; the first time, all."""
         after = v.clone()
         if name in self.replicas:
             before = self.replicas[name][leaves]
-            draw = torch_generator(self.config["seed"], f"broadcast {name}", t)
+            # as of mini-batches
+            key = when if when[1] else when[:1]
+            draw = torch_generator(self.config["seed"], f"broadcast {name}", *key)
             lossy = self.config["compression"]["downlink"]
             change = channel.compressed(lossy, v[leaves] - before, draw, self.doubts)
             after[leaves] = before + change
@@ -207,7 +186,7 @@ class Federation:
         stats = memory.get("buffers", self.initial) if kept else there["buffers"]
         own = memory.get("control", torch.zeros_like(self.control))
         learnt = memory.get("gradient", torch.zeros(len(start)))
-        mu = self.algorithm.get("mu", 0.0)
+        mu = self.algorithm.get("mu", 0.0) if name != "moon" else 0.0
 
         def correct(g, w):
             g = g + mu * (w - start) if mu else g
@@ -218,7 +197,12 @@ class Federation:
                 g[self.corrected] += there["control"] - own
             return g
 
-        done = Trained(self.world, t, 0, k, start, stats, self._moments(k, there), correct)
+        contrast = None
+        if name == "moon":
+            last = memory.get("previous", there["w"])
+            contrast = self.algorithm["mu"], self.algorithm["temperature"], (start, last)
+        moments = self._moments(k, there)
+        done = Trained(self.world, t, 0, k, start, stats, moments, correct, contrast=contrast)
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
         if kept:
@@ -226,6 +210,8 @@ class Federation:
         if self.private.any():
             memory["kept"] = done.w[self.private]
         self._remember_moments(memory, done.moments)
+        if name == "moon":
+            memory["previous"] = done.w
         if name in ("feddyn", "drdm"):
             memory["gradient"] = learnt - mu * delta
         if name == "scallion":
@@ -241,11 +227,34 @@ class Federation:
             sent.parts["delta"], sent.numbers["weight"] = delta / max(a, 1.0), a
         if name == "qfedavg":
             sent.numbers["square"] = float((delta * delta).sum())
+        return self.with_common(sent, done)
+
+    def with_common(self, sent, done) -> Sent:
+        """What goes with every algorithm's vectors, too."""
         if self.config["local"]["optimizer_state"] == "average":
             sent.parts |= {f"optimizer/{n}": v for n, v in done.moments.items()}
         if self.config["buffers"] != "exclude" and len(done.stats):
             sent.parts["buffers"] = done.stats
         return sent
+
+    def worked_on(self, t, session, k, there, correct, steps=None):
+        """What client k sends of a session but for the vectors of its algorithm, and its work."""
+        memory = dict(self.memory[k])
+        kept = self.config["buffers"] != "aggregate" and len(self.initial) > 0
+        stats = memory.get("buffers", self.initial) if kept else there["buffers"]
+        start = fresh(self.config["local"]["optimizer"], len(self.w))
+        done = Trained(self.world, t, session, k, there["w"], stats, start, correct, steps)
+        sent = Sent(k, done.steps, done.loss, memory=memory, path=done.path, session=session)
+        if kept:
+            memory["buffers"] = done.stats
+        return self.with_common(sent, done), done
+
+    def arrived(self, t, sents, there):
+        """Those of them that count."""
+        self._uplink(t, sents, there)
+        for s in sents:
+            self.up[s.k] += s.nbytes
+        return self._committed(sents)
 
     def _increment(self, done, control, own, memory):
         """What c_i lacks, of the mean gradient or its moving average."""
@@ -328,7 +337,7 @@ class Federation:
             }
             told = channel.forged(
                 attack,
-                "attack control" if name == "control" else "attack",
+                "attack" if name in ("delta", "buffers") else f"attack {name}",
                 self.config["seed"],
                 (t, 0),
                 {s.k: s.parts[name] * unit[s.k] + base for s in liars},
@@ -346,11 +355,12 @@ class Federation:
     def _compress(self, t, s):
         """Compression and counting."""
         compressor = self.config["compression"]["uplink"]
-        uplink = channel.Uplink(compressor, self.config["seed"], (t, 0), s.k, s.memory, self.doubts)
+        seed, when = self.config["seed"], (t, s.session)
+        uplink = channel.Uplink(compressor, seed, when, s.k, s.memory, self.doubts)
         s.nbytes = 4 * len(s.numbers)
         for name, v in list(s.parts.items()):
             leaves = ~self.private if name == "delta" else torch.ones(len(v), dtype=torch.bool)
-            if name in ("delta", "control", "increment"):
+            if not name.startswith(EXACT):
                 s.parts[name] = v.clone()
                 s.parts[name][leaves] = uplink.send(name, v[leaves])
                 s.nbytes += channel.weight(compressor, int(leaves.sum()))
@@ -447,15 +457,15 @@ class Federation:
         )
         return lip * sum(v**q for v in f.values()) / h
 
-    def _aggregate(self, counted, weights):
+    def _aggregate(self, counted, weights, name="delta"):
         """(update [d], next statistics [b])."""
         statistics = self.statistics
         if weights is not None:
             if "buffers" in counted[0].parts:
                 statistics = _sum(counted, "buffers", weights)
-            return _sum(counted, "delta", weights), statistics
-        rows = torch.stack([s.parts["delta"] for s in counted])
-        shown = torch.where(self.private, 0.0, rows)
+            return _sum(counted, name, weights), statistics
+        rows = torch.stack([s.parts[name] for s in counted])
+        shown = torch.where(self.private, 0.0, rows) if self.private.any() else rows
         update, chosen = server.robust(self.config["aggregator"], shown, self.doubts)
         usable = rows.isfinite().all(1)
         if self.private.any():
@@ -477,6 +487,7 @@ class Federation:
             self.w,
             self.statistics,
             self.control,
+            self.reference,
             self.optimizer.first,
             self.optimizer.second,
         ]
@@ -502,7 +513,7 @@ class Federation:
     def personal(self):
         """Accuracy of each client's own model on its own test rows; None where there is none."""
         name = self.algorithm["name"]
-        if name not in ("ditto", "local") and not self.private.any():
+        if name not in ("ditto", "local", "lp_proj") and not self.private.any():
             return None
         return np.array([self._accuracy(k, name) for k in range(self.clients)])
 

@@ -84,14 +84,38 @@ def of_batch_norm(module: nn.Module) -> torch.Tensor:
     return flat(masks).detach().bool()
 
 
-def gradient(module, w, stats, x, y):
-    """(loss, gradient [d], next statistics [b]) of the mean cross-entropy of one batch in training."""
+def gradient(module, w, stats, x, y, contrast=None):
+    """(loss, gradient [d], next statistics [b]) of the mean cross-entropy of one batch in training.
+
+    With ``contrast`` (μ, T, (w_g, w_prev)) it is MOON's: the loss is what is told, its gradient
+    that of the whole.
+    """
+    others = []
+    for other in contrast[2] if contrast else ():
+        put(other, module.parameters())
+        others.append(_features(module.train(), x).detach())
     put(w, module.parameters())
     put(stats, statistics(module))
-    module.train()
-    loss = F.cross_entropy(module(x), y)
+    features = _features(module.train(), x)
+    loss = F.cross_entropy(module[-1](features), y)
+    if contrast:
+        mu, temperature, _ = contrast
+        near, far = ((_cosine(features, z) / temperature).exp() for z in others)
+        loss = loss - mu * (near / (near + far)).log().mean()
+    # what does not enter a loss has a gradient of zeros
     grads = torch.autograd.grad(loss, list(module.parameters()))
     return float(loss.detach()), flat(grads), flat([s.clone() for s in statistics(module)])
+
+
+def _features(module, x):
+    """What enters the last layer."""
+    return module[:-1](x)
+
+
+def _cosine(a, b):
+    """Of each row of a with that of b [n]; 0 where one of them is."""
+    lengths = (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-8)
+    return (a * b).sum(1) / lengths
 
 
 def ties(module, w, stats, x) -> bool:

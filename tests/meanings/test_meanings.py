@@ -10,11 +10,12 @@ from algorithms.parts.compressors import Compressor
 from algorithms.parts.samplers import Sampler
 from tests.meanings import minimax
 from tests.meanings.comparison import compare
-from tests.meanings.compositions import INCREMENTS, MINIMAX, composed
+from tests.meanings.compositions import INCREMENTS, MINIMAX, PROJECTED, composed
 
 ALGORITHMS = (
     "fedavg",
     "fedprox",
+    "moon",
     "fedbn",
     "scaffold",
     "fedpvr",
@@ -26,7 +27,7 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "clustered drdsgd fedaa feddual lp_proj moon scaffpd server_only",
+    AlgorithmOptions: "clustered drdsgd fedaa feddual server_only",
     Aggregator: "barycenter bulyan centered_clipping faba fltrust geometric_median norm_clipping",
     Attack: "alie min_max min_sum",
     Compressor: "bf16 fp16",
@@ -34,7 +35,14 @@ UNKNOWN = {
 }
 """Parts that the model does not know."""
 KNOWN = {
-    AlgorithmOptions: {*ALGORITHMS, *SERVERS, *minimax.NAMES, "scallion", "synchronous"},
+    AlgorithmOptions: {
+        *ALGORITHMS,
+        *SERVERS,
+        *minimax.NAMES,
+        "lp_proj",
+        "scallion",
+        "synchronous",
+    },
     Aggregator: {"mean", "weighted_mean", "median", "trimmed_mean", "krum", "multi_krum"},
     Attack: {"none", "same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip"},
     Compressor: {"none", "top_k", "random_k", "qsgd"},
@@ -72,6 +80,13 @@ def test_games_over_a_lossy_link(algorithm):
 def test_control_variates_move_by_what_arrives(algorithm):
     coarse = ("compression.uplink", {"name": "random_k", "fraction": 0.3, "error_feedback": False})
     agree(("algorithm", algorithm), NORMED, coarse, BOTH_WAYS[1])
+
+
+@pytest.mark.parametrize("algorithm", PROJECTED, ids=str)
+def test_turns_of_a_model_and_its_projection(algorithm):
+    """Of which the last of a round is short."""
+    late = ("cohort", 3), ("attack", {"name": "sign_flip", "fraction": 0.4})
+    agree(("algorithm", algorithm), NORMED, *late, *BOTH_WAYS)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
