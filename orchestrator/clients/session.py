@@ -145,36 +145,44 @@ class Session:
             self.waiting[b].append(Ask(probe, mine))
         answers = self._flush(keep=True, blocks=blocks)
         there = self._there()
-        if weights is None and not there.all():
+        if weights is None:
+            self._require_all(there)
+        if probe.transmitted:
+            # what one client sends has the shape of the sum, and of each row
+            one = answers[0] if weights is not None and not lying else answers[0][0]
+            self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
+        if weights is not None:
+            if lying:
+                answers = self._forged_parts(answers, blocks, weights)
+            return inbox.in_order(answers) * self._scale(weights)
+        # blocks answer for all their clients; of these the wanted ones are picked, before those
+        # that lie learn what the others say
+        answered = np.concatenate([rows[self.slices[b]] for b in blocks])
+        told = torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]
+        return self._forged(told, self.cohort.ids[wanted]) if lying else told
+
+    def _require_all(self, there: np.ndarray) -> None:
+        """Raise UserError if not all of the cohort (mask [m]) are still in the session."""
+        if not there.all():
             raise UserError(
                 f"round {self.books.t}: clients {abridged(self.cohort.ids[~there])} were left out "
                 "in mid-round, and "
                 "this algorithm asks for all of them; set resources.on_timeout to redo"
             )
-        if probe.transmitted:
-            # what one client sends has the shape of the sum, and of each row
-            one = answers[0] if weights is not None and not lying else answers[0][0]
-            self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
-        if lying:
-            left = [b for b in blocks if b in self.present]
-            answers = self._forged_answers(answers, left, weights)
-        if weights is not None:
-            return inbox.in_order(answers) * self._scale(weights)
-        # blocks answer for all their clients; of these the wanted ones are picked
-        answered = np.concatenate([rows[self.slices[b]] for b in blocks])
-        return torch.cat(answers)[torch.from_numpy(np.searchsorted(answered, wanted))]
 
-    def _forged_answers(
-        self, answers: list[Tensor], blocks: Sequence[int], weights: np.ndarray | None
+    def _forged(self, told: Tensor, ids: np.ndarray) -> Tensor:
+        """The answers [m, k] of clients ``ids`` to one question, with the liars' replaced."""
+        return self.terms.adversary.answers(self.books.question(), ids, told)
+
+    def _forged_parts(
+        self, answers: list[Tensor], blocks: Sequence[int], weights: np.ndarray
     ) -> list[Tensor]:
-        """The blocks' rows with the liars' replaced; their parts of the sum, if there are
-        ``weights``.
+        """The parts of the sum of those of ``blocks`` that are left, of their rows with the liars'
+        replaced.
         """
+        blocks = [b for b in blocks if b in self.present]
         ids = np.concatenate([self.specs[b].ids for b in blocks])
-        told = self.terms.adversary.answers(self.books.question(), ids, torch.cat(answers))
-        pieces = told.split([len(rows) for rows in answers])
-        if weights is None:
-            return list(pieces)
+        pieces = self._forged(torch.cat(answers), ids).split([len(rows) for rows in answers])
         return [
             weighted_sum(rows, weights[self.slices[b]])
             for rows, b in zip(pieces, blocks, strict=True)

@@ -9,10 +9,15 @@ from algorithms.draws import generator
 from tests.meanings import channel, networks
 
 
+def each_pass(local, n: int) -> int:
+    """Mini-batches of a pass over n rows."""
+    b = local["batch_size"]
+    return n // b if local["drop_last"] else (n + b - 1) // b
+
+
 def planned(local, n: int) -> int:
     """Local steps of a client with n rows in a round."""
-    b = local["batch_size"]
-    each = n // b if local["drop_last"] else (n + b - 1) // b
+    each = each_pass(local, n)
     if local["steps"] is not None:
         return local["steps"] if each else 0
     return (local["epochs"] or 1) * each

@@ -83,6 +83,7 @@ INCREMENTS: tuple[dict[str, Any], ...] = (
     {"name": "scallion"},
     {"name": "scallion", "scale": 0.4, "momentum": 0.7},
 )
+MONITORS = ("exact", "naive", "linear", {"name": "linear", "direction": "random"})
 MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
 MOMENTS = (
     {"name": "sgd", "momentum": 0.8},
@@ -136,11 +137,28 @@ def drawn(rng) -> list[tuple[str, Any]]:
             pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
     pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
     pieces += [piece for draw in (_moments, _server, _cohort) for piece in draw(rng, name)]
+    if name not in ("local", "lp_proj", "synchronous") and rng.random() < 0.3:
+        pieces.append(("round_end", _end(rng)))
     if model != "tiny_norm" and rng.random() < 0.2:
         pieces.append(("local.execution", "vectorized"))
     if name != "qfedavg" and rng.random() < 0.15:
         pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
     return pieces
+
+
+def _end(rng) -> dict[str, Any]:
+    """Fixed, or asked for while clients train."""
+    if rng.random() < 0.1:
+        return {"name": "fixed", "steps": "longest"}
+    monitor = rng.choice(MONITORS)
+    end: dict[str, Any] = {"name": rng.choice(("fda", "fda_opt", "fda_async")), "monitor": monitor}
+    if end["name"] != "fda_opt":
+        end["theta"] = rng.choice((0.0, 1e-3, 1e-2, 0.1))
+    if end["name"] == "fda" and rng.random() < 0.5:
+        end |= rng.choice(({"every": 2}, {"at": [2, 5]}, {"at": [3, 1]}))
+    if end["name"] == "fda_async":
+        end |= {"jitter": rng.choice((0.1, 0.5)), "stragglers": rng.choice((0.0, 0.4))}
+    return end
 
 
 def _game(rng) -> list[tuple[str, Any]]:

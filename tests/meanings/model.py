@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
-from tests.meanings import channel, minimax, networks, projections, server
+from tests.meanings import channel, ends, minimax, networks, projections, server
 from tests.meanings.client import Sent, Trained, fresh
 
-EXACT = ("buffers", "optimizer/")
+EXACT = ("buffers", "optimizer/", "xi")
 """What is not compressed."""
 
 
@@ -68,6 +68,14 @@ class Federation:
         self.replicas: dict = {}
         self.heard: dict[str, set[int]] = {}
         self.down, self.up, self.steps = (np.zeros(self.clients, np.int64) for _ in range(3))
+        self.past: dict = {}
+        """What the end of a round keeps for the next."""
+        self.told: dict = {}
+        """What a round's end tells."""
+        self.questions = 0
+        """Of this round."""
+        self.open_ended = False
+        """Whether a round could have ended elsewhere, but for rounding."""
         self.worked: dict[int, list] = {}
         """Of this round's cohort: (steps, mean loss of them) in each session."""
         self.doubts: list[str] = []
@@ -80,6 +88,7 @@ class Federation:
     def round(self, t: int) -> None:
         ids, counts = self._cohort(t)
         self.worked = {k: [] for k in ids}
+        self.questions, self.told = 0, {}
         name = self.algorithm["name"]
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
@@ -88,9 +97,11 @@ class Federation:
             (projections if name == "lp_proj" else minimax).play(self, t, ids, counts)
             self._require_finite()
             return
-        there = self._broadcast(t, ids)
-        sents = [self._trained(t, k, there) for k in ids]
+        direction, travels = ends.xi(self, ids)
+        there = self._broadcast(t, ids, also={"xi": direction} if travels else {})
         losses = self._losses(t, ids, there) if name == "qfedavg" else None
+        steps = ends.steps(self, t, ids, counts, there, direction)
+        sents = [self._trained(t, k, there, steps[k]) for k in ids]
         counted = self.arrived(t, sents, there)
         weights = self._weights(ids, counts, losses, [s.k for s in counted])
         if name == "ditto":
@@ -133,10 +144,10 @@ class Federation:
 
     # Downwards
 
-    def _broadcast(self, t, ids, session=0, sent=None):
+    def _broadcast(self, t, ids, session=0, sent=None, also=()):
         """What the cohort has after it was sent the model, and what else its algorithm sends."""
         message = {"w": self.w, "buffers": self.statistics} if sent is None else dict(sent)
-        message |= self.averaged
+        message |= self.averaged | dict(also)
         if self.corrects:
             message["control"] = self.control
         there = dict(message)
@@ -176,7 +187,7 @@ class Federation:
 
     # At a client
 
-    def _trained(self, t, k, there) -> Sent:
+    def _trained(self, t, k, there, steps=None) -> Sent:
         """Client k's work on the common model, and what it would send."""
         memory, name = dict(self.memory[k]), self.algorithm["name"]
         start = there["w"].clone()
@@ -202,7 +213,7 @@ class Federation:
             last = memory.get("previous", there["w"])
             contrast = self.algorithm["mu"], self.algorithm["temperature"], (start, last)
         moments = self._moments(k, there)
-        done = Trained(self.world, t, 0, k, start, stats, moments, correct, contrast=contrast)
+        done = Trained(self.world, t, 0, k, start, stats, moments, correct, steps, contrast)
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
         if kept:
@@ -397,12 +408,17 @@ class Federation:
             self.up[k] += 4
             if not channel.finite(told[k]):
                 raise Diverged("a loss is not finite")
+        return {k: max(float(v), 1e-10) for k, v in self.lied(t, told, ids).items()}
+
+    def lied(self, t, told, cohort):
+        """What is answered to a question {k: vector} in the end."""
         attack = self.config["attack"]
-        if channel.forges(attack) and attack["probes"]:
-            liars = {k: v for k, v in told.items() if k in self.world.bad}
-            others = {k: v for k, v in told.items() if k not in liars}
-            told |= channel.forged(attack, "answer", self.config["seed"], (t, 0), liars, others)
-        return {k: max(float(v), 1e-10) for k, v in told.items()}
+        if not channel.forges(attack) or not attack["probes"] or not self.world.bad & {*cohort}:
+            return told
+        liars = {k: v for k, v in told.items() if k in self.world.bad}
+        others = {k: v for k, v in told.items() if k not in liars}
+        when, self.questions = (t, self.questions), self.questions + 1
+        return told | channel.forged(attack, "answer", self.config["seed"], when, liars, others)
 
     def take(self, counted, weights):
         """The means of what is sent beside the updates."""

@@ -126,6 +126,34 @@ def test_what_is_forged_is_the_change_before_it_is_normalised(target):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("monitor", ["exact", "naive", "linear"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"name": "fda", "theta": 1e-3, "every": 2},
+        {"name": "fda_opt"},
+        {"name": "fda_async", "theta": 1e-2, "stragglers": 0.4},
+    ],
+    ids=lambda end: end["name"],
+)
+def test_when_a_round_ends_and_what_asking_costs(end, monitor):
+    """Of clients that are private, late, compressed both ways, and lie."""
+    lying = {"name": "scale", "fraction": 0.4, "tau": 0.3, "probes": True}
+    agree(
+        ("algorithm.name", "fedbn"), NORMED, ("round_end", end | {"monitor": monitor}),
+        ("local.steps", 5), ("attack", lying), *BOTH_WAYS,
+    )  # fmt: skip
+
+
+def test_liars_know_the_answers_of_those_who_are_asked():
+    """And not of all with whom these share a block."""
+    lying = {"name": "ipm", "fraction": 0.4, "knowledge": "benign", "probes": True}
+    agree(
+        ("round_end", {"name": "fda_async", "theta": 1.0, "monitor": "naive", "jitter": 0.5}),
+        ("local.steps", 6), ("local.block", 5), ("cohort", 5), ("attack", lying),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("state", ["reset", "keep", "average"])
 def test_moments_of_clients_that_are_drawn_twice(state):
     agree(
