@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 
 from algorithms.draws import generator, torch_generator
 
@@ -38,15 +39,65 @@ def forged(attack, purpose, seed, when, honest, benign):
 
 def _one(attack, v, draw, honest, benign):
     name = attack["name"]
-    if name == "ipm":
+    if "knowledge" in attack:
         known = benign if attack["knowledge"] == "benign" and benign else honest
-        return -attack["epsilon"] * sum(known.values()) / len(known)
+        x = torch.stack(list(known.values())).double()
+        return _agreed(attack, x, len(honest) + len(benign), len(honest)).to(v)
     if name == "gaussian":
         return attack["tau"] * torch.randn(len(v), generator=draw)
     m = attack["tau"] * float(torch.randn((), generator=draw, dtype=torch.float64))
     return {"same_value": torch.zeros_like(v) + m, "sign_flip": -abs(m) * v, "scale": abs(m) * v}[
         name
     ]
+
+
+def _agreed(attack, x, cohort, liars):
+    """What colluders send who know the rows x."""
+    name, mean = attack["name"], x.mean(0)
+    if name == "ipm":
+        return -attack["epsilon"] * mean
+    spread = (x - mean).square().mean(0).sqrt()
+    if name == "alie":
+        return mean - spread * _hidden(attack, cohort, liars)
+    p = {"std": -spread, "sign": -mean.sign(), "unit": -mean / mean.norm().clamp_min(1e-30)}[
+        attack["direction"]
+    ]
+    apart = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
+
+    def fits(gamma):
+        away = (mean + gamma * p - x).square().sum(1)
+        # the mean itself always does
+        if gamma == 0:
+            return True
+        if name == "min_max":
+            return bool((away <= apart.max()).all())
+        return bool(away.sum() <= apart.sum(1).max())
+
+    return mean + _most(fits, p) * p
+
+
+def _most(fits, p):
+    """The largest γ ≥ 0 that fits, by halving."""
+    if not p.any():
+        return 0.0
+    low, high = 0.0, 1.0
+    while fits(high) and high < 1e30:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _hidden(attack, cohort, liars):
+    """ALIE's z."""
+    if attack["z"] is not None:
+        return attack["z"]
+    honest = cohort - liars
+    if honest <= 1:
+        return 0.0
+    needed = max(1, cohort // 2 + 1 - liars)
+    return max(0.0, float(ndtri((honest - needed) / honest)))
 
 
 def weight(compressor, size: int) -> int:

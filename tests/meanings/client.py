@@ -95,7 +95,7 @@ class Trained:
     """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
 
     def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None, contrast=None):
-        local, rows = world.config["local"], world.data.train[k]
+        local, rows = world.config["local"], world.rows(k)
         self.start, self.w, self.stats, self.moments = w, w, stats, moments
         self.lr = local["lr"] * local["lr_decay"] ** (t - 1)
         wanted = planned(local, len(rows))

@@ -167,7 +167,7 @@ def _of_model(modelled) -> dict:
     for k, memory in modelled.memory.items():
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):
-        named[f"ledger {what}"] = getattr(modelled, what)
+        named[f"ledger {what}"] = getattr(modelled, what)[: modelled.clients]
     named |= modelled.told
     if (personal := modelled.personal()) is not None:
         named["personal accuracy"] = personal

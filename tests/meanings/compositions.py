@@ -22,7 +22,8 @@ BASE: dict[str, Any] = {
     "local.batch_size": 8,
     "local.lr": 0.05,
 }
-ATTACKS = ("same_value", "sign_flip", "scale", "gaussian", "ipm", "label_flip")
+ATTACKS = ("same_value", "sign_flip", "scale", "gaussian", "label_flip")
+COLLUDING = ("ipm", "alie", "min_max", "min_sum")
 FED_BACK: tuple[dict[str, Any], ...] = (
     {"name": "top_k", "fraction": 0.1},
     {"name": "random_k", "fraction": 0.2},
@@ -90,11 +91,20 @@ MOMENTS = (
     {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
     {"name": "adam", "eps": 1e-3},
 )
+ROOTED = (("data.dataset", "fashion_mnist_10k"), ("data.heldout.per_class", 2))
+"""The server has rows of its own."""
 ROBUST = (
     "median",
     {"name": "trimmed_mean", "byzantine": 0.3},
     {"name": "krum", "byzantine": 0.1},
     {"name": "multi_krum", "byzantine": 0.1},
+    {"name": "faba", "byzantine": 0.3},
+    "norm_clipping",
+    {"name": "norm_clipping", "radius": 0.05},
+    {"name": "centered_clipping", "radius": 0.1},
+    {"name": "centered_clipping", "radius": 0.1, "iterations": 3, "start": "zero"},
+    "geometric_median",
+    {"name": "geometric_median", "by_samples": True, "iterations": 3},
 )
 CHOICES: dict[str, tuple[Any, ...]] = {
     "buffers": ("aggregate", "local", "exclude"),
@@ -212,6 +222,8 @@ def _server(rng, name):
     drawn: list[tuple[str, Any]] = []
     if rng.random() < 0.5:
         drawn.append(("aggregator", rng.choice(("weighted_mean", "weighted_mean", *ROBUST))))
+    elif rng.random() < 0.1:
+        drawn += [("aggregator", "fltrust"), *ROOTED]
     if not name.startswith(("fed", "lp")) and rng.random() < 0.3:
         drawn.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
     return drawn
@@ -227,14 +239,16 @@ def _cohort(rng, name):
 
 
 def _attack(rng):
-    name = rng.choice(ATTACKS)
+    name = rng.choice((*ATTACKS, *COLLUDING))
     attack: dict[str, Any] = {"name": name, "fraction": rng.choice((0.2, 0.4, 0.6))}
     if rng.random() < 0.3:
         attack["ids"] = [rng.randrange(5)]
     if name in ("same_value", "gaussian", "sign_flip", "scale"):
         attack["tau"] = rng.choice((0.3, 1.0, 1.0, 1e38))
-    if name == "ipm":
+    if name in COLLUDING:
         attack["knowledge"] = rng.choice(("benign", "own"))
+        if name.startswith("min"):
+            attack["direction"] = rng.choice(("std", "unit", "sign"))
     elif name != "label_flip":
         attack["target"] = rng.choice(("model", "update"))
     if name != "label_flip":

@@ -31,15 +31,16 @@ def steps(fed, t, ids, counts, there, direction):
     end, name = fed.config["round_end"], fed.config["round_end"]["name"]
     longest, work = _longest(fed, ids)
     if name == "fixed":
-        return dict.fromkeys(ids, work if end["steps"] == "longest" else None)
+        return dict.fromkeys(fed.all_of(ids), work if end["steps"] == "longest" else None)
     weights = fed._weights(ids, counts, None, ids)
     if weights is None:
         weights = {k: c / counts.sum() for k, c in zip(ids, counts, strict=True)}
     cap = 2 * work + 8 * longest if name == "fda_opt" else work
     asked = Questions(fed, t, ids, weights, there, direction, cap)
-    return {"fda": _fda, "fda_opt": _fda_opt, "fda_async": _fda_async}[name](
-        fed, asked, cap, longest
-    )
+    ways = {"fda": _fda, "fda_opt": _fda_opt, "fda_async": _fda_async}
+    done = ways[name](fed, asked, cap, longest)
+    # the server keeps pace with the clients
+    return done | {fed.clients: max(1, round(np.mean(list(done.values()))))}
 
 
 def _longest(fed, ids):

@@ -29,6 +29,10 @@ class World:
         self.bad = channel.malicious(config["attack"], config["seed"], data.clients)
         self.flipping = self.bad if config["attack"]["name"] == "label_flip" else set()
 
+    def rows(self, k):
+        """Whoever comes after the last client is the server."""
+        return self.data.train[k] if k < self.data.clients else self.data.heldout_rows
+
     def batch(self, rows, k=None):
         """Inputs and labels as client k has them."""
         x, y = torch.tensor(self.data.samples.x[rows]), torch.tensor(self.data.samples.y[rows])
@@ -46,7 +50,7 @@ class Federation:
         self.config, self.world = config, World(config, data)
         self.clients, self.algorithm = data.clients, config["algorithm"]
         self.tied = False  # whether a client's own model has had no one most likely class
-        self.sizes = np.array([len(data.train[k]) for k in range(self.clients)])
+        self.sizes = np.array([len(self.world.rows(k)) for k in range(self.clients + 1)])
         self.w, self.statistics, self.initial = w, statistics, statistics
         self.private = torch.zeros(len(w), dtype=torch.bool)
         if self.algorithm["name"] == "fedbn":
@@ -64,10 +68,11 @@ class Federation:
         self.reference = torch.zeros(self.algorithm.get("dimension", 0))
         self.optimizer = server.Optimizer(config["server_optimizer"], w)
         self.averaged: dict = {}
-        self.memory: dict[int, dict] = {k: {} for k in range(self.clients)}
+        self.memory: dict[int, dict] = {k: {} for k in range(self.clients + 1)}
         self.replicas: dict = {}
         self.heard: dict[str, set[int]] = {}
-        self.down, self.up, self.steps = (np.zeros(self.clients, np.int64) for _ in range(3))
+        # the last is the server's, whose bytes travel nowhere
+        self.down, self.up, self.steps = (np.zeros(self.clients + 1, np.int64) for _ in range(3))
         self.past: dict = {}
         """What the end of a round keeps for the next."""
         self.told: dict = {}
@@ -98,17 +103,21 @@ class Federation:
             self._require_finite()
             return
         direction, travels = ends.xi(self, ids)
-        there = self._broadcast(t, ids, also={"xi": direction} if travels else {})
+        there = self._broadcast(t, self.all_of(ids), also={"xi": direction} if travels else {})
         losses = self._losses(t, ids, there) if name == "qfedavg" else None
         steps = ends.steps(self, t, ids, counts, there, direction)
-        sents = [self._trained(t, k, there, steps[k]) for k in ids]
+        sents = [self._trained(t, k, there, steps[k]) for k in self.all_of(ids)]
         counted = self.arrived(t, sents, there)
         weights = self._weights(ids, counts, losses, [s.k for s in counted])
         if name == "ditto":
             known = {"w": there["w"], "buffers": self.statistics}
-            self._personal(t, 1, ids, known)
+            self._personal(t, 1, self.all_of(ids), known)
         self._step(counted, weights, losses)
         self._require_finite()
+
+    def all_of(self, ids):
+        """The cohort, and the server where it trains beside it."""
+        return [*ids, self.clients] if self.config["aggregator"]["name"] == "fltrust" else ids
 
     def _cohort(self, t):
         """Distinct clients, and how often each was drawn."""
@@ -118,7 +127,7 @@ class Federation:
         m = max(1, round(m * n)) if isinstance(m, float) else m
         rng = generator(self.config["seed"], "cohort", t)
         if sampler["name"] == "weighted":
-            p = self.sizes / self.sizes.sum()
+            p = self.sizes[:n] / self.sizes[:n].sum()
             drawn = rng.choice(n, m, replace=sampler["replace"], p=p)
         elif sampler["name"] == "cyclic":
             epoch, turn = divmod(t - 1, n // m)
@@ -135,7 +144,7 @@ class Federation:
         if losses is not None:
             raw = {k: losses[k] ** self.algorithm["q"] for k in ids}
         elif name in ("mean", "weighted_mean"):
-            sizes = self.sizes if name == "weighted_mean" else np.ones(self.clients)
+            sizes = self.sizes if name == "weighted_mean" else np.ones(self.clients + 1)
             raw = {k: float(sizes[k] * c) for k, c in zip(ids, counts, strict=True)}
         else:
             return None
@@ -322,6 +331,7 @@ class Federation:
         attack = self.config["attack"]
         forging = self.world.bad if channel.forges(attack) else set()
         honest, liars = ([s for s in sents if (s.k in forging) == x] for x in (False, True))
+        honest = [s for s in honest if s.k < self.clients]
         for s in honest:
             self._compress(t, s)
         if liars:
@@ -384,9 +394,13 @@ class Federation:
         """Those whose update counts; what they remember, and the work of all, is written down."""
         for s in sents:
             self.steps[s.k] += s.steps
-            self.worked[s.k].append((s.steps, s.loss))
+            if s.k < self.clients:
+                self.worked[s.k].append((s.steps, s.loss))
         counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]
-        if not counted or (self.config["non_finite"] == "fail" and len(counted) < len(sents)):
+        spoilt = any(s.k == self.clients and s not in counted for s in sents)
+        alone = not any(s.k < self.clients for s in counted)
+        fails = self.config["non_finite"] == "fail" and len(counted) < len(sents)
+        if spoilt or alone or fails:
             raise Diverged("an update is not finite")
         for s in counted:
             keep = self.config["non_finite"] == "keep"
@@ -480,9 +494,16 @@ class Federation:
             if "buffers" in counted[0].parts:
                 statistics = _sum(counted, "buffers", weights)
             return _sum(counted, name, weights), statistics
+        root = next((s.parts[name] for s in counted if s.k == self.clients), None)
+        if root is not None and self.private.any():
+            root = torch.where(self.private, 0.0, root)  # as of the others' rows
+        counted = [s for s in counted if s.k < self.clients]
         rows = torch.stack([s.parts[name] for s in counted])
         shown = torch.where(self.private, 0.0, rows) if self.private.any() else rows
-        update, chosen = server.robust(self.config["aggregator"], shown, self.doubts)
+        sizes = torch.tensor([float(self.sizes[s.k]) for s in counted])
+        update, chosen = server.robust(
+            self.config["aggregator"], shown, self.doubts, sizes, self.past, root
+        )
         usable = rows.isfinite().all(1)
         if self.private.any():
             inner = rows[usable].mean(0) if usable.any() else torch.zeros_like(update)
@@ -493,7 +514,7 @@ class Federation:
             if chosen is None and fine.any():
                 statistics = server.median(found[fine])
             elif chosen is not None and (chosen * fine).any():
-                share = chosen * fine
+                share = (chosen * fine).to(found)
                 statistics = (share[fine] / share.sum()) @ found[fine]
         return update, statistics
 

@@ -9,8 +9,9 @@ from tests.meanings.client import Sent, Trained
 def play(fed, t, ids, counts):
     """One round of the federation ``fed``."""
     there = {"w": fed.w, "buffers": fed.statistics}
-    there |= fed._broadcast(t, ids, 0, {"reference": fed.reference})
-    sents = [_trained(fed, t, k, there) for k in ids]
+    everyone = fed.all_of(ids)
+    there |= fed._broadcast(t, everyone, 0, {"reference": fed.reference})
+    sents = [_trained(fed, t, k, there) for k in everyone]
     counted = fed.arrived(t, sents, there)
     weights = fed._weights(ids, counts, None, [s.k for s in counted])
     fed._average(counted, weights)
