@@ -257,7 +257,13 @@ class Sweep(Section):
                 f"metric: {self.metric} is a loss that each trial weighs in its own way, of which "
                 "the least need not be the best; take another metric, or say mode: min"
             )
-        return "min" if more_is_better(self.metric, declared) is False else "max"
+        more = more_is_better(self.metric, declared)
+        if more is None:
+            raise UserError(
+                f"metric: nobody has said which way {self.metric} is better; say mode: max or min "
+                "(fedorch describe columns lists what runs report)"
+            )
+        return "max" if more else "min"
 
     @property
     def column(self) -> Column:

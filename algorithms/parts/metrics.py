@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import abstractmethod
 from numbers import Real
@@ -17,8 +18,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-BAD = "(_loss|_mae|_rmse|_calibration_error)"
+BAD = "_(loss|error|error_rate|mae|mse|rmse|nll|perplexity|brier|brier_score|ece)"
 """How names of metrics end of which less is better."""
+GOOD = (
+    "(accuracy|acc|f1|f1_macro|f1_score|auroc|auc|r2|precision|recall|specificity|sensitivity"
+    "|kappa|mcc|iou|dice|bleu|rouge)"
+)
+"""The last words of names of those of which more is."""
+
+
+def side_of(name: str) -> bool | None:
+    """Whether more of a metric of that name is better; None: it does not say."""
+    if re.search(f"{BAD}$", f"_{name}", re.IGNORECASE):
+        return False
+    return True if re.search(f"_{GOOD}$", f"_{name}", re.IGNORECASE) else None
 
 
 class Metric(Part):
@@ -26,7 +39,8 @@ class Metric(Part):
     :class:`algorithms.parts.losses.Loss`). Where these are of tokens, the rows are tokens.
     """
 
-    more_is_better: ClassVar[bool] = True
+    more_is_better: ClassVar[bool | None] = None
+    """None: as its name says (:func:`side_of`); of one that does not, neither is."""
     classes: ClassVar[bool] = True
     """Whether targets are classes, or else numbers; None: both will do."""
 
@@ -34,6 +48,11 @@ class Metric(Part):
     def called(self) -> str:
         """What it is recorded as, after test_, validation_ and so on."""
         return self.name
+
+    @property
+    def side(self) -> bool | None:
+        """Whether more is better; None where nobody has said it: then no client is the worst."""
+        return side_of(self.called) if self.more_is_better is None else self.more_is_better
 
     @abstractmethod
     def value(self, outputs: Tensor, targets: Tensor) -> float:

@@ -344,18 +344,19 @@ class Runs:
         trained on, or by which some methods' servers learn, and of losses that each run weighs in
         its own way, nobody can say it.
         """
-        declared = self._declared
+        declared = self.declared
         if metric.startswith(("train_", "heldout_")) or is_of_its_own(metric, declared):
             return None
         return more_is_better(metric, declared)
 
     @property
-    def _declared(self) -> list[Metric]:
+    def declared(self) -> list[Metric]:
+        """The metrics that the runs have beside the usual ones."""
         return [one for config in self.configs for one in config.evaluation.metrics]
 
     def own_said(self, metrics: Sequence[str]) -> str:
         """Which metrics each run weighs in its own way; or ""."""
-        own = [metric for metric in metrics if is_of_its_own(metric, self._declared)]
+        own = [metric for metric in metrics if is_of_its_own(metric, self.declared)]
         many = len(self.columns) > 1
         return f"{', '.join(own)}: each run's by weights of its own" if own and many else ""
 

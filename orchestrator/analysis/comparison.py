@@ -124,7 +124,7 @@ def show_comparison(
     metric = asked[0]
     if len(asked) > 1 and (plot is not None or target is not None):
         raise UserError("--plot and --target are of one metric: give one --metric")
-    goal, first = target_goal(target, metric), runs.called(against)
+    goal, first = target_goal(target, metric, runs.declared), runs.called(against)
     for one in asked:
         require_reported(one, folders, runs.rounds, every=goal is not None or plot is not None)
     lines = [

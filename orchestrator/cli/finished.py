@@ -336,7 +336,10 @@ def wallclock(
     from orchestrator.analysis.wallclock import show_wallclock
     from orchestrator.config.goal import target_goal
 
-    show_wallclock(_all_of(runs), step_ms, link, gbps, metric, target_goal(target, metric))
+    folders = _all_of(runs)
+    declared = [one for folder in folders for one in folder.config().evaluation.metrics]
+    goal = target_goal(target, metric, declared)
+    show_wallclock(folders, step_ms, link, gbps, metric, goal)
 
 
 @commands.command()

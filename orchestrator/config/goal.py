@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from algorithms.parts.metrics import BAD
 from orchestrator.errors import UserError
+
+if TYPE_CHECKING:
+    from algorithms.parts.metrics import Metric
 
 LOSSES = ("test_loss", "client_loss_mean", "client_loss_worst")
 PERSONAL = ("personal_loss_mean", "personal_loss_worst")
@@ -46,25 +50,48 @@ class Goal:
         return value <= self.limit if self.falling else value >= self.limit
 
 
-def goal_of(metric: str, text: float | str) -> Goal:
+JUDGED = "(test|validation|heldout|client|client_validation)_"
+"""How names of metrics begin that are of the judged model's outputs."""
+LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
+UNEVEN = "(_std|_var|_angle|_kl)"
+"""How names of metrics over clients end."""
+
+
+def measured_by(metric: str, declared: Iterable[Metric], ends: str = LEVELS) -> Metric | None:
+    """Which of the metrics that a run has ``declared`` (``evaluation.metrics``) a column is of."""
+    for one in declared:
+        if re.fullmatch(JUDGED + re.escape(one.called) + ends, metric):
+            return one
+    return None
+
+
+def goal_of(metric: str, text: float | str, declared: Iterable[Metric] = ()) -> Goal:
     """What ``text`` means of a metric. Raises ValueError for what is no goal, and for a bare number
-    of a loss or an error: it is above any of them after the first round, which nobody means.
+    of a loss or an error (it is above any of them after the first round, which nobody means), or of
+    one of the ``declared`` metrics of which nobody has said that more is better.
     """
     goal = Goal.read(text)
-    if ("loss" in metric or re.search(BAD, metric)) and not str(text).strip().startswith(
-        ("<=", ">=")
-    ):
-        low, high = f'"<= {goal.limit:g}"', f'">= {goal.limit:g}"'
+    if str(text).strip().startswith(("<=", ">=")):
+        return goal
+    low, high = f'"<= {goal.limit:g}"', f'">= {goal.limit:g}"'
+    one = measured_by(metric, declared)
+    if one is not None and one.side is None:
+        raise ValueError(
+            f"nobody has said which way {metric} is better: say {low} or {high}, or better: in "
+            "evaluation.metrics"
+        )
+    falls = "loss" in metric or re.search(BAD, metric) if one is None else not one.side
+    if falls:
         raise ValueError(f"{metric} is to fall: say {low}, or {high} if that is meant")
     return goal
 
 
-def target_goal(target: str | None, metric: str) -> Goal | None:
+def target_goal(target: str | None, metric: str, declared: Iterable[Metric] = ()) -> Goal | None:
     """The goal that ``--target`` names for the metric; raises UserError for none."""
     if target is None:
         return None
     try:
-        return goal_of(metric, target)
+        return goal_of(metric, target, declared)
     except ValueError as error:
         raise UserError(f"--target: {error}") from error
 

@@ -213,12 +213,6 @@ def _goal(text: float | str) -> float | str:
     return text
 
 
-def _goals(given: dict[str, float | str]) -> dict[str, float | str]:
-    for metric, text in given.items():
-        goal_of(metric, text)
-    return given
-
-
 HOW_MUCH = ("rounds", "stop", "evaluation", "resources", "checkpoint", "energy", "track")
 """Sections that say how much is done, where, and what is seen of it, and not what a round
 computes."""
@@ -244,7 +238,6 @@ class Config(Section):
     stop: Annotated[
         dict[str, Annotated[float | str, AfterValidator(_goal)]],
         BeforeValidator(lambda given: {} if given is None else given),
-        AfterValidator(_goals),
     ] = Field(
         default_factory=dict,
         max_length=100,
@@ -333,6 +326,7 @@ class Config(Section):
     def _fits_together(self) -> Config:
         problems = (
             self._own_problem(),
+            self._goal_problem(),
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
@@ -365,6 +359,15 @@ class Config(Section):
                 if name not in known:
                     hint = nearest(name, known)
                     return f"{key}: {part.of!r}: there is no plugin {name!r}; {hint}"
+        return None
+
+    def _goal_problem(self) -> str | None:
+        """A number of what is to fall, or may be, is above it in the first round."""
+        for metric, text in self.stop.items():
+            try:
+                goal_of(metric, text, self.evaluation.metrics)
+            except ValueError as error:
+                return f"stop: {error}"
         return None
 
     def _cohort_problem(self) -> str | None:

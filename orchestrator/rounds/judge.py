@@ -149,7 +149,7 @@ class Judge:
                 name = f"{_named('client', split)}_{metric.called}"
                 # who has no rows that it is defined by is left out, and no model that diverged
                 told = ~np.isnan(values) | [not all_finite([outputs[mine]]) for mine in each]
-                record |= spread(values[self.benign & told], name, metric.more_is_better)
+                record |= spread(values[self.benign & told], name, metric.side)
         return record, table
 
     def _value(self, metric: Metric, outputs: Tensor, places: np.ndarray) -> float:

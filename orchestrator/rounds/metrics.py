@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from algorithms.contract import Influence
-from algorithms.parts.metrics import BAD
+from algorithms.parts.metrics import BAD, GOOD
+from orchestrator.config.goal import JUDGED, LEVELS, UNEVEN, measured_by
 
 if TYPE_CHECKING:
     from algorithms.parts.metrics import Metric
@@ -26,12 +27,9 @@ VALIDATED = {
 
 
 TAILS = ("worst", "worst10", "best10")
-GOOD = "(accuracy|f1_macro|auroc|r2)"
-LEVELS = "(_mean|_worst|_worst10|_best10|_weighted)?"
-UNEVEN = "(_std|_var|_angle|_kl)"
-MORE = re.compile(rf"\w*{GOOD}({LEVELS}|_jain)|\w*{BAD}_jain")
+MORE = re.compile(rf"(\w*_)?{GOOD}({LEVELS}|_jain)|\w*{BAD}_jain")
 LESS = re.compile(
-    rf"\w*{BAD}({LEVELS}|{UNEVEN})|\w*{GOOD}{UNEVEN}"
+    rf"\w*{BAD}({LEVELS}|{UNEVEN})|(\w*_)?{GOOD}{UNEVEN}"
     r"|upper_gap|(seconds|bytes|malicious)_?\w*|joules|dropped|unjudged"
 )
 """Metrics of which more, or less, is better; of all others nobody can say it in general. So is less
@@ -47,10 +45,6 @@ def is_of_its_own(metric: str, declared: Iterable[Metric] = ()) -> bool:
     """Whether it is such a loss, and none of the ``declared`` metrics."""
     measured = any(re.match(JUDGED + re.escape(one.called), metric) for one in declared)
     return _OF_ITS_OWN.fullmatch(metric) is not None and not measured
-
-
-JUDGED = "(test|validation|heldout|client|client_validation)_"
-"""How names of metrics begin that are of the judged model's outputs."""
 
 
 TOTALS = ("seconds", "bytes_up", "bytes_down")
@@ -75,12 +69,12 @@ def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
     """Which way a metric is better: as those say that a run has ``declared`` beside the usual ones
     (``evaluation.metrics``), else by its name; None if neither is.
     """
-    for one in declared:
-        name = JUDGED + re.escape(one.called)
-        if re.fullmatch(name + LEVELS, metric):
-            return one.more_is_better
-        if re.fullmatch(name + f"({UNEVEN}|_jain)", metric):
-            return metric.endswith("_jain")
+    declared = list(declared)
+    one = measured_by(metric, declared)
+    if one is not None:
+        return one.side
+    if measured_by(metric, declared, f"({UNEVEN}|_jain)") is not None:
+        return metric.endswith("_jain")
     if MORE.fullmatch(metric):
         return True
     return False if is_cost(metric) or LESS.fullmatch(metric) else None
@@ -132,21 +126,23 @@ def over_clients(sums: np.ndarray, prefix: str) -> Record:
     }
 
 
-def spread(values: np.ndarray, name: str, more_is_better: bool) -> Record:
+def spread(values: np.ndarray, name: str, more_is_better: bool | None) -> Record:
     """``mean``, ``worst``, ``worst10``, ``best10`` and ``std`` of a number of each client [K], as
     :func:`over_clients` has them of accuracy, and its :func:`evenness` where none is negative; all
-    NaN where one of them is, which none is better than.
+    NaN where one of them is, which none is better than. Where neither more nor less is better
+    (None), no client is the worst, or the best.
     """
     if not len(values):
         return {}
+    told = () if more_is_better is None else TAILS
     if np.isnan(values).any():
-        return {f"{name}_{what}": math.nan for what in ("mean", *TAILS, "std")}
+        return {f"{name}_{what}": math.nan for what in ("mean", *told, "std")}
     ordered, tenth = np.sort(values), _tenth(len(values))
     ordered = ordered if more_is_better else ordered[::-1]
     tails = ordered[0], ordered[:tenth].mean(), ordered[-tenth:].mean()
     return {
         f"{name}_mean": float(values.mean()),
-        **{f"{name}_{what}": float(value) for what, value in zip(TAILS, tails, strict=True)},
+        **{f"{name}_{what}": float(value) for what, value in zip(told, tails, strict=False)},
         f"{name}_std": float(values.std()),
         **{f"{name}_{what}": value for what, value in evenness(values).items()},
     }

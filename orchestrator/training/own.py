@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import model_validator
 
 from algorithms.part import option
 from algorithms.parts.losses import Loss
-from algorithms.parts.metrics import BAD, Metric, dummy
+from algorithms.parts.metrics import Metric, dummy
 from orchestrator.errors import UserError
 from orchestrator.plugins.own import Own
 
@@ -74,24 +72,19 @@ class OwnMetric(Own, Metric):
     """
 
     name: str = "own"
-    better: Literal["more", "less"] = option(
-        "more", "which way it is better; unset: less of what is called a loss or an error"
+    better: Literal["more", "less"] | None = option(
+        None,
+        "which way it is better; unset: as its name says (less of a loss or an error, more of an "
+        "accuracy), or neither, and no client is the worst",
     )
-
-    @model_validator(mode="after")
-    def _as_it_is_called(self) -> Self:
-        """A loss of which more is better is none; goals of it are read so, too."""
-        if "better" not in self.model_fields_set and re.search(f"{BAD}$", f"_{self.called}"):
-            object.__setattr__(self, "better", "less")
-        return self
 
     @property
     def called(self) -> str:
         return self.of.rpartition(":")[2]
 
     @property
-    def more_is_better(self) -> bool:  # type: ignore[override]
-        return self.better == "more"
+    def more_is_better(self) -> bool | None:  # type: ignore[override]
+        return None if self.better is None else self.better == "more"
 
     def value(self, outputs: Tensor, targets: Tensor) -> float:
         found = self.made("evaluation.metrics", _facts(outputs, targets))

@@ -91,18 +91,37 @@ class Sent:
         return channel.finite(*self.parts.values(), *self.numbers.values(), *remembered)
 
 
+def rate(local, t: int, step: int | None = None) -> float:
+    """Of a round's step; of all its steps, where none is given."""
+    found = local["lr"] * local["lr_decay"] ** (t - 1) * _factor(local["schedule"], t)
+    return found if step is None else found * _factor(local["within"], step)
+
+
+def _factor(schedule, t: int) -> float:
+    rise, past = min(1, t / (schedule["warmup"] + 1)), max(0, t - 1 - schedule["warmup"])
+    if schedule["name"] == "constant":
+        return rise
+    if schedule["name"] == "step":
+        return rise * schedule["gamma"] ** (past // schedule["every"])
+    part, floor = min(1, past / schedule["over"]), schedule["floor"]
+    if schedule["name"] == "linear":
+        return rise * (1 - part + floor * part)
+    return rise * (floor + (1 - floor) * np.cos(part * np.pi / 2) ** 2)
+
+
 class Trained:
     """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
 
     def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None, contrast=None):
         local, rows = world.config["local"], world.rows(k)
         self.start, self.w, self.stats, self.moments = w, w, stats, moments
-        self.lr = local["lr"] * local["lr_decay"] ** (t - 1)
         wanted = planned(local, len(rows))
         self.steps = wanted if steps is None or not wanted else steps
         stream = batches(local, rows, world.config["seed"], t, k, session)
         losses, self.path = [], []
-        for _ in range(self.steps):
+        self.reach = 0.0
+        """The rates of all steps."""
+        for s in range(1, self.steps + 1):
             x, y = world.batch(next(stream), k)
             loss, g, self.stats = networks.gradient(
                 world.module, self.w, self.stats, x, y, contrast
@@ -110,7 +129,9 @@ class Trained:
             if local["clip"] is not None:
                 g = g * min(1.0, local["clip"] / max(float(g.norm()), 1e-12))
             g = correct(g, self.w)
-            self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, self.lr)
+            lr = rate(local, t, s)
+            self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, lr)
+            self.reach += lr
             losses.append(loss)
             self.path.append(self.w)
         self.loss = float(np.mean(losses)) if losses else 0.0

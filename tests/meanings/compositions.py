@@ -91,6 +91,11 @@ MOMENTS = (
     {"name": "sgd", "momentum": 0.5, "nesterov": True, "weight_decay": 0.1},
     {"name": "adam", "eps": 1e-3},
 )
+SCHEDULES = (
+    {"name": "step", "every": 2, "gamma": 0.5},
+    {"name": "linear", "over": 5, "floor": 0.2, "warmup": 2},
+    {"name": "cosine", "over": 4, "floor": 0.1},
+)
 ROOTED = (("data.dataset", "fashion_mnist_10k"), ("data.heldout.per_class", 2))
 """The server has rows of its own."""
 ROBUST = (
@@ -115,6 +120,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "local.execution": ("sequential",),
     "local.batch_size": (3, 16, 1000),
     "local.lr_decay": (0.5,),
+    "local.schedule": SCHEDULES,
+    "local.within": SCHEDULES,
+    "output": ("last", "average", "tail", {"name": "ema", "decay": 0.7}),
     "local.clip": (0.3,),
     "local.sampling": ("independent",),
     "local.drop_last": (True,),
@@ -176,7 +184,7 @@ def _game(rng) -> list[tuple[str, Any]]:
     algorithm = rng.choice(MINIMAX)
     afl = algorithm["name"] == "afl"
     pieces = [
-        ("algorithm", algorithm), ("model", rng.choice(MODELS)), ("output", "last"),
+        ("algorithm", algorithm), ("model", rng.choice(MODELS)),
         ("cohort", 1.0 if afl else rng.choice((2, 3, 4))),
         ("local.steps", 1 if afl else rng.choice((1, 2, 4))),
     ]  # fmt: skip

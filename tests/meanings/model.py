@@ -10,7 +10,7 @@ import torch
 
 from algorithms.draws import generator, torch_generator
 from tests.meanings import channel, ends, minimax, networks, projections, server
-from tests.meanings.client import Sent, Trained, fresh
+from tests.meanings.client import Sent, Trained, fresh, rate
 
 EXACT = ("buffers", "optimizer/", "xi")
 """What is not compressed."""
@@ -73,6 +73,7 @@ class Federation:
         self.heard: dict[str, set[int]] = {}
         # the last is the server's, whose bytes travel nowhere
         self.down, self.up, self.steps = (np.zeros(self.clients + 1, np.int64) for _ in range(3))
+        self.iterates: list = []
         self.past: dict = {}
         """What the end of a round keeps for the next."""
         self.told: dict = {}
@@ -91,6 +92,10 @@ class Federation:
     # A round
 
     def round(self, t: int) -> None:
+        self._round(t)
+        self.iterates.append((self.w, self.statistics))
+
+    def _round(self, t: int) -> None:
         ids, counts = self._cohort(t)
         self.worked = {k: [] for k in ids}
         self.questions, self.told = 0, {}
@@ -237,13 +242,14 @@ class Federation:
         if name == "scallion":
             sent.parts, sent.numbers = self._increment(done, there["control"], own, memory)
         elif self.corrects:
-            work, change = done.steps * done.lr, torch.zeros_like(own)
+            change = torch.zeros_like(own)
             if done.steps:
-                change = -there["control"] - delta[self.corrected] / work
+                change = -there["control"] - delta[self.corrected] / done.reach
             memory["control"] = own + change
             sent.parts["control"] = change
         if name == "fednova":
-            a = _amount(done.steps, self.config["local"]["optimizer"]["momentum"], done.lr * mu)
+            local = self.config["local"]
+            a = _amount(done.steps, local["optimizer"]["momentum"], rate(local, t) * mu)
             sent.parts["delta"], sent.numbers["weight"] = delta / max(a, 1.0), a
         if name == "qfedavg":
             sent.numbers["square"] = float((delta * delta).sum())
@@ -278,20 +284,16 @@ class Federation:
 
     def _increment(self, done, control, own, memory):
         """What c_i lacks, of the mean gradient or its moving average."""
-        scale, beta, work = (
-            self.algorithm["scale"],
-            self.algorithm["momentum"],
-            done.steps * done.lr,
-        )
+        scale, beta = self.algorithm["scale"], self.algorithm["momentum"]
         lacks, before = torch.zeros_like(own), memory.get("momentum", torch.zeros_like(own))
         if done.steps:
-            mean = -done.change / work + own - control
+            mean = -done.change / done.reach + own - control
             average = (1 - beta) * before + beta * mean
             lacks = scale * (average - own)
         if beta < 1:
             memory["momentum"] = average if done.steps else before
         memory["control"] = own
-        return {"increment": lacks}, {"reach": work}
+        return {"increment": lacks}, {"reach": done.reach}
 
     def _moments(self, k, there):
         local = self.config["local"]
@@ -542,9 +544,26 @@ class Federation:
             for did in self.worked.values()
         ]
 
+    def judged(self):
+        """(w, statistics): the mean of rounds that the config's ``output`` takes."""
+        output, t = self.config["output"], len(self.iterates)
+        ages = torch.arange(t).flip(0).double()
+        if output["name"] == "last":
+            return self.w, self.statistics
+        if output["name"] == "ema":
+            counts = output["decay"] ** ages
+        elif output["name"] == "average":
+            counts = torch.ones(t).double()
+        else:
+            after = 2 ** int(np.log2(t)) // 2
+            counts = (torch.arange(1, t + 1) > after).double()
+        shares = counts / counts.sum()
+        each = zip(*self.iterates, strict=True)
+        return tuple((shares @ torch.stack(v).double()).float() for v in each)
+
     def test_loss(self) -> float:
         x, y = self.world.batch(self.world.data.test_rows)
-        losses, _ = networks.judged(self.world.module, self.w, self.statistics, x, y)
+        losses, _ = networks.judged(self.world.module, *self.judged(), x, y)
         return float(losses.double().mean())
 
     def personal(self):
@@ -556,10 +575,10 @@ class Federation:
 
     def _accuracy(self, k, name) -> float:
         memory, key = self.memory[k], "buffers" if name == "fedbn" else "personal/buffers"
-        w = self.w.clone()
+        w, statistics = (v.clone() for v in self.judged())
         if name == "fedbn":
             w[self.private] = memory.get("kept", self.first)
-        first = self.statistics if self.config["buffers"] == "aggregate" else self.initial
+        first = statistics if self.config["buffers"] == "aggregate" else self.initial
         x, y = self.world.batch(self.world.data.test[k])
         stats = memory.get(key, first)
         self.tied |= networks.ties(self.world.module, memory.get("model", w), stats, x)

@@ -3,7 +3,7 @@
 import torch
 
 from algorithms.draws import torch_generator
-from tests.meanings.client import Sent, Trained
+from tests.meanings.client import Sent, Trained, rate
 
 
 def play(fed, t, ids, counts):
@@ -29,8 +29,7 @@ def matrix(fed):
 
 def _trained(fed, t, k, there):
     """Turns of steps of θ and one of ω, of which the last may be short."""
-    options, rate, p = fed.algorithm, fed.config["local"], matrix(fed)
-    lr, memory = rate["lr"] * rate["lr_decay"] ** (t - 1), dict(fed.memory[k])
+    options, local, p, memory = fed.algorithm, fed.config["local"], matrix(fed), dict(fed.memory[k])
     omega, done = there["reference"], 0
 
     def pull(w):
@@ -41,7 +40,7 @@ def _trained(fed, t, k, there):
     def correct(g, w):
         nonlocal omega, done
         if done and done % options["steps_between"] == 0:
-            omega = omega + lr * pull(w)
+            omega = omega + rate(local, t, done) * pull(w)
         done += 1
         return g + p.T @ pull(w)
 
@@ -49,7 +48,7 @@ def _trained(fed, t, k, there):
     start = memory.get("model", there["w"]), memory.get("personal/buffers", first)
     work = Trained(fed.world, t, 0, k, *start, fed._moments(k, there), correct)
     if work.steps:
-        omega = omega + lr * pull(work.w)
+        omega = omega + rate(local, t, work.steps) * pull(work.w)
     memory["model"] = work.w
     if len(fed.initial):
         memory["personal/buffers"] = work.stats

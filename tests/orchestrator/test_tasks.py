@@ -105,7 +105,8 @@ def test_vectorised_losses_are_each_client_s(own, execution):
 
 def test_metrics_are_of_the_rows_that_are_judged(own):
     e = finish(
-        "evaluation.metrics=[f1_macro, {name: ./own.py:margin}]", "data.validation.clients=0.2"
+        "evaluation.metrics=[f1_macro, {name: ./own.py:margin, better: more}]",
+        "data.validation.clients=0.2",
     )
     record, table = e.records[-1], e.client_rows[-1]
     e.net.bind(e.algorithm.w, e.algorithm.buffers)
@@ -129,11 +130,39 @@ def test_metrics_are_of_the_rows_that_are_judged(own):
     less = finish("evaluation.metrics=[{name: ./own.py:margin, better: less}]")
     found = less.records[-1]
     assert found["client_margin_worst"] >= found["client_margin_mean"]
-    assert not OwnMetric(of="own:log_loss").more_is_better
-    assert OwnMetric(of="own:log_loss", better="more").more_is_better
-    assert OwnMetric(of="own:margin").more_is_better
     # what is measured beside changes nothing else
     assert less.weights_sha256() == finish().weights_sha256()
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("log_loss", False), ("error", False), ("top_error_rate", False), ("mse", False),
+        ("MSE", False), ("brier", False), ("perplexity", False), ("accuracy", True),
+        ("top5_accuracy", True), ("F1", True), ("margin", None), ("loss_of_others", None),
+    ],
+)  # fmt: skip
+def test_a_name_says_which_side_is_better_or_nobody_does(name, side):
+    assert OwnMetric(of=f"own:{name}").side is side
+    assert OwnMetric(of=f"own:{name}", better="more").side is True
+    assert more_is_better(f"client_{name}_worst", [OwnMetric(of=f"own:{name}")]) is side
+
+
+def test_of_a_metric_without_a_better_side_no_client_is_the_worst(own):
+    record = finish("evaluation.metrics=[./own.py:margin]").records[-1]
+    assert {"test_margin", "client_margin_mean", "client_margin_std"} <= {*record}
+    assert not {"client_margin_worst", "client_margin_worst10"} & {*record}
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [("./own.py:margin", "nobody has said which way"), ("{name: ./own.py:margin, better: less}", "to fall")],
+)
+def test_a_bare_goal_is_of_what_is_to_rise(own, metric, said):
+    metrics = f"evaluation.metrics=[{metric}]"
+    with pytest.raises(UserError, match=said):
+        finish(metrics, "stop={test_margin: 0.1}")
+    finish(metrics, 'stop={test_margin: "<= 100"}')
 
 
 def table(path, seed=0):

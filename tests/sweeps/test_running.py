@@ -90,7 +90,7 @@ def test_a_trial_that_diverged_is_shown_as_such(tmp_path, capsys):
 
 @pytest.mark.parametrize("run_it", EITHER)
 def test_a_metric_that_nobody_reports(run_it, tmp_path):
-    run_it(sweep(metric="test_acuracy"), tmp_path / "s")
+    run_it(sweep(metric="test_acuracy", mode="max"), tmp_path / "s")
     (result,) = by_trial(tmp_path / "s").values()
     assert result.status == "failed"
     assert "does not report 'test_acuracy'; did you mean 'test_accuracy'?" in result.error
