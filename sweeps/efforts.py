@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from orchestrator.config import Config
 from orchestrator.results.provenance import of_which_code
-from sweeps.choice import Choice
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
-from sweeps.spaces import Yaml
 
 MOST = 12
 """Rows that a sentence names, each with its number."""
@@ -58,29 +56,29 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
     return [_said(what, each) for what, each in _measured(ended).items() if not _same(each)]
 
 
-def tries(results: Sequence[Result], base: Mapping[str, Yaml]) -> list[str]:
+def tries(methods: Mapping[str, Sequence[Result]]) -> list[str]:
     """How many settings each method has had, be they failed or stopped, where several have not had
-    as many: who has more tries has a better best one, by luck alone. A method is what its parts are
-    called; ``base``: the sweep's, of which failed trials have settings.
+    as many: who has more tries has a better best one, by luck alone.
     """
-    each = [(one, _parts(_config(one, base))) for one in results]
-    parts = [its for _, its in each]
-    varies = [key for key in OF_A_METHOD if len({one[key] for one in parts}) > 1]
-    settings: dict[str, set[tuple[str, ...]]] = {}
-    for one, its in each:
-        name = ", ".join(its[key] for key in varies) or "it"
-        settings.setdefault(name, set()).add(tuple(one.setting.values()))
+    settings = {name: {tuple(one.setting.values()) for one in its} for name, its in methods.items()}
     if len({len(tried) for tried in settings.values()}) < 2:
         return []
     listed = "; ".join(f"{len(tried)} of {name}" for name, tried in settings.items())
     return [f"settings tried: {listed}; who has more of them has a better best one by luck alone"]
 
 
-def _config(trial: Result, base: Mapping[str, Yaml]) -> Config:
-    """Of a trial that failed before it had one, what it was to be."""
-    if trial.folder.begun:
-        return trial.folder.config()
-    return Choice.read(trial.folder.path).config(base)
+def methods(
+    results: Sequence[Result], config_of: Callable[[Result], Config]
+) -> dict[str, list[Result]]:
+    """The trials of each method, which is what its parts are called: by what tells it from the
+    others.
+    """
+    each = [(one, _parts(config_of(one))) for one in results]
+    varies = [key for key in OF_A_METHOD if len({its[key] for _, its in each}) > 1]
+    found: dict[str, list[Result]] = {}
+    for one, its in each:
+        found.setdefault(", ".join(its[key] for key in varies) or "it", []).append(one)
+    return found
 
 
 def _parts(config: Config) -> dict[str, str]:

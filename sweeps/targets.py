@@ -22,12 +22,14 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
+from orchestrator.rounds.metrics import is_budget
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
 from sweeps.apart import differing, key_of, leaves, under
-from sweeps.cells import Cells, cells_as, show_cells
+from sweeps.cells import Cells
 from sweeps.entry import Values
 from sweeps.home import TUNING, Home
+from sweeps.own_table import cells_as, show_cells
 from sweeps.papers import entries, entry
 from sweeps.plan import Sweep, read_sweep
 from sweeps.reproduction import Reproduction
@@ -244,6 +246,8 @@ def show_next(home: Home) -> None:
     cells = Cells.read(home.path)
     if cells.plan.choose_on == "nothing" or not cells.finished or not cells.data["count"].any():
         return
+    if cells.at_goal and not is_budget(cells.plan.metric):
+        return  # the first have overshot most
     first = next(n for n in itertools.count(100, 5) if not {*range(n, n + 5)} & {*cells.plan.seeds})
     name, leading = shlex.quote(cells.plan.name), _leading(cells)
     places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
@@ -266,9 +270,17 @@ def show_next(home: Home) -> None:
 
 
 def _leading(cells: Cells) -> list[RunFolder]:
-    """A trial of the best setting, and of the second, of those that have ended in a model."""
+    """A trial of the best setting, and of the second on the same problem, of those that have ended
+    in a model.
+    """
     found: dict[str, RunFolder] = {}
-    sound = [one for one in cells.results if one.status != "failed" and not one.diverged]
+    lines = next(iter(cells.problems.values()))
+    alike_tried = {one.folder.path for line in lines for one in cells.groups[line]}
+    sound = [
+        one
+        for one in cells.results
+        if one.folder.path in alike_tried and one.status != "failed" and not one.diverged
+    ]
     # in the order of the table
     sound.sort(key=lambda one: (cells.place(one), one.seed))
     for folder in (one.folder for one in sound):

@@ -25,7 +25,7 @@ from orchestrator.analysis.goals import (
 from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.config import Config
 from orchestrator.config.goal import Goal
-from orchestrator.rounds.metrics import is_cost
+from orchestrator.rounds.metrics import is_budget, is_cost
 
 
 @dataclass
@@ -73,11 +73,17 @@ class Reached:
         return [name for name, some in self.columns.items() if any(ended[run] for run in some)]
 
     def ended(self, metric: str, run: int) -> bool:
-        """Whether a metric is as good as the goal, or as large as the budget, that has ended a run:
-        it says how far that overshot.
+        """Whether a metric is as large as the budget that has ended a run, or as good as the goal,
+        as all are that say how good its model is: they say how far that overshot.
         """
-        towards_a_goal = is_cost(metric) and bool(goals_of(self.configs[run]))
-        return metric in self._ends[run] and not towards_a_goal
+        goals = goals_of(self.configs[run])
+        if is_budget(metric):
+            return metric in self._ends[run] and not (is_cost(metric) and goals)
+        return metric in self._ends[run] or self.at_goal(run)
+
+    def at_goal(self, run: int) -> bool:
+        """Whether a goal has ended a run."""
+        return not {*goals_of(self.configs[run])}.isdisjoint(self._ends[run])
 
     def other_goals(self, against: str) -> list[str]:
         """The columns whose runs end at other goals than those of ``against``, have reached another
@@ -141,12 +147,7 @@ class Reached:
         """What it means to compare runs by what has ended them, and which of them have not reached
         what they were to.
         """
-        runs = range(len(self.configs))
-        if by := [one for one in self.ended_by if any(self.ended(one, run) for run in runs)]:
-            yield (
-                f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot, "
-                "and is not tested there; others are of the rounds in which each ended"
-            )
+        yield from self._overshot_said()
         each = [
             f"{sum(self._has_reached(run) for run in some)} of {len(some)} of {name}"
             f"{self._goals_said(some)}"
@@ -168,6 +169,21 @@ class Reached:
         ]
         if each:
             yield f"given up (stop), which is no goal that was reached: {', '.join(each)}"
+
+    def _overshot_said(self) -> Iterator[str]:
+        """What has ended runs, and so is nothing to compare them by."""
+        goals = {one for config in self.configs for one in goals_of(config)}
+        if by := [one for one in self.ended_by if one in goals]:
+            yield (
+                f"{' and '.join(by)} ended runs (stop): how good their models are says how far "
+                "each overshot, and is not tested there; what it took is compared"
+            )
+        runs, others = range(len(self.configs)), [n for n in self.ended_by if n not in goals]
+        if by := [one for one in others if any(self.ended(one, run) for run in runs)]:
+            yield (
+                f"{' and '.join(by)} ended runs (stop): such a number says how far each overshot, "
+                "and is not tested there; others are of the rounds in which each ended"
+            )
 
     def _goals_said(self, runs: Sequence[int]) -> str:
         """Goals that were looked for; of several how many runs have reached each."""

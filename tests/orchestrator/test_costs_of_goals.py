@@ -84,6 +84,27 @@ def test_a_goal_that_was_missed_for_want_of_rounds_is_no_loss(fast, tmp_path):
     assert each.pair.missed == (0, 0)
 
 
+def test_how_good_models_are_that_a_goal_has_ended_says_how_far_each_overshot(tmp_path):
+    """Of two that train alike, who is looked at less often was better by every other metric."""
+    goal = "stop={train_loss: '<= 1.9'}"
+    often = runs_of(tmp_path / "a", "rounds=8", goal, "evaluation.every=1")
+    seldom = runs_of(tmp_path / "b", "rounds=8", "local.lr=0.002")
+    runs = Runs.read([*often, *seldom])
+    for first in runs.columns:
+        asked = ["test_accuracy", "client_loss_worst", "train_loss"]
+        assert not comparison.tests_of(runs, asked, first).each
+    text = show_comparison([*often, *seldom], None, ["test_accuracy"], form="markdown")
+    assert "how good their models are says how far each overshot, and is not tested" in text
+    # what budgets have ended is of equal rounds
+    budget = "stop={steps_total: 6}"
+    equal = [
+        *runs_of(tmp_path / "c", "rounds=8", budget),
+        *runs_of(tmp_path / "d", "rounds=8", budget, "local.lr=0.002"),
+    ]
+    runs = Runs.read(equal)
+    assert comparison.tests_of(runs, ["test_accuracy"], next(iter(runs.columns))).each
+
+
 def test_who_never_looks_for_a_goal_has_not_missed_it(tmp_path):
     """It was worse, and had a part of 0.00 that reached it."""
     stop = "stop={client_accuracy_mean: 0.2}"

@@ -18,7 +18,8 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.run_folder import RunFolder
-from sweeps.cells import Cells, cells_as
+from sweeps.cells import Cells
+from sweeps.own_table import cells_as
 from tests.orchestrator.test_comparison import edit
 from tests.running import run_into
 from tests.sweeps.plans import SMALL, sweep

@@ -156,7 +156,10 @@ def test_of_a_metric_without_a_better_side_no_client_is_the_worst(own):
 
 @pytest.mark.parametrize(
     ("metric", "said"),
-    [("./own.py:margin", "nobody has said which way"), ("{name: ./own.py:margin, better: less}", "to fall")],
+    [
+        ("./own.py:margin", "nobody has said which way"),
+        ("{name: ./own.py:margin, better: less}", "to fall"),
+    ],
 )
 def test_a_bare_goal_is_of_what_is_to_rise(own, metric, said):
     metrics = f"evaluation.metrics=[{metric}]"

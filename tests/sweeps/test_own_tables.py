@@ -17,9 +17,10 @@ from orchestrator.analysis.compared import Runs
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from sweeps.cells import PICKED, SAME_RUNS, Cells, _given, _order, cells_as
+from sweeps.cells import Cells
 from sweeps.entry import Column
 from sweeps.home import Home
+from sweeps.own_table import OVERSHOT, PICKED, SAME_RUNS, _given, _order, cells_as
 from sweeps.plan import Sweep
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
@@ -256,6 +257,23 @@ def test_what_a_goal_took_is_of_those_who_reached_it(tmp_path, ray_session):
               choose_on="validation")  # fmt: skip
 
 
+def test_an_order_of_those_who_have_overshot_a_goal_is_none_of_the_best(
+    tmp_path, ray_session, capsys
+):
+    """The largest of the grid was the best, and beyond it was more."""
+    plan = sweep(
+        axes={"local.lr": [0.002, 0.01]}, choose_on="validation", seeds=[0, 1, 2],
+        metric="validation_accuracy", set=[*SMALL, "rounds=8", "stop={train_loss: '<= 1.9'}"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert [*_order(cells)] == [OVERSHOT]
+    assert not cells.tests.each
+    capsys.readouterr()
+    show_next(Home(tmp_path / "s"))
+    assert "best" not in capsys.readouterr().out
+
+
 def test_costs_are_of_all_rounds_and_less_is_better(tmp_path, ray_session):
     """The slowest was the best, and bytes were those of the last round."""
     plan = sweep(
@@ -395,3 +413,46 @@ def test_what_all_were_run_with_is_said(tmp_path, ray_session):
     run_here(sweep(cells=cells, also=["cohort=2"], seeds=[0]), tmp_path / "x")
     said = [*_given(Cells.read(tmp_path / "x"))]
     assert said[:2] == ["a: local.lr=0.05", "all with cohort=2"]
+
+
+def test_each_method_s_best_may_be_at_an_end_of_its_grid(tmp_path, ray_session):
+    """Only that of the winner was told; and none where values are drawn."""
+    plan = sweep(
+        axes={"algorithm": ["fedavg", "scaffold"], "local.lr": [1e-4, 1e-2]}, seeds=[0],
+        metric="validation_accuracy", choose_on="validation", set=[*SMALL, "rounds=3"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    said = [one for one in _order(Cells.read(tmp_path / "s")) if "what lies beyond" in one]
+    end = "has local.lr = 0.01, the largest of its grid: what lies beyond may be better"
+    assert sorted(said) == [f"the best of fedavg {end}", f"the best of scaffold {end}"]
+    drawn = sweep(
+        axes={"local.lr": {"choice": [1e-4, 1e-2]}}, samples=6, seeds=[0],
+        metric="validation_accuracy", choose_on="validation", set=[*SMALL, "rounds=3"],
+    )  # fmt: skip
+    run_here(drawn, tmp_path / "d")
+    said = [one for one in _order(Cells.read(tmp_path / "d")) if "what lies beyond" in one]
+    assert said == [
+        "the best has local.lr = 0.01, the largest of its values: what lies beyond may be better"
+    ]
+
+
+def test_an_easier_problem_is_no_better_method(tmp_path, ray_session, capsys):
+    """The largest alpha was the best setting, and beyond it was more."""
+    plan = sweep(
+        axes={"data.partition.alpha": [0.05, 50.0], "local.lr": [1e-4, 1e-2]}, seeds=[0, 1],
+        metric="validation_accuracy", choose_on="validation",
+        set=[*SMALL, "rounds=3", "data.partition=dirichlet"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert [len(its) for its in cells.problems.values()] == [2, 2]
+    said = "\n".join(_order(cells))
+    assert "the lines are of 2 problems (by what data and attack say)" in said
+    assert "what lies beyond" not in said
+    first = next(iter(cells.groups)).split(", ")[0]
+    assert [one.group.split(", ")[0] for one in cells.tests.each] == [first]
+    capsys.readouterr()
+    show_next(Home(tmp_path / "s"))
+    runs = re.findall(r"^  fedorch run (\S+) ", capsys.readouterr().out, re.MULTILINE)
+    assert len(runs) == 2
+    assert len({load(Path(one)).data.partition.alpha for one in runs}) == 1

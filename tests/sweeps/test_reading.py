@@ -16,10 +16,11 @@ from scipy import stats
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from sweeps import commands, tables
-from sweeps.cells import Cells, _judged_by, cells_as
+from sweeps.cells import Cells, judged_by
 from sweeps.claims import differences, summaries, verdicts
 from sweeps.entry import Claim, Column, Published, Tuning
 from sweeps.figures import draw
+from sweeps.own_table import cells_as
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
@@ -305,11 +306,11 @@ def test_cells_in_other_forms_are_the_table_s(finished):
 
 def test_the_best_of_many_is_tested_on_other_numbers_than_it_was_chosen_by(finished):
     runs = [result.rounds for result in by_trial(finished).values()]
-    assert _judged_by(sweep(), runs) == ("test_accuracy", False)
-    assert _judged_by(sweep(choose_on="nothing"), runs) == ("test_accuracy", True)
+    assert judged_by(sweep(), runs) == ("test_accuracy", False)
+    assert judged_by(sweep(choose_on="nothing"), runs) == ("test_accuracy", True)
     by_validation = sweep(choose_on="validation", metric="validation_accuracy")
-    assert _judged_by(by_validation, runs) == ("test_accuracy", True)
-    assert _judged_by(sweep(choose_on="validation", metric="train_loss"), runs)[1] is False
+    assert judged_by(by_validation, runs) == ("test_accuracy", True)
+    assert judged_by(sweep(choose_on="validation", metric="train_loss"), runs)[1] is False
 
 
 def test_a_folder_says_whose_table_it_is(finished, monkeypatch):

@@ -14,10 +14,11 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import build
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
-from sweeps import cells, efforts, statistics, targets, tuning
-from sweeps.cells import Cells, _sentences, show_cells, show_tests
+from sweeps import edges, efforts, own_table, statistics, targets, tuning
+from sweeps.cells import Cells
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
+from sweeps.own_table import _sentences, show_cells, show_tests
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, stored, table, table_of
@@ -78,7 +79,7 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
 )  # fmt: skip
 def test_beyond_some_ends_of_a_grid_there_is_nothing(path, end, way, more):
     plan = Sweep(set=(*SMALL, "algorithm=fedprox"), choose_on="nothing", axes={path: (end, 3)})
-    assert cells._goes_on(plan, Choice(plan.planned()[0]), path, (end, way)) is more
+    assert edges._goes_on(plan, Choice(plan.planned()[0]), path, (end, way)) is more
 
 
 def test_a_sweep_in_which_none_has_ended_says_so(finished, tmp_path, capsys):
@@ -121,7 +122,7 @@ def test_tests_stand_below_the_table_or_it_is_said_where(capsys):
     ],
 )
 def test_a_mean_and_its_error_end_at_the_same_place(mean, error, text):
-    assert cells._with_error(mean, error) == text
+    assert own_table._with_error(mean, error) == text
 
 
 def test_rows_that_a_sweep_names_are_kept_back_instead():
