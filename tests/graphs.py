@@ -11,6 +11,8 @@ from torch.utils._pytree import tree_map_only
 from orchestrator.clients.plane import InProcess
 from orchestrator.training.recording import Stands
 
+LOOKS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
+
 
 class Operations(TorchDispatchMode):
     """Operations with their tensors, in order."""
@@ -18,8 +20,12 @@ class Operations(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.done = []
+        self.looked = False
+        """Whether Python was told a number, which a GPU refuses to tell while it captures."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        # whole numbers are of how many rows count, which are on the CPU there, too
+        self.looked |= function in LOOKS and args[0].is_floating_point()
         given = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs or {}))
         out = function(*args, **(kwargs or {}))
         # as they are now: torch's own code may yet turn a tensor, which moves none of its numbers
@@ -51,6 +57,8 @@ class Graphs:
         self.captures += 1
         with Operations() as operations:
             function()
+        if operations.looked:
+            return None
 
         def replay():
             self.replays += 1

@@ -41,7 +41,10 @@ class Verdict:
 
 def judged(family: Family, pieces: Pieces) -> Verdict:
     """Play a case in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as outer:
+        # what commands find in ".." is the case's, too
+        folder = str(Path(outer, "case"))
+        Path(folder).mkdir()
         try:
             with _within(family.deadline), _inside(Path(folder)):
                 family.play(pieces, Path(folder))
