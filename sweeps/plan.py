@@ -209,6 +209,11 @@ class Sweep(Section):
                 "pbt has trials take over from one another, whatever seed or cell they are of: "
                 "give it one of each"
             )
+        if self.scheduler.name == "pbt" and (fixed := self._drawn_states):
+            raise ValueError(
+                f"axes: pbt has trials take over the state of others, which is of their data and "
+                f"model, and {fixed[0]} is drawn: give it a value, or take another scheduler"
+            )
 
     def _require_draws(self) -> None:
         if self.samples > 1 and self.searcher != "optuna" and self._all_on_the_grid:
@@ -241,6 +246,12 @@ class Sweep(Section):
                 "says nothing; choose by a metric that is one for all (validation_accuracy, or of "
                 "numbers validation_rmse)"
             )
+
+    @property
+    def _drawn_states(self) -> list[str]:
+        """Drawn axes that say what a run's state is of."""
+        drawn = (path for path, axis in self.axes.items() if axis.grid is None)
+        return [path for path in drawn if re.match(r"(data|model)\b|algorithm$", path)]
 
     @property
     def _all_on_the_grid(self) -> bool:

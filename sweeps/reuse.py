@@ -11,7 +11,8 @@ from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
 from orchestrator.results.contents import CLIENTS, HOLDINGS, INPUTS, RESULT, ROUNDS
-from orchestrator.results.own_code import other_codes
+from orchestrator.results.members import has_pbt
+from orchestrator.results.own_code import other
 from orchestrator.results.places import is_remote
 from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
@@ -40,6 +41,11 @@ class Finished:
         for place in places:
             if is_remote(place):
                 raise UserError(f"--reuse {place}: only folders on a disk that all nodes share")
+            if has_pbt(Path(place)):
+                raise UserError(
+                    f"--reuse {place}: pbt's trials have taken over from one another, and are not "
+                    "what their settings alone would make"
+                )
             for stage in _stages(Path(place).resolve()):
                 found |= cls.at(stage).folders
         return cls(found)
@@ -47,6 +53,8 @@ class Finished:
     @classmethod
     def at(cls, stage: Path) -> Finished:
         """Those of one sweep, or of one stage; raises UserError if it has lost trials."""
+        if has_pbt(stage):
+            return cls()  # they have not always been of the settings that they ended with
         ended = [one.folder for one in stored(stage)[1] if one.status == "finished"]
         return cls({work(folder.config()): folder.path for folder in ended})
 
@@ -64,7 +72,7 @@ class Finished:
         folder, origin = RunFolder(path), experiment.origin
         result = folder.result()
         same = all(result.get(key) == value for key, value in origin.items())
-        if not same or other_codes(result, origin) or result["versions"] != versions():
+        if not same or other(result, origin) or result["versions"] != versions():
             return None
         if folder.config().resources.on_timeout == "drop" and _has_dropped(folder):
             return None

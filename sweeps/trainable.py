@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -235,13 +236,11 @@ class Trial(tune.Trainable):
         if self.experiment is not None:
             t, state, _ = checkpoint.load_latest(Path(checkpoint_dir))
             try:
-                # under pbt it may be another trial's, of other data
-                if state["science"] == self.experiment.science():
-                    self.experiment.require_origin(state["origin"], self.folder.place)
+                self._require_fit(state)
+                self._restore(t, state)
             except UserError as error:
                 self._give_up(str(error))
                 return
-            self.experiment.restore(t, state)
             if state["science"] != self.experiment.science():
                 self.experiment.alarm.note(
                     f"rounds up to {t} are of a trial with other settings, whose state was put in "
@@ -249,6 +248,29 @@ class Trial(tune.Trainable):
                 )
             for record in self.experiment.records:
                 self.latest |= record
+
+    def _require_fit(self, state: Mapping[str, Any]) -> None:
+        """Raise UserError for a state that is not this trial's to go on with; under pbt it may be
+        another one's.
+        """
+        assert self.experiment is not None
+        ours, theirs = self.experiment.origin, state["origin"]
+        if state["science"] == self.experiment.science():
+            self.experiment.require_origin(theirs, self.folder.place)
+        elif ours["data_sha256"] != theirs["data_sha256"]:
+            raise UserError("the state that it was to take over is of other data")
+
+    def _restore(self, t: int, state: Mapping[str, Any]) -> None:
+        assert self.experiment is not None
+        try:
+            self.experiment.restore(t, state)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            if state["science"] == self.experiment.science():
+                raise
+            raise UserError(
+                "the state that it was to take over is none of its settings; draw nothing that "
+                f"decides what a state holds ({str(error)[:100]})"
+            ) from error
 
     def _give_up(self, problem: str) -> None:
         """Have the next step tell the problem."""

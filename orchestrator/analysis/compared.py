@@ -12,6 +12,7 @@ from algorithms.parts.attacks import NoAttack
 from algorithms.parts.metrics import Metric
 from orchestrator.analysis.judged import SOME, Judged, family_of
 from orchestrator.analysis.names import (
+    NO_MATTER,
     SEEDS,
     by_config,
     group_names,
@@ -33,6 +34,7 @@ from orchestrator.pages.figures import Drawing
 from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.members import PBT, has_pbt
+from orchestrator.results.own_code import FILES
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -204,7 +206,7 @@ class Runs:
         all are of the same; or "".
         """
         said = [f"runs are {said}" for said in of_which_code(self.results)]
-        said += filter(None, [self._imports_said])
+        said += filter(None, [self._imports_said, self._files_said])
         threads = sorted({config.resources.threads for config in self.configs})
         if threads[1:]:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
@@ -231,6 +233,23 @@ class Runs:
             return ""
         named = ", ".join(f"{code} in {name}" for name, code in [*each.items()][:SOME])
         return f"plugins imported other modules: {named}"
+
+    @property
+    def _files_said(self) -> str:
+        """Which columns are of configs that name the same files, in which was something else; or
+        "".
+        """
+        known: dict[str, str] = {}
+        others = []
+        for name, some in self.columns.items():
+            config = self.configs[some[0]].model_dump_json(exclude=set(NO_MATTER))
+            found = str(self.results[some[0]].get(FILES, ""))
+            if found != known.setdefault(config, found):
+                others.append(name)
+        if not others:
+            return ""
+        named = ", ".join(others[:SOME])
+        return f"other contents of the files that their configs name: {named}"
 
     def _has_lost(self, run: int) -> bool:
         """Whether a clock has left clients out in some of a run's rounds."""

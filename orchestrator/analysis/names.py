@@ -17,7 +17,7 @@ from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.contents import TRIAL
-from orchestrator.results.own_code import CODES
+from orchestrator.results.own_code import UNTOLD
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -440,8 +440,8 @@ def alike(folder: RunFolder) -> str:
     config = folder.config().model_dump_json(exclude=set(NO_MATTER))
     with suppress(UserError):  # one that has not ended, or is damaged, which others say
         result = folder.result()
-        # parts of one name by other code are others
-        return " ".join([config, *(str(result.get(key, "")) for key in CODES)])
+        # parts of one name by other code are others, and so are other files
+        return " ".join([config, *(str(result.get(key, "")) for key in UNTOLD)])
     return config
 
 

@@ -18,7 +18,7 @@ from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
 from orchestrator.results.contents import CONFIG, RESULT
-from orchestrator.results.own_code import codes_of, other_codes
+from orchestrator.results.own_code import FILES, other, untold
 from orchestrator.results.places import join
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -197,8 +197,13 @@ class Series:
         that goes on its checkpoint says it.
         """
         if there.finished:
-            result, now = there.result(), codes_of(self.configs[name])
-            if other_codes(result, now):
+            others = other(there.result(), untold(self.configs[name]))
+            if others == [FILES]:
+                raise UserError(
+                    f"{there.place}: the run there is of other contents of the files that its "
+                    "config names; choose another --out"
+                )
+            if others:
                 raise UserError(
                     f"{there.place}: the run there is by other code of parts of the same names, or "
                     "of what plugins import; "

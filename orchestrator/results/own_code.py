@@ -1,5 +1,5 @@
-"""Code that a session or a script brings itself: parts that are in no package and no plugin, whose
-names say nothing of what they do.
+"""What a config does not tell: code that a session or a script brings itself (parts that are in no
+package and no plugin, whose names say nothing of what they do), and what is in files.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property, partial, partialmethod
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.data.sources import located
+from orchestrator.files import digest_of_all, said
 from orchestrator.plugins.imports import digest_of, is_installed, require_as_imported
 from orchestrator.plugins.sources import is_ours
 
@@ -30,20 +33,39 @@ SIMPLE = (bool, int, float, complex, str, bytes, Enum, type(None))
 
 CODES = ("code_sha256", "imports_sha256")
 """Of a result: digests of code of the user's own that a config does not tell."""
+FILES = "files_sha256"
+"""Likewise of the files that it names, but for those of datasets and models, which have digests of
+their own: partitions, policies."""
+UNTOLD = (*CODES, FILES)
 
 
-def codes_of(config: Config) -> dict[str, str]:
-    """``CODES`` of a config, as far as there is such code; raises UserError if files that plugins
-    import have changed since this process has imported them.
+def untold(config: Config) -> dict[str, str]:
+    """``UNTOLD`` of a config, as far as there is such; raises UserError if files that plugins
+    import have changed since this process has imported them, and for files that cannot be read.
     """
     imported = digest_of(require_as_imported(config.plugins))
-    found = dict(zip(CODES, (code_sha256(config), imported), strict=True))
-    return {key: code for key, code in found.items() if code}
+    each = code_sha256(config), imported, files_sha256(config)
+    return {key: code for key, code in zip(UNTOLD, each, strict=True) if code}
 
 
-def other_codes(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Which of ``CODES`` differ in two results (or what runs began with); none is none."""
-    return [key for key in CODES if known.get(key, "") != now.get(key, "")]
+def other(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Which of ``UNTOLD`` differ in two results (or what runs began with); none is none, but for
+    files, of which runs of before did not say what was in them.
+    """
+    keys = [key for key in UNTOLD if key != FILES or key in known]
+    return [key for key in keys if known.get(key, "") != now.get(key, "")]
+
+
+def files_sha256(config: Config) -> str:
+    """Digest of what is in those files; "" where none is named."""
+    elsewhere = Counter([*config.data.dataset.named_files(), *config.model.named_files()])
+    names = [*(Counter(config.named_files()) - elsewhere).elements()]
+    found = []
+    for name in names:
+        with said(f"cannot read {name[:200]}"):
+            file = located(name)
+            found.append("" if file is None else digest_of_all(file))
+    return hashlib.sha256(" ".join(found).encode()).hexdigest() if any(found) else ""
 
 
 def code_sha256(config: Config) -> str:

@@ -48,9 +48,9 @@ class Result(Ending):
     """Of all rounds."""
     seed: int
     data_sha256: NotRequired[str]
+    """Digest of the samples, and of who holds which rows."""
     samples_sha256: NotRequired[str]
     """Of data that are the same for every seed."""
-    """Digest of the samples, and of who holds which rows."""
     rows_sha256: NotRequired[dict[str, str]]
     """Digests of the rows that models are judged by: test, validation, heldout, and of each client
     its own (client, client_validation)."""
@@ -60,6 +60,8 @@ class Result(Ending):
     """Digest of the code of parts that are in no package and no plugin."""
     imports_sha256: NotRequired[str]
     """Digest of the files that plugins import, as far as nobody has installed them."""
+    files_sha256: NotRequired[str]
+    """Digest of other files that the config names: partitions, policies."""
     weights_sha256: str
     """Digest of the server's model and batch-norm statistics."""
     state_sha256: str

@@ -294,6 +294,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         result["code_sha256"] = code
     if code := experiment.origin.get("imports_sha256"):
         result["imports_sha256"] = code
+    if files := experiment.origin.get("files_sha256"):
+        result["files_sha256"] = files
     if not experiment.config.data.dataset.generated:
         result["samples_sha256"] = experiment.data.samples_sha256
     return result

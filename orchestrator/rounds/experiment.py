@@ -36,7 +36,7 @@ from orchestrator.plugins.blame import blamed
 from orchestrator.plugins.imports import imports_of
 from orchestrator.plugins.raw import unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
-from orchestrator.results.own_code import codes_of
+from orchestrator.results.own_code import FILES, untold
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
 from orchestrator.rounds.alarm import Alarm
@@ -96,7 +96,7 @@ class Experiment:
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
-            **codes_of(config),
+            **untold(config),
         }
         """What the run has begun with, apart from its config."""
         self.world = self._world()
@@ -510,9 +510,12 @@ class Experiment:
             ("initial_sha256", "the initial weights of the model are not those"),
             ("code_sha256", "the code of parts that are in no plugin is not that"),
             ("imports_sha256", "modules that its plugins import are not those"),
+            (FILES, "files that its config names are not those"),
         ):
-            other = known.get(key, "") != self.origin.get(key, "")
-            if other and not (exchanged and key == "imports_sha256"):
+            differs = known.get(key, "") != self.origin.get(key, "")
+            # runs of before did not say what was in files
+            passes = exchanged if key == "imports_sha256" else key == FILES and key not in known
+            if differs and not passes:
                 raise UserError(f"{place}: {what} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from orchestrator.plugins.imports import (
     require_imports,
 )
 from orchestrator.results import usage
-from orchestrator.results.own_code import other_codes
+from orchestrator.results.own_code import other
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from sweeps import trainable
@@ -279,7 +279,7 @@ def test_a_run_that_goes_on_with_another_plugin_has_its_imports(tmp_path, monkey
     run_into(folder, folder.config([f"{tmp_path}/new/mine_m.py"], ["rounds=4"]), resuming=True)
     assert folder.result()["rounds"] == 4
     assert "imports_sha256" in folder.result()
-    assert other_codes({}, folder.result()) == ["imports_sha256"]
+    assert other({}, folder.result()) == ["imports_sha256"]
 
 
 def test_long_chains_and_every_way_to_say_all(tmp_path, monkeypatch):

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import fedorch as facade
+from orchestrator.analysis.compared import Runs
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
@@ -213,3 +215,31 @@ def test_a_round_is_judged_as_the_config_says_now(tmp_path):
         tracked = [(way.path / "metrics.jsonl").read_text().splitlines() for way in ways]
         judged = [["test_accuracy" in json.loads(line) for line in lines] for lines in tracked]
         assert judged[0] == judged[1] == one.notna().tolist()
+
+
+def test_seeds_are_of_one_partition_and_one_policy(tmp_path):
+    """Files that were written anew in between gave one mean over both."""
+    file = tmp_path / "part.npz"
+
+    def written(first):
+        rows = np.random.default_rng(first).permutation(10_000)
+        np.savez(
+            file, n_train=np.full(4, 80), train_idx=rows[:320], n_test=np.full(4, 20),
+            test_idx=rows[320:400], server_test_idx=rows[400:440],
+        )  # fmt: skip
+
+    own = [*SMALL[:-1], "--set", f"data.partition={{name: file, file: {file}}}", "--in-process"]
+    own += ["--set", "data.pool=all", "--set", "data.limit=null"]
+    written(0)
+    fedorch("run", *own, "--seeds", "0-1", "--out", tmp_path / "all")
+    fedorch("run", *own, "--seeds", "2", "--out", tmp_path / "others")
+    fedorch("run", *own, "--seeds", "0-2", "--out", tmp_path / "all")
+    assert sha(tmp_path / "all/seed-2") == sha(tmp_path / "others/seed-2")
+    written(100)
+    with pytest.raises(UserError, match="of other contents of the files that its config names"):
+        fedorch("run", *own, "--seeds", "0-3", "--out", tmp_path / "all")
+    fedorch("run", *own, "--seeds", "3,4", "--out", tmp_path / "others2")
+    places = [*(tmp_path / "all").glob("seed-*"), *(tmp_path / "others2").glob("seed-*")]
+    runs = Runs.read([RunFolder(one) for one in places])
+    assert len(runs.columns) == 2
+    assert "other contents of the files that their configs name" in runs.code_said

@@ -134,6 +134,12 @@ def test_what_is_refused(there, tmp_path):
         Finished.of([str(tmp_path)])
     with pytest.raises(UserError, match="on a disk that all nodes share"):
         Finished.of(["s3://bucket/sweep"])
+    pbt = sweep(axes={"local.lr": {"uniform": (0.1, 1)}}, scheduler="pbt")
+    RunFolder.at(tmp_path / "p").make()
+    RunFolder(tmp_path / "p").write_sealed("sweep.json", pbt.model_dump(mode="json"))
+    with pytest.raises(UserError, match="have taken over from one another"):
+        Finished.of([str(tmp_path / "p")])
+    assert Finished.at(tmp_path / "p") == Finished()
     asha = sweep(axes=RATES, scheduler="asha")
     with trials_here(), pytest.raises(UserError, match="take the scheduler fifo"):
         run_here(asha, tmp_path / "s", Finished.of([str(there)]))

@@ -122,6 +122,18 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
             "scheduler: pbt\naxes: {local.lr: {uniform: [0, 1]}}\nseeds: [0, 1]",
             "whatever seed or cell they are of",
         ),
+        *(
+            (
+                f"scheduler: pbt\naxes: {{{path}: {{choice: {some}}}}}",
+                "take over the state of others",
+            )
+            for path, some in (
+                ("data.partition.alpha", "[0.1, 1.0]"),
+                ("data.clients", "[3, 4]"),
+                ("model", "[linear, lenet5]"),
+                ("algorithm", "[fedavg, scaffold]"),
+            )
+        ),
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),
         ("metrik: x", "metrik: there is no such key; did you mean 'metric'"),
