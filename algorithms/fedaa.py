@@ -247,13 +247,18 @@ class FedAA(FedAvg):
         def table(weights: np.ndarray) -> Tensor:
             p = Influence.of(ids, every, weights)
             buffers = p.combine(rows["buffers"]) if "buffers" in rows else self.buffers
-            return clients.heldout(self.w + p.combine(rows["delta"]), buffers)
+            return clients.heldout(self._tried(p.combine(rows["delta"])), buffers)
 
         return Situation(
             self.setting.seed, t, state, relative(selected.sums), updates.samples[selected.rows],
             accuracy=lambda weights: _accuracy(table(weights)),
             loss=lambda weights: _loss(table(weights)),
         )  # fmt: skip
+
+    def _tried(self, update: Tensor) -> Tensor:
+        """The model that the server would make of an update."""
+        state = {name: value.clone() for name, value in self.optimizer.items()}
+        return self.setting.parts.server_optimizer.step(state, self.w, update)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "agent": self.agent.state()}

@@ -76,7 +76,8 @@ def evaluation(
     _require_same_order(folder.config(), config)
     config = _without_clients(config, settings) if every else config
     columns, tokens = tuple(inputs.get("columns", ())), inputs.get("tokens", "")
-    request = Request(config.seed, config.data.clients, columns, tokens, trains=False)
+    sources = tuple(inputs.get("sources", ()))
+    request = Request(config.seed, config.data.clients, columns, tokens, sources, trains=False)
     samples = _fitting(config.data.dataset.load(request), inputs)
     if other and samples.train < config.data.clients:
         raise UserError(

@@ -54,6 +54,8 @@ class Samples:
     """Names of the natural clients, by number, where they have any."""
     tokens: str = ""
     """What made token ids of texts, where that is said: another would mean others by them."""
+    sources: tuple[str, ...] = ()
+    """Names of the columns that inputs are made of, in their order, where the data have any."""
 
     @property
     def outputs(self) -> int:
@@ -101,6 +103,8 @@ class Request:
     """How columns become inputs; empty: as the training rows say."""
     tokens: str = ""
     """``Samples.tokens`` of what the model was trained on; "": as the training rows say."""
+    sources: tuple[str, ...] = ()
+    """``Samples.sources`` of that; empty: as the dataset finds them."""
     trains: bool = True
     """Whether the training rows are trained on, so that the test rows must be others."""
 
@@ -109,7 +113,10 @@ class _Plain(Request):
     """For a dataset that has not said that it depends on the run, and whatever it is made of."""
 
     def __repr__(self) -> str:
-        return f"Request(columns={self.columns}, tokens={self.tokens!r}, trains={self.trains})"
+        return (
+            f"Request(columns={self.columns}, tokens={self.tokens!r}, sources={self.sources}, "
+            f"trains={self.trains})"
+        )
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("seed", "clients"):

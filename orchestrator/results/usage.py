@@ -54,6 +54,8 @@ class Inputs(TypedDict):
     """What makes inputs of a table's rows; empty for other data."""
     tokens: NotRequired[str]
     """What made token ids of texts; "" where nothing is known of that."""
+    sources: NotRequired[list[str]]
+    """Names of the columns that inputs are made of, in their order, where the data have any."""
     classes: NotRequired[list[str]]
     """Names, where the data have any."""
     clients: NotRequired[list[str]]
@@ -69,6 +71,7 @@ def inputs_of(data: FederatedData, clients: Sequence[str] = ()) -> Inputs:
         "scale": list(data.scale), "outputs": samples.outputs,
         "task": samples.task,
         "columns": list(samples.columns), "tokens": samples.tokens,
+        "sources": list(samples.sources),
         "classes": list(samples.names), "clients": list(clients),
     }  # fmt: skip
 

@@ -16,7 +16,9 @@ from algorithms.parts.samplers import Uniform
 from algorithms.parts.server_optimizers import ServerSgd
 from algorithms.parts.weighers import Rule, Situation, falling
 from algorithms.setting import Composition, Setting
+from orchestrator.rounds.experiment import Experiment
 from tests.algorithms.quadratics import Quadratics
+from tests.configs import small
 
 
 def fedaa(world, cohort=None, **options):
@@ -228,6 +230,22 @@ def test_yardsticks_are_never_worse_than_uniform_weights(name):
         chosen = weigh(name, situation(loss=loss))
         assert chosen.sum() == pytest.approx(1)
         assert loss(chosen) <= loss(np.full(4, 0.25))
+
+
+@pytest.mark.parametrize("seed", [7, 26])
+def test_what_is_tried_is_the_model_that_the_server_would_make(seed):
+    """With a server rate of 0.1 the best mixture was one of whole updates, and worse than none."""
+    lost = []
+    for agent in ("uniform", "exponentiated_gradient"):
+        config = small(
+            f"seed={seed}", "rounds=1", "model=linear", "cohort=1.0", "algorithm=fedaa",
+            "algorithm.select=1.0", f"algorithm.agent={agent}", "data.clients=5", "data.limit=400",
+            "data.heldout.per_class=5", "local.epochs=1", "local.steps=null", "local.lr=0.3",
+            "server_optimizer={name: sgd, lr: 0.1}", "data.partition=iid",
+            "data.dataset=fashion_mnist_10k",
+        )  # fmt: skip
+        lost.append(Experiment(config).step()["heldout_loss"])
+    assert lost[1] < lost[0]
 
 
 def test_a_flat_or_broken_loss_leaves_uniform_weights():

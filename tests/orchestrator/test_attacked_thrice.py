@@ -5,6 +5,7 @@ metric of one's own, data of a library, settings on a run's own config, numbers 
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -132,6 +133,35 @@ def test_classes_of_a_library_are_told_apart_by_their_names(tmp_path):
             fedorch.Experiment(config)
 
 
+def test_columns_of_a_library_are_known_by_their_names(tmp_path):
+    """Who has them in another order was judged by the other number: 0.99 became 0.50."""
+    rng, places = np.random.default_rng(0), {}
+    rows = pd.DataFrame({"u": rng.normal(size=400), "z": rng.normal(size=400)})
+    rows["ill"] = np.where(rows["u"] > 0, "yes", "no")
+    for called, columns in (("a", ["u", "z"]), ("b", ["z", "u"]), ("c", ["z", "v"])):
+        places[called] = tmp_path / called
+        places[called].mkdir()
+        table = rows.rename(columns={"u": "v"} if "v" in columns else {})[[*columns, "ill"]]
+        table[:300].to_csv(places[called] / "train.csv", index=False)
+        table[300:].to_csv(places[called] / "test.csv", index=False)
+    one = {"name": "huggingface", "path": str(places["a"]), "label": "ill"}
+    run_into(
+        RunFolder(tmp_path / "run"),
+        load(None, [
+            f"data.dataset={json.dumps(one)}", "data.clients=3", "cohort=3", "model=linear",
+            "data.partition=iid", "rounds=4", "local.epochs=5", "local.lr=0.5",
+        ]),
+    )  # fmt: skip
+    folder = RunFolder.viewed(str(tmp_path / "run"))
+    moved = f"data.dataset.path={places['b']}"
+    assert evaluation(folder, [moved])[0]["test_accuracy"] > 0.95
+    other = f"data.dataset.path={places['c']}"
+    with pytest.raises(UserError, match="has no column 'u', which the model was trained on"):
+        evaluation(folder, [other])
+    found = evaluation(folder, [other, "data.dataset.inputs=[v, z]"])
+    assert found[0]["test_accuracy"] > 0.95
+
+
 def test_numbers_of_numpy_are_numbers():
     """A cohort of one was a part of 1.0: everybody."""
     for kind in (np.int64, np.int32, np.uint8):
@@ -237,6 +267,7 @@ def test_options_that_would_do_nothing_are_refused(setting):
 
 BREAKS = """
 import numpy as np
+import pandas as pd
 
 import fedorch
 

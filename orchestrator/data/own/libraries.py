@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +71,7 @@ class HuggingFace(Tokens):
                 if column and column not in one.column_names:
                     near = nearest(column, one.column_names)
                     raise UserError(f"{where} has no column {column!r}; {near}"[:500])
-        columns = self._columns(splits[0], where)
+        columns = self._columns(splits, request, where)
         tagged = len(columns) == 1 and _is_words(splits[0].features[columns[0]])
         if tagged:
             inputs, wanted = self._tagged(splits, columns[0], where)
@@ -83,10 +83,13 @@ class HuggingFace(Tokens):
         else:
             test = np.arange(len(wanted.y)) >= len(splits[0])
         found = assembled(inputs, wanted, test, owner, where)
+        found = replace(found, sources=tuple(columns))
         return require_other_rows(found, request, where)
 
-    def _columns(self, split: Any, where: str) -> Sequence[str]:
-        """Names of the columns that are inputs; raises UserError for the label."""
+    def _columns(self, splits: Sequence[Any], request: Request, where: str) -> Sequence[str]:
+        """Names of the columns that are inputs, by which a model knows them, and not by their
+        places; raises UserError for the label, and for one that is not there.
+        """
         if self.label in self.inputs:
             raise UserError(
                 f"{where}: column {self.label!r} is the label, and no input; leave it out of "
@@ -94,8 +97,15 @@ class HuggingFace(Tokens):
             )
         if len(set(self.inputs)) < len(self.inputs):
             raise UserError(f"{where}: data.dataset.inputs names a column twice")
-        others = [c for c in split.column_names if c not in (self.label, self.client)]
-        return self.inputs or others
+        first = [c for c in splits[0].column_names if c not in (self.label, self.client)]
+        there = {c for c in first if all(c in one.column_names for one in splits)}
+        lacks = [c for c in request.sources if c not in there]
+        if lacks and not self.inputs:
+            raise UserError(
+                f"{where} has no column {lacks[0][:200]!r}, which the model was trained on; name "
+                "those that are to be its inputs, in their order, in data.dataset.inputs"
+            )
+        return self.inputs or request.sources or first
 
     def _tagged(self, splits: Sequence[Any], column: str, where: str) -> tuple[np.ndarray, Wanted]:
         """Words, and a class for each."""
