@@ -52,6 +52,11 @@ class Paired:
     behind: bool
     """Whether it is ahead, or behind, at all."""
 
+    @property
+    def by_signs(self) -> bool:
+        """Whether p is of the signs of differences that are all the same."""
+        return math.isnan(self.effect) and not any(self.missed) and not math.isnan(self.p)
+
 
 def compare(
     one: Mapping[int, float], other: Mapping[int, float], high: bool, counted: bool = False

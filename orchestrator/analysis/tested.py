@@ -151,9 +151,7 @@ class PairedTests:
             return ""
         pairs = sorted({one.pair.numbers for one in self.each})
         many = " or ".join(filter(None, [", ".join(map(str, pairs[:-1])), str(pairs[-1])]))
-        how = "paired t-tests"
-        if any(any(one.pair.missed) for one in self.each):
-            how += " (signed ranks where a run has no number, which loses)"
+        how = self._kinds
         if self.counted > 1:
             how += f", p by Holm over {self.counted}"
         what = self.metrics[0] if len(self.metrics) == 1 else "metrics"
@@ -165,9 +163,24 @@ class PairedTests:
         )
 
     @property
+    def _kinds(self) -> str:
+        """Of which kinds the tests are."""
+        others = []
+        if any(any(one.pair.missed) for one in self.each):
+            others.append("signed ranks where a run has no number, which loses")
+        if any(one.pair.by_signs for one in self.each):
+            others.append("signs where all pairs differ by the same")
+        if others and all(math.isnan(one.pair.effect) for one in self.each):
+            return f"tests on {' and on '.join(others)}"
+        return f"paired t-tests ({'; '.join(others)})" if others else "paired t-tests"
+
+    @property
     def _power(self) -> str:
-        """What few pairs can tell apart at all, by t-tests and Holm's correction; "" of many."""
-        fewest = min((one.pair.numbers for one in self.each), default=0)
+        """What few pairs can tell apart at all, by t-tests and Holm's correction; "" of many, and
+        of other tests.
+        """
+        by_t = [one for one in self.each if not math.isnan(one.pair.effect)]
+        fewest = min((one.pair.numbers for one in by_t), default=0)
         if not 1 < fewest <= FEW:
             return ""
 

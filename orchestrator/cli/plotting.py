@@ -78,7 +78,10 @@ def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> 
             raise UserError(f"--figure {column}: it is of one run; name one: {folders[0].place}")
     require_curve(column, folders, runs.rounds)
     unlike = runs.judged.said([column], next(iter(runs.columns))).replace(", and not tested", "")
-    for note in (unlike, runs.data_said, runs.diverged_said, runs.stopped_said, runs.pbt_said):
+    for note in (
+        runs.own_said([column]), unlike, runs.data_said, runs.diverged_said, runs.stopped_said,
+        runs.pbt_said,
+    ):  # fmt: skip
         if note:
             told("note", note)
     return runs.band(column)

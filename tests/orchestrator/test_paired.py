@@ -9,6 +9,7 @@ from scipy import stats
 
 from orchestrator.analysis.comparison import Line
 from orchestrator.analysis.paired import compare, holm, is_tied
+from orchestrator.analysis.tested import Measured, PairedTests
 
 A = {0: 10.0, 1: 11.0, 2: 12.5, 7: 3.0}
 B = {0: 9.0, 1: 9.5, 2: 12.0, 8: 50.0}
@@ -120,3 +121,18 @@ def test_holm_counts_what_is_still_to_come():
     assert early == pytest.approx([0.04, 0.12])
     for others in ([0.001, 0.002], [0.02, 0.5], [0.9, 0.9]):
         assert all(a <= b + 1e-12 for a, b in zip(holm([*known, *others]), early, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([2.0, 3.0, 3.5], "two-sided paired t-tests; d_z"),
+        ([2.0, 3.0, math.nan], "two-sided tests on signed ranks where a run has no number"),
+        ([2.0, 3.0, 4.0], "two-sided tests on signs where all pairs differ by the same"),
+    ],
+)
+def test_what_kind_the_tests_are_is_said(others, said):
+    values = {"one": {0: 1.0, 1: 2.0, 2: 3.0}, "two": dict(enumerate(others))}
+    tests = PairedTests.of([Measured("round", values, False, ["one", "two"])], "one")
+    assert said in tests.about
+    assert ("d_z" in tests.about) == ("t-tests" in said)
