@@ -236,8 +236,7 @@ class Trial(tune.Trainable):
         if self.experiment is not None:
             t, state, _ = checkpoint.load_latest(Path(checkpoint_dir))
             try:
-                self._require_fit(state)
-                self._restore(t, state)
+                go_on(self.experiment, t, state, self.folder.place)
             except UserError as error:
                 self._give_up(str(error))
                 return
@@ -248,29 +247,6 @@ class Trial(tune.Trainable):
                 )
             for record in self.experiment.records:
                 self.latest |= record
-
-    def _require_fit(self, state: Mapping[str, Any]) -> None:
-        """Raise UserError for a state that is not this trial's to go on with; under pbt it may be
-        another one's.
-        """
-        assert self.experiment is not None
-        ours, theirs = self.experiment.origin, state["origin"]
-        if state["science"] == self.experiment.science():
-            self.experiment.require_origin(theirs, self.folder.place)
-        elif ours["data_sha256"] != theirs["data_sha256"]:
-            raise UserError("the state that it was to take over is of other data")
-
-    def _restore(self, t: int, state: Mapping[str, Any]) -> None:
-        assert self.experiment is not None
-        try:
-            self.experiment.restore(t, state)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            if state["science"] == self.experiment.science():
-                raise
-            raise UserError(
-                "the state that it was to take over is none of its settings; draw nothing that "
-                f"decides what a state holds ({str(error)[:100]})"
-            ) from error
 
     def _give_up(self, problem: str) -> None:
         """Have the next step tell the problem."""
@@ -296,6 +272,25 @@ class Trial(tune.Trainable):
                 self._write("stopped")
             self.experiment.close()
         self.folder.discard()
+
+
+def go_on(experiment: Experiment, t: int, state: Mapping[str, Any], place: str) -> None:
+    """Put a checkpoint's state into a trial at ``place``; raises UserError for one that is not its
+    to go on with: under pbt it may be another trial's.
+    """
+    if state["science"] == experiment.science():
+        experiment.require_origin(state["origin"], place)
+        experiment.restore(t, state)
+        return
+    if state["origin"]["data_sha256"] != experiment.origin["data_sha256"]:
+        raise UserError("the state that it was to take over is of other data")
+    try:
+        experiment.restore(t, state)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(
+            "the state that it was to take over is none of its settings; draw nothing that "
+            f"decides what a state holds ({str(error)[:100]})"
+        ) from error
 
 
 def bundles(r: ResourcesConfig) -> tune.PlacementGroupFactory:

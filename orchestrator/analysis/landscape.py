@@ -20,6 +20,7 @@ from orchestrator.analysis.names import over_seeds, require_alike
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.own_code import FILES
 from orchestrator.results.pictures import require_free, write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import require_common
@@ -47,7 +48,9 @@ class Trained:
         """Load from a run's folder; the same ``rows`` rows for runs on the same data and seed."""
         tensors = folder.model()
         experiment = Experiment(folder.config())
-        experiment.require_origin(folder.result(), folder.place)
+        # of partitions its data tell; with what policy its agent began is nothing to a landscape
+        known = {key: said for key, said in folder.result().items() if key != FILES}
+        experiment.require_origin(known, folder.place)
         net, data = experiment.net, experiment.data
         if _shapes(tensors) != _shapes({**net.params, **net.buffers}):
             name = experiment.config.model.name

@@ -26,8 +26,9 @@ from sweeps.results import by_trial, stored, table
 from sweeps.runner import _forget_unknown
 from sweeps.status import Status
 from sweeps.targets import Running, resolve
-from sweeps.trainable import Trial
+from sweeps.trainable import Trial, go_on
 from sweeps.tuning import Chosen, Tuned
+from tests.configs import small
 from tests.running import finish
 from tests.sweeps.plans import SMALL, results, sweep
 from tests.sweeps.trials import Here, run_here, run_sweep, trials_here
@@ -348,3 +349,17 @@ def test_a_sweep_in_which_nothing_succeeds_does_not(tmp_path):
     target = resolve(str(tmp_path / "s.yaml"), "smoke")
     with trials_here(), pytest.raises(UserError, match=r"all 1 trials failed: .*round 1"):
         target.run(str(tmp_path / "out"), Running())
+
+
+def test_a_state_of_other_data_or_of_another_shape_is_not_taken_over():
+    """Under pbt the trial with the state of one that had trained on its test rows was the best."""
+    donor = Experiment(small("local.lr=0.1"))
+    donor.step()
+    state = donor.state()
+    other_rate = Experiment(small("local.lr=0.2"))
+    go_on(other_rate, 1, state, "there")
+    assert other_rate.t == 1
+    with pytest.raises(UserError, match="is of other data"):
+        go_on(Experiment(small("local.lr=0.2", "seed=7")), 1, state, "there")
+    with pytest.raises(UserError, match="is none of its settings"):
+        go_on(Experiment(small("model={name: mlp, hidden: [5]}")), 1, state, "there")
