@@ -244,7 +244,8 @@ class Runs:
         for name, some in self.columns.items():
             config = self.configs[some[0]].model_dump_json(exclude=set(NO_MATTER))
             found = str(self.results[some[0]].get(FILES, ""))
-            if found != known.setdefault(config, found):
+            # runs of before do not say it
+            if found and found != known.setdefault(config, found):
                 others.append(name)
         if not others:
             return ""

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property, partial, partialmethod
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,8 @@ SIMPLE = (bool, int, float, complex, str, bytes, Enum, type(None))
 CODES = ("code_sha256", "imports_sha256")
 """Of a result: digests of code of the user's own that a config does not tell."""
 FILES = "files_sha256"
-"""Likewise of the files that it names, but for those of datasets and models, which have digests of
-their own: partitions, policies."""
+"""Likewise of the files that it names, but for those of datasets, which have digests of their own:
+partitions, policies, weights (which ``initial_sha256`` tells on one seed alone)."""
 UNTOLD = (*CODES, FILES)
 
 
@@ -58,13 +59,15 @@ def other(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def files_sha256(config: Config) -> str:
     """Digest of what is in those files; "" where none is named."""
-    elsewhere = Counter([*config.data.dataset.named_files(), *config.model.named_files()])
+    elsewhere = Counter(config.data.dataset.named_files())
     names = [*(Counter(config.named_files()) - elsewhere).elements()]
     found = []
     for name in names:
         with said(f"cannot read {name[:200]}"):
             file = located(name)
-            found.append("" if file is None else digest_of_all(file))
+            # "imagenet" are weights of torchvision's, whatever lies in a data folder
+            known = file is not None and (file.is_file() or file == Path(name))
+            found.append(digest_of_all(file) if file is not None and known else "")
     return hashlib.sha256(" ".join(found).encode()).hexdigest() if any(found) else ""
 
 

@@ -61,7 +61,7 @@ class Result(Ending):
     imports_sha256: NotRequired[str]
     """Digest of the files that plugins import, as far as nobody has installed them."""
     files_sha256: NotRequired[str]
-    """Digest of other files that the config names: partitions, policies."""
+    """Digest of other files that the config names: partitions, policies, weights."""
     weights_sha256: str
     """Digest of the server's model and batch-norm statistics."""
     state_sha256: str

@@ -14,6 +14,7 @@ from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
 from orchestrator.errors import UserError
 from orchestrator.results.members import members
+from orchestrator.results.own_code import files_sha256
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.running import run_into
@@ -243,3 +244,20 @@ def test_seeds_are_of_one_partition_and_one_policy(tmp_path):
     runs = Runs.read([RunFolder(one) for one in places])
     assert len(runs.columns) == 2
     assert "other contents of the files that their configs name" in runs.code_said
+
+
+def test_files_are_told_apart_by_what_is_in_them(tmp_path, monkeypatch):
+    """Of a dataset's the data tell; a folder of images called imagenet is no file of weights."""
+    (tmp_path / "data" / "imagenet").mkdir(parents=True)
+    (tmp_path / "data" / "imagenet" / "picture").write_bytes(b"1")
+    monkeypatch.setenv("FEDORCH_DATA", str(tmp_path / "data"))
+    assert not files_sha256(small("model={name: torchvision, weights: imagenet}"))
+    weights = tmp_path / "w.pt"
+    digests = set()
+    for content in (b"1", b"2"):
+        weights.write_bytes(content)
+        digests.add(files_sha256(small(f"model={{name: torchvision, weights: {weights}}}")))
+    assert len(digests) == 2
+    table = tmp_path / "t.csv"
+    table.write_text("a,label\n1,2\n")
+    assert not files_sha256(small(f"data.dataset={{name: csv, path: {table}}}"))
