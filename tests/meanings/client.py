@@ -112,7 +112,20 @@ def _factor(schedule, t: int) -> float:
 class Trained:
     """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
 
-    def __init__(self, world, t, session, k, w, stats, moments, correct, steps=None, contrast=None):
+    def __init__(
+        self,
+        world,
+        t,
+        session,
+        k,
+        w,
+        stats,
+        moments,
+        correct,
+        steps=None,
+        contrast=None,
+        before=None,
+    ):
         local, rows = world.config["local"], world.rows(k)
         self.start, self.w, self.stats, self.moments = w, w, stats, moments
         wanted = planned(local, len(rows))
@@ -122,6 +135,8 @@ class Trained:
         self.reach = 0.0
         """The rates of all steps."""
         for s in range(1, self.steps + 1):
+            if before is not None:
+                before(s, self.w, self.stats)
             x, y = world.batch(next(stream), k)
             loss, g, self.stats = networks.gradient(
                 world.module, self.w, self.stats, x, y, contrast

@@ -62,6 +62,8 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "ditto"},
     {"name": "ditto", "strength": 0.3, "personal_steps": 2},
     {"name": "local"},
+    {"name": "feddual", "kl_scale": 200.0},
+    {"name": "feddual", "kl_scale": 50.0, "beta": "half"},
     *PROJECTED,
     {"name": "fedavgm"},
     {"name": "fedadam"},
@@ -225,6 +227,10 @@ def _moments(rng, name):
 
 
 def _server(rng, name):
+    if name == "feddual":
+        layers = {"name": "barycenter", "by_samples": rng.random() < 0.5}
+        layers["layers"] = rng.choice((1, 2))
+        return [("aggregator", rng.choice(("mean", "median", layers, layers)))]
     if name in ALONE:
         return [("aggregator", "weighted_mean")] if name == "fednova" and rng.random() < 0.3 else []
     drawn: list[tuple[str, Any]] = []

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
-from tests.meanings import channel, ends, minimax, networks, projections, server
+from tests.meanings import channel, dual, ends, minimax, networks, projections, server
 from tests.meanings.client import Sent, Trained, fresh, rate
 
 EXACT = ("buffers", "optimizer/", "xi")
@@ -226,8 +226,11 @@ class Federation:
         if name == "moon":
             last = memory.get("previous", there["w"])
             contrast = self.algorithm["mu"], self.algorithm["temperature"], (start, last)
+        before = None
+        if name == "feddual":
+            before, correct = dual.client(self, k, start)
         moments = self._moments(k, there)
-        done = Trained(self.world, t, 0, k, start, stats, moments, correct, steps, contrast)
+        done = Trained(self.world, t, 0, k, start, stats, moments, correct, steps, contrast, before)
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
         if kept:
@@ -503,9 +506,12 @@ class Federation:
         rows = torch.stack([s.parts[name] for s in counted])
         shown = torch.where(self.private, 0.0, rows) if self.private.any() else rows
         sizes = torch.tensor([float(self.sizes[s.k]) for s in counted])
-        update, chosen = server.robust(
-            self.config["aggregator"], shown, self.doubts, sizes, self.past, root
-        )
+        if self.config["aggregator"]["name"] == "barycenter":
+            update, chosen = dual.barycenter(self, shown, sizes)
+        else:
+            update, chosen = server.robust(
+                self.config["aggregator"], shown, self.doubts, sizes, self.past, root
+            )
         usable = rows.isfinite().all(1)
         if self.private.any():
             inner = rows[usable].mean(0) if usable.any() else torch.zeros_like(update)

@@ -36,8 +36,8 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "clustered drdsgd fedaa feddual server_only",
-    Aggregator: "barycenter bulyan",
+    AlgorithmOptions: "clustered drdsgd fedaa server_only",
+    Aggregator: "bulyan",
     Attack: "",
     Compressor: "bf16 fp16",
     Sampler: "",
@@ -48,11 +48,13 @@ KNOWN = {
         *ALGORITHMS,
         *SERVERS,
         *minimax.NAMES,
+        "feddual",
         "lp_proj",
         "scallion",
         "synchronous",
     },
     Aggregator: {
+        "barycenter",
         "fltrust",
         "mean",
         "weighted_mean",
@@ -101,6 +103,17 @@ def test_turns_of_a_model_and_its_projection(algorithm):
     """Of which the last of a round is short."""
     late = ("cohort", 3), ("attack", {"name": "sign_flip", "fraction": 0.4})
     agree(("algorithm", algorithm), NORMED, *late, *BOTH_WAYS)
+
+
+@pytest.mark.parametrize("by_samples", [False, True])
+def test_a_loss_in_two_parts_and_barycenters_of_the_last_layers(by_samples):
+    """Over passes of unequal length, whose accuracies decide the parts."""
+    aggregator = {"name": "barycenter", "by_samples": by_samples}
+    agree(
+        ("algorithm", {"name": "feddual", "kl_scale": 200.0}), ("aggregator", aggregator),
+        ("model", {"name": "mlp", "hidden": [7]}), ("data.partition", "zipf"),
+        ("local.steps", None), ("local.epochs", 3), BOTH_WAYS[1],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
