@@ -191,7 +191,8 @@ class Algorithm:
 
     def personal_rule(self) -> LocalRule | None:
         """The rule whose ``begin`` yields each client's personal model, if the algorithm keeps such
-        models.
+        models; of those that the server keeps, where they are trained by another than
+        :class:`algorithms.local.GivenModel`, it says whose batch-norm statistics are theirs.
         """
         return None
 

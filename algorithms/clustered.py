@@ -24,12 +24,18 @@ import torch
 from algorithms.algorithm import Algorithm, AlgorithmOptions, everyone, fixed_work, steps_by_itself
 from algorithms.contract import Clients, Cohort
 from algorithms.figure import Figure
-from algorithms.local import LocalRule
+from algorithms.local import GivenModel, LocalRule
 from algorithms.part import option
 from algorithms.setting import Composition
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class OfCluster(GivenModel):
+    """A cluster's model, judged with the statistics with which its client has trained it."""
+
+    personal = False
 
 
 class Clustered(Algorithm):
@@ -126,6 +132,9 @@ class Clustered(Algorithm):
         if noise is not None and noise >= np.sqrt(tree[-1, 2] / 2):
             return None
         return cut_tree(tree, 2).ravel() == 1
+
+    def personal_rule(self) -> LocalRule:
+        return OfCluster()
 
     def personal_models(self) -> Tensor:
         return self.models[torch.from_numpy(self.cluster)]

@@ -177,7 +177,7 @@ class Judge:
         where there are such models: personal ones, or those that were trained in the round.
         """
         models = self.algorithm.personal_models()
-        rule = self.algorithm.personal_rule() if models is None else GivenModel()
+        rule = self.algorithm.personal_rule() or (None if models is None else GivenModel())
         if rule is not None and self.evaluation.personal:
             known = {"w": self.algorithm.model(), BUFFERS: self.algorithm.statistics()}
             everyone = np.arange(self.data.clients)

@@ -143,6 +143,7 @@ class Trained:
             )
             if local["clip"] is not None:
                 g = g * min(1.0, local["clip"] / max(float(g.norm()), 1e-12))
+            world.lost = loss
             g = correct(g, self.w)
             lr = rate(local, t, s)
             self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, lr)

@@ -65,6 +65,11 @@ ALGORITHMS: tuple[dict[str, Any], ...] = (
     {"name": "feddual", "kl_scale": 200.0},
     {"name": "feddual", "kl_scale": 50.0, "beta": "half"},
     *PROJECTED,
+    {"name": "drdsgd"},
+    {"name": "drdsgd", "mu": 2.0},
+    {"name": "drdsgd", "robust": False},
+    {"name": "clustered", "eps1": 5.0, "eps2": 0.01},
+    {"name": "clustered", "eps1": 0.05, "eps2": 0.05, "least": 3},
     {"name": "fedavgm"},
     {"name": "fedadam"},
     {"name": "fedadamw"},
@@ -131,10 +136,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "seed": (1, 2, 3),
 }
 """Of these, whatever fits."""
-EVERYBODY = {"local", "synchronous"}
+EVERYBODY = {"local", "synchronous", "drdsgd", "clustered"}
 UNMOVED = {"scaffold", "fedpvr", "fednova"}
 """Whose clients step by plain SGD (or FedNova's, whose moments are a case of its own)."""
-ALONE = {"scaffold", "fedpvr", "feddyn", "fednova", "qfedavg", "local"}
+ALONE = {"drdsgd", "clustered", "scaffold", "fedpvr", "feddyn", "fednova", "qfedavg", "local"}
 """Which have a mean, and mostly a step, of their own."""
 DISTINCT = {"scaffold", "fedpvr", "feddyn", "qfedavg", "local", *EVERYBODY}
 
@@ -150,14 +155,18 @@ def drawn(rng) -> list[tuple[str, Any]]:
     pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
     work = (("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))
     pieces.append(work[0] if name == "synchronous" else rng.choice(work))
-    if rng.random() < 0.5:
+    if name in ("drdsgd", "clustered"):
+        pieces += [("attack", {"name": "label_flip", "fraction": 0.4})] * (rng.random() < 0.3)
+    elif rng.random() < 0.5:
         pieces += _attack(rng)
-    for way in LOSSY:
+    # what is sent to nobody, or differs from one to the next, is not compressed
+    ways = {"local": (), "drdsgd": (), "clustered": ("uplink",)}.get(name, tuple(LOSSY))
+    for way in ways:
         if rng.random() < 0.5:
             pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
     pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
     pieces += [piece for draw in (_moments, _server, _cohort) for piece in draw(rng, name)]
-    if name not in ("local", "lp_proj", "synchronous") and rng.random() < 0.3:
+    if name not in ("lp_proj", *EVERYBODY) and rng.random() < 0.3:
         pieces.append(("round_end", _end(rng)))
     if model != "tiny_norm" and rng.random() < 0.2:
         pieces.append(("local.execution", "vectorized"))

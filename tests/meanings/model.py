@@ -9,7 +9,17 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
-from tests.meanings import channel, dual, ends, minimax, networks, projections, server
+from tests.meanings import (
+    channel,
+    clusters,
+    dual,
+    ends,
+    gossip,
+    minimax,
+    networks,
+    projections,
+    server,
+)
 from tests.meanings.client import Sent, Trained, fresh, rate
 
 EXACT = ("buffers", "optimizer/", "xi")
@@ -74,6 +84,9 @@ class Federation:
         # the last is the server's, whose bytes travel nowhere
         self.down, self.up, self.steps = (np.zeros(self.clients + 1, np.int64) for _ in range(3))
         self.iterates: list = []
+        self.models: dict[int, torch.Tensor] = {}
+        """Of each client, where the server holds its own."""
+        self.cluster = dict.fromkeys(range(self.clients), 0)
         self.past: dict = {}
         """What the end of a round keeps for the next."""
         self.told: dict = {}
@@ -103,8 +116,10 @@ class Federation:
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
             return
-        if name in minimax.NAMES or name == "lp_proj":
-            (projections if name == "lp_proj" else minimax).play(self, t, ids, counts)
+        apart = {"lp_proj": projections, "drdsgd": gossip, "clustered": clusters}
+        apart |= dict.fromkeys(minimax.NAMES, minimax)
+        if name in apart:
+            apart[name].play(self, t, ids, counts)
             self._require_finite()
             return
         direction, travels = ends.xi(self, ids)
@@ -201,7 +216,7 @@ class Federation:
 
     # At a client
 
-    def _trained(self, t, k, there, steps=None) -> Sent:
+    def _trained(self, t, k, there, steps=None, session=0) -> Sent:
         """Client k's work on the common model, and what it would send."""
         memory, name = dict(self.memory[k]), self.algorithm["name"]
         start = there["w"].clone()
@@ -230,9 +245,12 @@ class Federation:
         if name == "feddual":
             before, correct = dual.client(self, k, start)
         moments = self._moments(k, there)
-        done = Trained(self.world, t, 0, k, start, stats, moments, correct, steps, contrast, before)
+        done = Trained(
+            self.world, t, session, k, start, stats, moments, correct, steps, contrast, before
+        )
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
+        sent.session = session
         if kept:
             memory["buffers"] = done.stats
         if self.private.any():
@@ -575,7 +593,8 @@ class Federation:
     def personal(self):
         """Accuracy of each client's own model on its own test rows; None where there is none."""
         name = self.algorithm["name"]
-        if name not in ("ditto", "local", "lp_proj") and not self.private.any():
+        own = ("ditto", "local", "lp_proj", "drdsgd", "clustered")
+        if name not in own and not self.private.any():
             return None
         return np.array([self._accuracy(k, name) for k in range(self.clients)])
 
@@ -584,6 +603,10 @@ class Federation:
         w, statistics = (v.clone() for v in self.judged())
         if name == "fedbn":
             w[self.private] = memory.get("kept", self.first)
+        if name == "clustered":
+            w, key = self.models[self.cluster[k]].clone(), "buffers"
+        if name == "drdsgd":
+            w = self.models[k].clone()
         first = statistics if self.config["buffers"] == "aggregate" else self.initial
         x, y = self.world.batch(self.world.data.test[k])
         stats = memory.get(key, first)

@@ -36,7 +36,7 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "clustered drdsgd fedaa server_only",
+    AlgorithmOptions: "fedaa server_only",
     Aggregator: "bulyan",
     Attack: "",
     Compressor: "bf16 fp16",
@@ -48,6 +48,8 @@ KNOWN = {
         *ALGORITHMS,
         *SERVERS,
         *minimax.NAMES,
+        "clustered",
+        "drdsgd",
         "feddual",
         "lp_proj",
         "scallion",
@@ -226,6 +228,20 @@ def test_blocks_and_lanes_mean_nothing(block, execution):
 
 def test_what_never_leaves_a_client_is_not_forged():
     agree(("algorithm.name", "fedbn"), NORMED, ("attack", {"name": "same_value", "tau": 1.0}))
+
+
+@pytest.mark.parametrize("buffers", ["aggregate", "local", "exclude"])
+def test_models_of_clusters_are_judged_with_their_clients_statistics(buffers):
+    """They were with those of the first model, where these stay with the clients."""
+    splitting = {"name": "clustered", "eps1": 5.0, "eps2": 0.01}
+    everyone = ("cohort", 1.0), ("attack", {"name": "label_flip", "fraction": 0.4})
+    agree(("algorithm", splitting), NORMED, ("buffers", buffers), *everyone, BOTH_WAYS[0])
+
+
+@pytest.mark.parametrize("robust", [True, False])
+def test_models_that_go_from_neighbour_to_neighbour(robust):
+    gossip = {"name": "drdsgd", "mu": 2.0, "robust": robust}
+    agree(("algorithm", gossip), NORMED, ("cohort", 1.0))
 
 
 def test_statistics_that_stay_are_not_forged():
