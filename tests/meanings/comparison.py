@@ -120,8 +120,8 @@ def _of_product(product, record, forged) -> dict:
     """All that is compared, by what a person calls it."""
     algorithm, federation = product.algorithm, product.federation
     # where nothing is sent (in all other sessions), no forgery is anybody's business
-    sends = algorithm.options.name != "local"
-    forged = {key: v for key, v in forged.items() if sends and key[1] == 0}
+    sends = {"local": 0, "scaffpd": 2}.get(algorithm.options.name, 1)
+    forged = {key: v for key, v in forged.items() if key[1] < sends}
     named = {
         "w": algorithm.w,
         "statistics": algorithm.buffers,

@@ -199,8 +199,8 @@ def _game(rng) -> list[tuple[str, Any]]:
         ("cohort", 1.0 if afl else rng.choice((2, 3, 4))),
         ("local.steps", 1 if afl else rng.choice((1, 2, 4))),
     ]  # fmt: skip
-    if rng.random() < 0.2:
-        pieces.append(("attack", {"name": "label_flip", "fraction": 0.4}))
+    if rng.random() < 0.4:
+        pieces += _attack(rng)
     for way in LOSSY:
         if rng.random() < 0.5:
             pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))

@@ -383,7 +383,7 @@ class Federation:
                 attack,
                 "attack" if name in ("delta", "buffers") else f"attack {name}",
                 self.config["seed"],
-                (t, 0),
+                (t, liars[0].session),
                 {s.k: s.parts[name] * unit[s.k] + base for s in liars},
                 {s.k: s.parts[name] * unit[s.k] + base for s in honest},
             )
@@ -394,7 +394,7 @@ class Federation:
                     self.private if name == "delta" else torch.zeros(len(meant), dtype=torch.bool)
                 )
                 s.parts[name] = torch.where(same, s.parts[name], meant)
-                self.forgeries[t, 0, s.k, name] = s.parts[name]
+                self.forgeries[t, s.session, s.k, name] = s.parts[name]
 
     def _compress(self, t, s):
         """Compression and counting."""
