@@ -145,7 +145,11 @@ class Section(BaseModel):
     def named_files(self) -> Iterator[str]:
         """The files and folders that options name, of this group and of those inside."""
         for section in self.sections():
-            for name, field in type(section).model_fields.items():
-                value, extra = getattr(section, name), field.json_schema_extra
-                if value is not None and isinstance(extra, Mapping) and extra.get("file"):
-                    yield str(value)
+            yield from section.files()
+
+    def files(self) -> Iterator[str]:
+        """Those of this group."""
+        for name, field in type(self).model_fields.items():
+            value, extra = getattr(self, name), field.json_schema_extra
+            if value is not None and isinstance(extra, Mapping) and extra.get("file"):
+                yield str(value)

@@ -39,8 +39,17 @@ class Sweep:
 
         return table(self.path)
 
+    @property
+    def notes(self) -> list[str]:
+        """What must be known to read the table, as ``fedorch table`` has it below."""
+        from sweeps.cells import Cells
+        from sweeps.own_table import sentences
+
+        return [*sentences(Cells.read(self.path))]
+
     def best(self) -> Runs:
         """The finished runs of the best setting, one for each seed: the first row of the table.
+        Where a goal has ended trials it is that which overshot most (:attr:`notes` says so).
 
         Raises UserError for a sweep that compares and chooses nothing, and before any has finished.
         """

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.goals import ends_of
 from orchestrator.analysis.judged import Judged
 from orchestrator.analysis.paired import is_tied
 from orchestrator.analysis.reached import Reached
@@ -20,7 +21,7 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import Config
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import is_cost, on_test
+from orchestrator.rounds.metrics import is_budget, is_cost, is_of_its_own, on_test
 from sweeps import efforts
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
@@ -115,8 +116,15 @@ class Cells:
         if len(self.plan.seeds) > 1 and self.data["stopped"].any():
             return PairedTests()  # who was let finish is no sample of the seeds
         counts = self.reached.counts(metric)
-        one = Measured(metric, values, runs.more_is_better(metric), counts)
+        one = Measured(metric, values, self._side(runs, metric), counts)
         return PairedTests.of([one], first)
+
+    def _side(self, runs: Runs, metric: str) -> bool | None:
+        """Whether more of it is better, as the sweep says by which the table is in order."""
+        nobody_knows = runs.more_is_better(metric) is None and (
+            metric.startswith(("train_", "heldout_")) or is_of_its_own(metric, runs.declared)
+        )
+        return None if nobody_knows else self.plan.direction == "max"
 
     def _compared(self, runs: Runs, metric: str, first: str) -> dict[str, dict[int, float]]:
         """Line -> seed -> number, of the lines that can be compared with the ``first``: on its data
@@ -211,13 +219,13 @@ class Cells:
         return f"rounds {', '.join(map(str, known.iloc[-self.plan.tail :]))}"
 
     @property
-    def at_goal(self) -> bool:
-        """Whether a goal has ended a trial of the first line."""
-        return bool(self.groups) and self.ended_at_goal(next(iter(self.groups)))
+    def overshot(self) -> bool:
+        """Whether the first line's number says how far a trial went beyond its goal."""
+        return bool(self.groups) and self.has_overshot(next(iter(self.groups)))
 
-    def ended_at_goal(self, line: str) -> bool:
-        """Whether a goal has ended a trial of a line."""
-        if self.runs is None:
+    def has_overshot(self, line: str) -> bool:
+        """Whether that of a line does."""
+        if self.runs is None or is_budget(self.plan.metric):
             return False
         return any(map(self.reached.at_goal, self.reached.columns.get(line, [])))
 
@@ -246,14 +254,19 @@ class Cells:
 
     @cached_property
     def problems(self) -> dict[str, list[str]]:
-        """The lines of each problem, which is what ``data`` and ``attack`` say, in the table's
-        order.
+        """The lines of each problem, in the table's order: what ``data`` (but for what is done to
+        rows that are trained on) and ``attack`` say and, of costs, what they are the costs of.
         """
         found: dict[str, list[str]] = {}
         for line, trials in self.groups.items():
             config = self._config(trials[0])
-            said = json_text([config.data.model_dump(mode="json"), config.attack.model_dump()])
-            found.setdefault(said, []).append(line)
+            said: list[Any] = [
+                config.data.model_dump(mode="json", exclude={"augment", "scale", "validation"}),
+                config.attack.model_dump(mode="json"),
+            ]
+            if is_cost(self.plan.metric):
+                said.append({name: str(goal) for name, goal in ends_of(config).items()})
+            found.setdefault(json_text(said), []).append(line)
         return found
 
     @cached_property

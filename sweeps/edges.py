@@ -12,7 +12,7 @@ from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.spaces import Axis, as_settings, numbers_of
 
-NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "energy.", "resources.", "track.")
+NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resources.", "track.")
 """How axes begin that say how it is looked at, and what it is tried on."""
 
 
@@ -29,7 +29,7 @@ def said(cells: Cells) -> Iterator[str]:
             for line, its in cells.groups.items()
             if its[0].folder.path in folders and any(one.status != "failed" for one in its)
         ]
-        if lines and cells.tied(lines) == 1 and not cells.ended_at_goal(lines[0]):
+        if lines and cells.tied(lines) == 1 and not cells.has_overshot(lines[0]):
             which = "the best" if len(cells.methods) == 1 else f"the best of {name}"
             for edge in _of(cells, lines[0]):
                 yield f"{which} has {edge}: what lies beyond may be better"
@@ -42,7 +42,7 @@ def _of(cells: Cells, line: str) -> Iterator[str]:
     trial = next(one for one in cells.groups[line] if one.status != "failed")
     best = Choice.read(trial.folder.path)
     for path, axis in cells.plan.axes.items():
-        if path.startswith(NOTHING_TO_TUNE):
+        if path.startswith(NOTHING_TO_TUNE) and not path.startswith("data.augment"):
             continue
         numbers = numbers_of(axis.grid or axis.choice or ())
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)

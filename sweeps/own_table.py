@@ -15,7 +15,7 @@ from orchestrator.analysis.tested import PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
 from orchestrator.results.members import PBT
-from orchestrator.rounds.metrics import is_budget, on_test
+from orchestrator.rounds.metrics import is_cost, on_test
 from orchestrator.terminal import console
 from sweeps import edges, efforts
 from sweeps.apart import key_of, leaves, under
@@ -61,7 +61,7 @@ def show_cells(folder: Path) -> None:
     for _, line in shown.iterrows():
         drawn.add_row(*line)
     console.print(drawn)
-    for sentence in _sentences(cells):
+    for sentence in sentences(cells):
         console.print(sentence, soft_wrap=True)
     show_tests(cells.tests, folder)
 
@@ -86,22 +86,22 @@ def cells_as(folder: Path, form: Form) -> str:
     """
     cells = Cells.read(folder)
     if form == "csv":
-        tell_beside(_sentences(cells))
+        tell_beside(sentences(cells))
         return cells.numbered.to_csv(index=False)
     tests = cells.tests
     if form == "json":
         numbers = cells.numbered.to_dict("records")
-        told = {"metric": cells.plan.metric, "notes": [*_sentences(cells)]}
+        told = {"metric": cells.plan.metric, "notes": [*sentences(cells)]}
         return json_text(told | {"cells": numbers, "tests": tests.records()})
     table = _shown(cells).replace("\n", ", ", regex=True)
     named = table.set_index("trial") if "trial" in table else table
     return Written(
-        cells.title, named, ("mean ± standard error over seeds",), tuple(_sentences(cells)),
+        cells.title, named, ("mean ± standard error over seeds",), tuple(sentences(cells)),
         further=tests.table(), about_further=tests.about, listed=True,
     ).as_(form)  # fmt: skip
 
 
-def _sentences(cells: Cells) -> Iterator[str]:
+def sentences(cells: Cells) -> Iterator[str]:
     """What one should know of the order, of the first, and of what is not the same of all."""
     yield from _order(cells)
     yield from _given(cells)
@@ -112,7 +112,8 @@ def _order(cells: Cells) -> Iterator[str]:
     plan, data = cells.plan, cells.data
     on_rows = plan.choose_on != "validation" or on_test(plan.metric) is not None
     chosen = CHOSEN_ON[plan.choose_on] if on_rows else OTHERWISE
-    yield OVERSHOT if cells.at_goal and not is_budget(plan.metric) else chosen
+    # what compares only is in the order of the sweep
+    yield OVERSHOT if cells.overshot and plan.choose_on != "nothing" else chosen
     if plan.choose_on == "nothing" and plan.statistic == "best":
         yield PICKED
     if plan.choose_on == "nothing" or not len(data):
@@ -136,10 +137,14 @@ def _problems(cells: Cells) -> Iterator[str]:
     """What an order over several problems says."""
     if len(cells.problems) > 1:
         yield (
-            f"the lines are of {len(cells.problems)} problems (by what data and attack say): who "
-            "has an easier one is no better for that, and only those of the first line's are "
-            "tested against it"
+            f"the lines are of {len(cells.problems)} problems (by what data{_goals(cells)} and "
+            "attack say): who has an easier one is no better for that, and only those of the first "
+            "line's are tested against it"
         )
+
+
+def _goals(cells: Cells) -> str:
+    return ", stop" if is_cost(cells.plan.metric) else ""
 
 
 def _cut(cells: Cells) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from algorithms.section import Section
+from orchestrator.analysis.goals import goals_of
 from orchestrator.config import Config
 from orchestrator.config.parsing import parse
 from orchestrator.config.paths import has
@@ -20,6 +21,7 @@ from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import (
     TOTALS,
+    is_budget,
     is_cost,
     is_of_its_own,
     more_is_better,
@@ -209,6 +211,11 @@ class Sweep(Section):
                 "pbt has trials take over from one another, whatever seed or cell they are of: "
                 "give it one of each"
             )
+        if self.scheduler.name == "pbt" and (grid := self._grids):
+            raise ValueError(
+                f"axes: pbt has trials take over from one another, whatever value of the grid they "
+                f"are of; let {grid[0]} be drawn (choice), or give it one value"
+            )
         if self.scheduler.name == "pbt" and (fixed := self._drawn_states):
             raise ValueError(
                 f"axes: pbt has trials take over the state of others, which is of their data and "
@@ -248,6 +255,11 @@ class Sweep(Section):
             )
 
     @property
+    def _grids(self) -> list[str]:
+        """Axes of several values, each of which is tried."""
+        return [path for path, axis in self.axes.items() if len(axis.grid or ()) > 1]
+
+    @property
     def _drawn_states(self) -> list[str]:
         """Drawn axes that say what a run's state is of."""
         drawn = (path for path, axis in self.axes.items() if axis.grid is None)
@@ -275,6 +287,14 @@ class Sweep(Section):
                 "(fedorch describe columns lists what runs report)"
             )
         return "max" if more else "min"
+
+    @property
+    def chooses(self) -> bool:
+        """Whether one of its settings is the best: not where it only compares, nor where a goal
+        ends trials, whose models then say how far each overshot it.
+        """
+        overshoots = not is_budget(self.metric) and bool(goals_of(next(self.configs())))
+        return self.choose_on != "nothing" and not overshoots
 
     @property
     def column(self) -> Column:
@@ -331,7 +351,10 @@ class Sweep(Section):
     def _asks_validation(self, base: Mapping[str, Yaml]) -> bool:
         stop = base.get("stop")
         asked = [self.metric, *(stop if isinstance(stop, dict) else ())]
-        texts = (*self.set, *self.also, *(one for cell in self.cells for one in cell.settings))
+        texts = (
+            *self.set, *self.also, *self.axes,
+            *(one for cell in self.cells for one in cell.settings),
+        )  # fmt: skip
         # as stop={validation_loss: "<= 1"} or stop.validation_loss=...
         asked += [name for one in texts for name in re.findall(r"^stop\b\W*(\w+)", one)]
         return any(on_test(name) is not None for name in asked)

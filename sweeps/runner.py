@@ -206,7 +206,7 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         total = sweep.trials
         watcher = Watcher(
             home, total, f"{sweep.metric} ({sweep.how})", sweep.direction,
-            sweep.choose_on != "nothing", sweep.scheduler.name == "pbt",
+            sweep.chooses, sweep.scheduler.name == "pbt",
         )  # fmt: skip
         tuner = _tuner(prepared, trainable, storage, watcher)
     with (

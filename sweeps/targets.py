@@ -22,7 +22,7 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
-from orchestrator.rounds.metrics import is_budget
+from orchestrator.rounds.metrics import on_test
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
 from sweeps.apart import differing, key_of, leaves, under
@@ -244,19 +244,18 @@ def show_next(home: Home) -> None:
     """Where the results are, and how to go on with them."""
     _show_place(home)
     cells = Cells.read(home.path)
-    if cells.plan.choose_on == "nothing" or not cells.finished or not cells.data["count"].any():
+    if cells.plan.choose_on == "nothing" or cells.runs is None or not cells.data["count"].any():
         return
-    if cells.at_goal and not is_budget(cells.plan.metric):
+    if cells.overshot:
         return  # the first have overshot most
     first = next(n for n in itertools.count(100, 5) if not {*range(n, n + 5)} & {*cells.plan.seeds})
     name, leading = shlex.quote(cells.plan.name), _leading(cells)
     places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
     several = "two settings" if len(places) > 1 else "setting"
-    console.print(
-        f"to run the best {several} on new seeds (on all training rows: with --set "
-        "'data.validation={}'):",
-        soft_wrap=True,
-    )
+    stop = leading[0].config().stop
+    kept = any(on_test(name) is not None for name in stop)
+    rows = "" if kept else " (on all training rows: with --set 'data.validation={}')"
+    console.print(f"to run the best {several} on new seeds{rows}:", soft_wrap=True)
     for place, folder in zip(places, leading, strict=True):
         there = join(home.place, "trials", folder.path.name, CONFIG)
         # a config is a file, of which there is a copy here
@@ -266,7 +265,9 @@ def show_next(home: Home) -> None:
             soft_wrap=True,
         )
     if len(places) > 1:
-        console.print(f"  fedorch compare {' '.join(places)}", soft_wrap=True)
+        metric = on_test(cells.plan.metric) or cells.plan.metric
+        by = "" if metric == cells.runs.usual() else f" --metric {metric}"
+        console.print(f"  fedorch compare {' '.join(places)}{by}", soft_wrap=True)
 
 
 def _leading(cells: Cells) -> list[RunFolder]:

@@ -28,7 +28,11 @@ GOOD = (
 
 
 def side_of(name: str) -> bool | None:
-    """Whether more of a metric of that name is better; None: it does not say."""
+    """Whether more of a metric of that name is better; None: it does not say, as of what is turned
+    round (``neg_mse``).
+    """
+    if re.match("(neg|negative|minus|inverse)_", name, re.IGNORECASE):
+        return None
     if re.search(f"{BAD}$", f"_{name}", re.IGNORECASE):
         return False
     return True if re.search(f"_{GOOD}$", f"_{name}", re.IGNORECASE) else None

@@ -17,7 +17,7 @@ from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
 from orchestrator.files import read_json
 from orchestrator.results.contents import TRIAL
-from orchestrator.results.own_code import UNTOLD
+from orchestrator.results.own_code import CODES, FILES
 from orchestrator.results.places import is_remote
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
@@ -223,7 +223,7 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
     known: dict[str, RunFolder] = {}
     for runs in groups:
         other = known.setdefault(alike(runs[0]), runs[0])
-        if other is not runs[0]:
+        if other is not runs[0] and _files_of(other) == _files_of(runs[0]):
             seed = runs[0].config().seed
             raise UserError(f"{runs[0].place}: another run is the same, on seed {seed}, too")
     return dict(zip(group_names(groups), groups, strict=True))
@@ -237,8 +237,13 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     Raises UserError for a group in which one run was stopped before its end.
     """
     known: dict[str, list[tuple[int, RunFolder]]] = {}
+    files: dict[str, str] = {}
     for folder in folders:
         config, seed = alike(folder), folder.config().seed
+        # where another run of that config had other files; runs of before do not say what they had
+        had = _files_of(folder)
+        if had and had != files.setdefault(config, had):
+            config = f"{config} {had}"
         its = known.setdefault(config, [])
         same = [one for of, one in its if of == seed and folder.holds(TRIAL)]
         if not any(_came_to_the_same(folder, one) for one in same):
@@ -440,9 +445,16 @@ def alike(folder: RunFolder) -> str:
     config = folder.config().model_dump_json(exclude=set(NO_MATTER))
     with suppress(UserError):  # one that has not ended, or is damaged, which others say
         result = folder.result()
-        # parts of one name by other code are others, and so are other files
-        return " ".join([config, *(str(result.get(key, "")) for key in UNTOLD)])
+        # parts of one name by other code are others
+        return " ".join([config, *(str(result.get(key, "")) for key in CODES)])
     return config
+
+
+def _files_of(folder: RunFolder) -> str:
+    """Digest of the files that the run's config names; "" of a run that does not say it."""
+    with suppress(UserError):
+        return str(folder.result().get(FILES, ""))
+    return ""
 
 
 def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:

@@ -14,6 +14,7 @@ from algorithms.parts.losses import IGNORED
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import Config, build
 from orchestrator.config.reading import apply_all
+from orchestrator.data.columns import Column
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.mapped import Mapped
 from orchestrator.data.own.tables import Table
@@ -259,6 +260,9 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
     if any(map(_is_dataset, settings)):
         # it counts rows of the run's own data
         judging["data"] = {**judging["data"], "limit": None}
+    if "data" in map(_section, settings):
+        # malicious are clients of the run, by their numbers there
+        judging["attack"] = {"name": "none"}
     apply_all(judging, settings)
     return _judging(judging)
 
@@ -282,6 +286,7 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
             f"the data make token ids by other means ({samples.tokens[:200]}) than those that the "
             f"model was trained on ({made[:200]})"
         )
+    _require_columns(samples, inputs)
     known, outputs = inputs.get("classes", []), inputs["outputs"]
     if samples.task == "numbers" or not samples.names:
         if samples.outputs > outputs or (samples.task != "classes" and samples.outputs != outputs):
@@ -295,6 +300,38 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
         meant = np.where(tags == IGNORED, IGNORED, numbers[np.maximum(tags, 0)])
         return checked(replace(samples, targets=meant, tags=outputs, names=names), "the data")
     return checked(replace(samples, y=numbers[samples.y], classes=outputs, names=names), "the data")
+
+
+def _require_columns(samples: Samples, inputs: Inputs) -> None:
+    """Raise UserError for rows of which a table, or a library, would make other inputs than the
+    model was trained on, and say so of arrays, of which nobody knows what made them.
+    """
+    known = [column["name"] for column in inputs.get("columns", [])]
+    named = ", ".join(known or inputs.get("sources", []))[:200]
+    if samples.columns and not known:
+        _require_plain(samples.columns, inputs.get("sources", []))
+    if known and samples.sources:
+        raise UserError(
+            f"the model was trained on columns of a table ({named}), standardised by its training "
+            "rows, as this dataset's are not: give the rows as CSV or Parquet"
+        )
+    if named and not samples.columns and not samples.sources:
+        made = ", standardised by its training rows" if known else ""
+        told("note", f"the model was trained on columns ({named}){made}; arrays are taken as such")
+
+
+def _require_plain(columns: Sequence[Column], wanted: Sequence[str]) -> None:
+    """Raise UserError for a table's ``columns`` that are not as they stand there, or not those that
+    are ``wanted``, in their order (none: any).
+    """
+    plain = all((c["mean"], c["std"], c["texts"]) == (0, 1, None) for c in columns)
+    names = [column["name"] for column in columns]
+    if not plain or names != (wanted or names):
+        order = f", in the order {', '.join(wanted)[:200]} (features)" if wanted else ""
+        raise UserError(
+            "the model was trained on no table, and its inputs are as they were there: set "
+            f"data.dataset.standardize to false, with numbers alone{order}"
+        )
 
 
 def _numbers_of(names: Sequence[str], known: Sequence[str], outputs: int) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -369,6 +370,14 @@ class FromFile(Partitioner):
         1.0, "part of each client's training rows that is used, drawn at random", gt=0, le=1
     )
 
+    @property
+    def _form(self) -> Form[Path]:
+        return Form((self.file,), Path, ("", ".npz"))
+
+    def files(self) -> Iterator[str]:
+        """The one that is read, whatever else has its name."""
+        yield str(stored(self.file, self._form) or self.file)
+
     def split(self, pool: Pool) -> list[np.ndarray]:
         path, arrays = self._read(pool.clients, "n_train", "train_idx")
         rows, sizes = arrays["train_idx"], arrays["n_train"]
@@ -395,10 +404,9 @@ class FromFile(Partitioner):
 
     def _read(self, clients: int, sizes: str, *names: str) -> tuple[Path, dict[str, np.ndarray]]:
         """The file, and its row numbers ``names``; ``sizes`` of the clients cut up the first."""
-        form = Form((self.file,), Path, ("", ".npz"))
-        path = stored(self.file, form)
+        path = stored(self.file, self._form)
         if path is None:
-            raise missing(self.file, [form])
+            raise missing(self.file, [self._form])
         each, *found = read_npz(path, sizes, *names)
         arrays = {n: row_numbers(a, f"{path}, {n}") for n, a in zip(names, found, strict=True)}
         arrays[sizes] = counts(each, len(arrays[names[0]]), f"{path}, {sizes}")

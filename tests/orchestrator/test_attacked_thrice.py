@@ -162,6 +162,62 @@ def test_columns_of_a_library_are_known_by_their_names(tmp_path):
     assert found[0]["test_accuracy"] > 0.95
 
 
+def test_inputs_are_made_as_in_training_or_not_at_all(tmp_path, capsys):
+    """Of a library, and of arrays, a table's columns were not standardised: 0.99 became 0.48."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.normal(500, 100, 200), "b": rng.normal(size=200)})
+    rows["ill"] = np.where(rows["a"] > 500, "yes", "no")
+    (tmp_path / "hf").mkdir()
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    rows[:150].to_csv(tmp_path / "hf" / "train.csv", index=False)
+    rows[150:].to_csv(tmp_path / "hf" / "test.csv", index=False)
+    np.savez(
+        tmp_path / "t.npz", x=rows[["a", "b"]].to_numpy(np.float32),
+        y=(rows["ill"] == "yes").to_numpy(np.int64),
+    )  # fmt: skip
+    run_into(
+        RunFolder(tmp_path / "run"),
+        load(None, [
+            f"data.dataset={{name: csv, path: {tmp_path}/t.csv, label: ill}}", "data.clients=3",
+            "cohort=3", "model=linear", "data.partition=iid", "rounds=4", "local.epochs=5",
+            "local.lr=0.5",
+        ]),
+    )  # fmt: skip
+    folder = RunFolder.viewed(str(tmp_path / "run"))
+    with pytest.raises(UserError, match=r"columns of a table \(a, b\).*as CSV or Parquet"):
+        evaluation(folder, [f"data.dataset={{name: huggingface, path: {tmp_path}/hf, label: ill}}"])
+    capsys.readouterr()
+    evaluation(folder, [f"data.dataset={{name: npz, path: {tmp_path}/t.npz}}"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "was trained on columns (a, b), standardised by its training rows" in said
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_nobody_is_malicious_on_other_data(tmp_path, every):
+    """By number it was the one who stood in the attacker's place; of few clients there was none."""
+    rng, lines = np.random.default_rng(0), ["a,b,who,label"]
+    lines += [
+        f"{a},{b},k{i % 6},{int(a > 0)}" for i, (a, b) in enumerate(rng.normal(size=(240, 2)))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    fewer = [line for line in lines if ",k1," not in line and ",k4," not in line]
+    (tmp_path / "q.csv").write_text("\n".join(fewer))
+    run_into(
+        RunFolder(tmp_path / "run"),
+        load(None, [
+            f"data.dataset={{name: csv, path: {tmp_path}/t.csv, client: who}}", "model=linear",
+            "data.partition=natural", "data.clients=6", "cohort=6", "rounds=2",
+            "attack={name: label_flip, ids: [5]}",
+        ]),
+    )  # fmt: skip
+    folder = RunFolder.viewed(str(tmp_path / "run"))
+    other = [f"data.dataset.path={tmp_path}/q.csv", *["data.clients=4"] * (not every)]
+    record = evaluation(folder, other, every)[0]
+    assert 0 <= record["test_accuracy"] <= 1
+    if not every:
+        assert record["client_accuracy_weighted"] == pytest.approx(record["test_accuracy"])
+
+
 def test_numbers_of_numpy_are_numbers():
     """A cohort of one was a part of 1.0: everybody."""
     for kind in (np.int64, np.int32, np.uint8):
@@ -453,5 +509,10 @@ def test_other_data_may_be_few_and_name_classes_in_another_case(tmp_path, capsys
     # fewer rows than the run's own limit
     text = "\n".join(["a,b,label", *(f"{a},{b},{'Well' if a > 0 else 'ILL'}" for a, b in rows)])
     (tmp_path / "t.csv").write_text(text)
-    evaluation(folder, [f"data.dataset={{name: csv, path: {tmp_path}/t.csv}}"])
+    table = f"name: csv, path: {tmp_path}/t.csv"
+    with pytest.raises(UserError, match=r"was trained on no table.*in the order a, b"):
+        evaluation(folder, [f"data.dataset={{{table}}}"])  # it would be scaled by its own rows
+    with pytest.raises(UserError, match="was trained on no table"):
+        evaluation(folder, [f"data.dataset={{{table}, standardize: false, features: [b, a]}}"])
+    evaluation(folder, [f"data.dataset={{{table}, standardize: false}}"])
     assert "do not name their classes" not in capsys.readouterr().err

@@ -140,6 +140,7 @@ def test_metrics_are_of_the_rows_that_are_judged(own):
         ("log_loss", False), ("error", False), ("top_error_rate", False), ("mse", False),
         ("MSE", False), ("brier", False), ("perplexity", False), ("accuracy", True),
         ("top5_accuracy", True), ("F1", True), ("margin", None), ("loss_of_others", None),
+        ("neg_mse", None), ("negative_log_loss", None),
     ],
 )  # fmt: skip
 def test_a_name_says_which_side_is_better_or_nobody_does(name, side):

@@ -456,3 +456,43 @@ def test_an_easier_problem_is_no_better_method(tmp_path, ray_session, capsys):
     runs = re.findall(r"^  fedorch run (\S+) ", capsys.readouterr().out, re.MULTILINE)
     assert len(runs) == 2
     assert len({load(Path(one)).data.partition.alpha for one in runs}) == 1
+
+
+def test_what_is_done_to_rows_is_no_other_problem(tmp_path, ray_session):
+    """Rows that are judged are the same; and the sweep says what is better, whatever the name."""
+    plan = sweep(
+        axes={"data.augment": [[], ["flip"]]}, seeds=[0, 1], metric="validation_accuracy",
+        mode="min", choose_on="validation", set=[*SMALL, "rounds=3"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert len(cells.problems) == 1
+    (one,) = cells.tests.each
+    means = cells.data["test"].tolist()
+    assert one.pair.ahead == (means[1] < means[0])
+
+
+def test_costs_of_a_goal_have_ends_of_their_grid(tmp_path, ray_session):
+    plan = sweep(
+        axes={"local.lr": [0.002, 0.01]}, metric="steps_total", choose_on="validation", seeds=[0],
+        set=[*SMALL, "rounds=8", "stop={train_loss: '<= 1.9'}"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    said = "\n".join(_order(Cells.read(tmp_path / "s")))
+    assert "what lies beyond may be better" in said
+    assert plan.chooses
+    assert not sweep(
+        metric="validation_accuracy", choose_on="validation",
+        set=[*SMALL, "stop={train_loss: '<= 1.9'}"],
+    ).chooses  # fmt: skip
+
+
+def test_who_ends_at_an_easier_goal_is_no_better(tmp_path, ray_session):
+    plan = sweep(
+        axes={"stop.train_loss": ["<= 2.1", "<= 1.9"]}, metric="steps_total", seeds=[0, 1],
+        choose_on="validation", set=[*SMALL, "rounds=8", "local.lr=0.01"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert "2 problems (by what data, stop and attack say)" in "\n".join(_order(cells))
+    assert not cells.tests.each

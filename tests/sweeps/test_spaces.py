@@ -134,6 +134,10 @@ def test_wrong_trials_are_found_before_anything_runs(changes, problem):
                 ("algorithm", "[fedavg, scaffold]"),
             )
         ),
+        (
+            "scheduler: pbt\naxes: {local.lr: {uniform: [0, 1]}, algorithm: [fedavg, fedprox]}",
+            "whatever value of the grid they are of",
+        ),
         ("scheduler: {name: hyperband}", "scheduler.name"),
         ("base: nowhere.yaml", "cannot read"),
         ("metrik: x", "metrik: there is no such key; did you mean 'metric'"),

@@ -18,7 +18,7 @@ from sweeps import edges, efforts, own_table, statistics, targets, tuning
 from sweeps.cells import Cells
 from sweeps.choice import Choice
 from sweeps.entry import Column, Tuning
-from sweeps.own_table import _sentences, show_cells, show_tests
+from sweeps.own_table import sentences, show_cells, show_tests
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, stored, table, table_of
@@ -65,7 +65,7 @@ def test_a_sweep_chooses_by_rows_that_it_keeps_back(tmp_path, capsys):
     tied = replace(measured, data=measured.data.assign(mean=0.5))
     early = replace(measured, plan=plan.model_copy(update={"seeds": (0, 1)}))
     for open_ in (tied, early):
-        assert "of its grid" not in "".join(_sentences(open_))
+        assert "of its grid" not in "".join(sentences(open_))
     assert early.title.endswith("2 of 4 trials ended")
 
 
