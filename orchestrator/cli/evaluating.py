@@ -33,6 +33,8 @@ KEPT = ("seed", "plugins", "data", "model", "loss", "attack", "evaluation")
 """Sections of a run's config that its model is judged by; the others train."""
 OTHERS = ("data", "evaluation")
 """Those of which it may be others."""
+WHO = ("data=", "data.dataset", "data.clients", "data.partition", "data.pool", "data.limit")
+"""How settings begin with which clients are others than the run's."""
 
 
 def show_evaluation(
@@ -260,7 +262,7 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
     if any(map(_is_dataset, settings)):
         # it counts rows of the run's own data
         judging["data"] = {**judging["data"], "limit": None}
-    if "data" in map(_section, settings):
+    if any(setting.startswith(WHO) for setting in settings):
         # malicious are clients of the run, by their numbers there
         judging["attack"] = {"name": "none"}
     apply_all(judging, settings)
