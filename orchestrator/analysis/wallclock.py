@@ -24,14 +24,19 @@ ALIKE = 1.5
 """Up to this ratio, milliseconds a step are those of one machine at one time."""
 
 
+def _require_link(link: str) -> None:
+    """Raise UserError for a link that there is not."""
+    if link not in LINKS:
+        raise UserError(f"--link {link!r}: use one of {', '.join(LINKS)}")
+
+
 def communication_seconds(nbytes: float, clients: int, link: str, gbps: float) -> float:
     """Seconds to move ``nbytes`` (both ways, all clients) over ``link``.
 
     shared: (K − 1)/K of the bytes one after the other over one channel; hypercube: ⌈ln K⌉/K of
     them, K links at once. Raises UserError for another link, or a speed that is not positive.
     """
-    if link not in LINKS:
-        raise UserError(f"--link {link!r}: use one of {', '.join(LINKS)}")
+    _require_link(link)
     if gbps <= 0:
         raise UserError(f"--gbps must be positive, not {gbps:g}")
     # the natural logarithm, as in the thesis' published notebook
@@ -56,6 +61,7 @@ def show_wallclock(
     """Print a line for each run; a run that misses the target is printed, too. ``step_ms`` None: a
     step takes what it took each run's clients; raises UserError where that is not known.
     """
+    _require_link(link)
     table = Table()
     table.add_column("run", overflow="fold")  # a name that is cut off is another's
     for column in ("syncs", "steps", "ms a\nstep", "GB", "compute\ns", "link\ns", "total\ns"):

@@ -252,3 +252,9 @@ def test_the_table_has_no_number_of_how_alike_clients_are_either(tmp_path):
     text = show_comparison(gone, None, form="markdown")
     (line,) = [line for line in text.splitlines() if "accuracy, std" in line]
     assert "nan" in line
+
+
+def test_a_link_that_there_is_not_is_refused_whoever_has_missed(fast):
+    """It ended in a KeyError where no run had anything to send over it; seed 82, case 905."""
+    with pytest.raises(UserError, match="--link 'local': use one of shared, hypercube"):
+        show_wallclock(fast, 1.0, "local", 0.5, "test_accuracy", Goal(2.0))
