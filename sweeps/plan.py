@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from sweeps.schedulers import Remembering
 
 
+MOST_LOOKED_AT = 100
+"""Configs of a sweep whose goals are looked at."""
 KEPT_BACK = {"clients": 0.1}
 """``data.validation`` of a sweep that chooses by validation rows and does not say which."""
 Setting = Annotated[str, Field(max_length=100_000)]
@@ -293,8 +295,9 @@ class Sweep(Section):
         """Whether one of its settings is the best: not where it only compares, nor where a goal
         ends trials, whose models then say how far each overshot it.
         """
-        overshoots = not is_budget(self.metric) and bool(goals_of(next(self.configs())))
-        return self.choose_on != "nothing" and not overshoots
+        if self.choose_on == "nothing" or is_budget(self.metric):
+            return self.choose_on != "nothing"
+        return not any(map(goals_of, itertools.islice(self.configs(), MOST_LOOKED_AT)))
 
     @property
     def column(self) -> Column:

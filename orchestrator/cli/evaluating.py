@@ -312,23 +312,28 @@ def _require_columns(samples: Samples, inputs: Inputs) -> None:
     named = ", ".join(known or inputs.get("sources", []))[:200]
     if samples.columns and not known:
         _require_plain(samples.columns, inputs.get("sources", []))
-    if known and samples.sources:
+    plain = _are_plain(inputs.get("columns", []))
+    if known and samples.sources and not (plain and known == list(samples.sources)):
         raise UserError(
             f"the model was trained on columns of a table ({named}), standardised by its training "
             "rows, as this dataset's are not: give the rows as CSV or Parquet"
         )
     if named and not samples.columns and not samples.sources:
-        made = ", standardised by its training rows" if known else ""
+        made = "" if plain else ", standardised by its training rows"
         told("note", f"the model was trained on columns ({named}){made}; arrays are taken as such")
+
+
+def _are_plain(columns: Sequence[Column]) -> bool:
+    """Whether a table's columns are numbers as they stand there."""
+    return all((c["mean"], c["std"], c["texts"]) == (0, 1, None) for c in columns)
 
 
 def _require_plain(columns: Sequence[Column], wanted: Sequence[str]) -> None:
     """Raise UserError for a table's ``columns`` that are not as they stand there, or not those that
     are ``wanted``, in their order (none: any).
     """
-    plain = all((c["mean"], c["std"], c["texts"]) == (0, 1, None) for c in columns)
     names = [column["name"] for column in columns]
-    if not plain or names != (wanted or names):
+    if not _are_plain(columns) or names != (wanted or names):
         order = f", in the order {', '.join(wanted)[:200]} (features)" if wanted else ""
         raise UserError(
             "the model was trained on no table, and its inputs are as they were there: set "

@@ -201,7 +201,7 @@ class Series:
             if others == [FILES]:
                 raise UserError(
                     f"{there.place}: the run there is of other contents of the files that its "
-                    "config names; choose another --out"
+                    "config names, if they are there; choose another --out"
                 )
             if others:
                 raise UserError(

@@ -47,8 +47,10 @@ def raw_of(path: Path | None) -> dict[str, Any]:
     return {} if path is None else _mapping(path, "config")
 
 
-def build(raw: Mapping[str, Any]) -> Config:
-    """Validate a raw config, with all defaults where it is silent; raises UserError."""
+def build(raw: Mapping[str, Any], begun: bool = False) -> Config:
+    """Validate a raw config, with all defaults where it is silent; raises UserError. ``begun``: a
+    run has already, and means by its goals what it says.
+    """
     raw = with_plugins(raw)
     with blamed(_plugins_of(raw)):  # their properties are asked for here
         try:
@@ -56,9 +58,13 @@ def build(raw: Mapping[str, Any]) -> Config:
         except RecursionError as error:
             raise UserError("config: there are too many mappings within one another") from error
         try:
-            return Config.model_validate(filled)
+            config = Config.model_validate(filled)
         except ValidationError as error:
             raise UserError(sentence(error, filled)) from error
+        problem = None if begun else config.goal_problem()
+        if problem:
+            raise UserError(f"config: {problem}")
+        return config
 
 
 def with_plugins(raw: Mapping[str, Any]) -> dict[str, Any]:

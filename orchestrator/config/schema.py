@@ -326,7 +326,6 @@ class Config(Section):
     def _fits_together(self) -> Config:
         problems = (
             self._own_problem(),
-            self._goal_problem(),
             self._cohort_problem() or self.energy.check(self.data.clients),
             self._dropping_problem("non_finite", self.non_finite, "fail or keep"),
             self._moments_problem(),
@@ -361,8 +360,10 @@ class Config(Section):
                     return f"{key}: {part.of!r}: there is no plugin {name!r}; {hint}"
         return None
 
-    def _goal_problem(self) -> str | None:
-        """A number of what is to fall, or may be, is above it in the first round."""
+    def goal_problem(self) -> str | None:
+        """Why a run may not begin with such goals: a number of what is to fall, or may be, is above
+        it in the first round. Of runs that have begun it is their goal.
+        """
         for metric, text in self.stop.items():
             try:
                 goal_of(metric, text, self.evaluation.metrics)

@@ -38,6 +38,7 @@ FILES = "files_sha256"
 """Likewise of the files that it names, but for those of datasets, which have digests of their own:
 partitions, policies, weights (which ``initial_sha256`` tells on one seed alone)."""
 UNTOLD = (*CODES, FILES)
+IMAGENET = Path("imagenet")
 
 
 def untold(config: Config) -> dict[str, str]:
@@ -65,8 +66,8 @@ def files_sha256(config: Config) -> str:
     for name in names:
         with said(f"cannot read {name[:200]}"):
             file = located(name)
-            # "imagenet" are weights of torchvision's, whatever lies in a data folder
-            known = file is not None and (file.is_file() or file == Path(name))
+            # "imagenet" are weights of torchvision's, whatever folder has that name
+            known = file is not None and (file.is_file() or file == Path(name) != IMAGENET)
             found.append(digest_of_all(file) if file is not None and known else "")
     return hashlib.sha256(" ".join(found).encode()).hexdigest() if any(found) else ""
 

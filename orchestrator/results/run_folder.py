@@ -230,7 +230,7 @@ class RunFolder:
                     f"{', '.join(HOW_MUCH)} can be others"
                 )
         apply_all(raw, settings)
-        return build(raw)
+        return build(raw, begun=not any(one.startswith("stop") for one in settings))
 
     def plugins(self) -> dict[str, str]:
         """Name -> SHA-256 of the plugins that config.yaml names, none of which is imported."""

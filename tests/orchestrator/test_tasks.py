@@ -9,9 +9,11 @@ from orchestrator.cli.run_shown import headline
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.pages.figures import ACCURACY
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import more_is_better
 from orchestrator.training.own import OwnMetric
+from tests.running import run_into
 
 OWN = """
 import torch
@@ -153,6 +155,19 @@ def test_of_a_metric_without_a_better_side_no_client_is_the_worst(own):
     record = finish("evaluation.metrics=[./own.py:margin]").records[-1]
     assert {"test_margin", "client_margin_mean", "client_margin_std"} <= {*record}
     assert not {"client_margin_worst", "client_margin_worst10"} & {*record}
+
+
+def test_a_run_that_has_begun_means_by_its_goals_what_it_says(own, tmp_path):
+    """One of before, whose bare number was at least that, could not be read any more."""
+    metrics = "evaluation.metrics=[./own.py:margin]"
+    run_into(
+        RunFolder(tmp_path / "run"), load(None, [*SMALL, metrics, 'stop={test_margin: ">= 9"}'])
+    )
+    there = tmp_path / "run" / "config.yaml"
+    there.write_text(there.read_text().replace("'>= 9'", "9.0"))
+    assert RunFolder(tmp_path / "run").config().stop == {"test_margin": 9.0}
+    with pytest.raises(UserError, match="nobody has said which way"):
+        RunFolder(tmp_path / "run").config(settings=["stop={test_margin: 0.1}"])
 
 
 @pytest.mark.parametrize(
