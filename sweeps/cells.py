@@ -21,7 +21,7 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import Config
 from orchestrator.files import json_text
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import is_budget, is_cost, is_of_its_own, on_test
+from orchestrator.rounds.metrics import is_budget, is_cost, on_test
 from sweeps import efforts
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
@@ -121,10 +121,7 @@ class Cells:
 
     def _side(self, runs: Runs, metric: str) -> bool | None:
         """Whether more of it is better, as the sweep says by which the table is in order."""
-        nobody_knows = runs.more_is_better(metric) is None and (
-            metric.startswith(("train_", "heldout_")) or is_of_its_own(metric, runs.declared)
-        )
-        return None if nobody_knows else self.plan.direction == "max"
+        return None if runs.has_no_side(metric) else self.plan.direction == "max"
 
     def _compared(self, runs: Runs, metric: str, first: str) -> dict[str, dict[int, float]]:
         """Line -> seed -> number, of the lines that can be compared with the ``first``: on its data

@@ -364,10 +364,12 @@ class Runs:
         trained on, or by which some methods' servers learn, and of losses that each run weighs in
         its own way, nobody can say it.
         """
-        declared = self.declared
-        if metric.startswith(("train_", "heldout_")) or is_of_its_own(metric, declared):
-            return None
-        return more_is_better(metric, declared)
+        return None if self.has_no_side(metric) else more_is_better(metric, self.declared)
+
+    def has_no_side(self, metric: str) -> bool:
+        """Whether it is one of those."""
+        by_training = metric.startswith(("train_", "heldout_"))
+        return by_training or is_of_its_own(metric, self.declared)
 
     @property
     def declared(self) -> list[Metric]:

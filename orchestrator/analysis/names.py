@@ -220,10 +220,10 @@ def over_seeds(folders: list[RunFolder]) -> dict[str, list[RunFolder]]:
     Raises UserError for a run that is there twice, be it as two runs of one seed.
     """
     groups = by_config(folders)
-    known: dict[str, RunFolder] = {}
+    known: dict[tuple[str, str], RunFolder] = {}
     for runs in groups:
-        other = known.setdefault(alike(runs[0]), runs[0])
-        if other is not runs[0] and _files_of(other) == _files_of(runs[0]):
+        other = known.setdefault(_identity(runs[0]), runs[0])
+        if other is not runs[0]:
             seed = runs[0].config().seed
             raise UserError(f"{runs[0].place}: another run is the same, on seed {seed}, too")
     return dict(zip(group_names(groups), groups, strict=True))
@@ -239,9 +239,8 @@ def by_config(folders: list[RunFolder]) -> list[list[RunFolder]]:
     known: dict[str, list[tuple[int, RunFolder]]] = {}
     files: dict[str, str] = {}
     for folder in folders:
-        config, seed = alike(folder), folder.config().seed
+        (config, had), seed = _identity(folder), folder.config().seed
         # where another run of that config had other files; runs of before do not say what they had
-        had = _files_of(folder)
         if had and had != files.setdefault(config, had):
             config = f"{config} {had}"
         its = known.setdefault(config, [])
@@ -440,21 +439,22 @@ def _differing(one: Any, other: Any, above: str = "") -> Iterator[str]:
 
 
 def alike(folder: RunFolder) -> str:
-    """The same text for all runs that differ in nothing but the seed."""
+    """The same text for all runs that differ in nothing but the seed, and in what was in files."""
+    return _identity(folder)[0]
+
+
+def _identity(folder: RunFolder) -> tuple[str, str]:
+    """That text, and the digest of the files that the run's config names; "" of a run that does not
+    say it.
+    """
     # where it ran changes nothing, and a seed has often a name of its own
     config = folder.config().model_dump_json(exclude=set(NO_MATTER))
     with suppress(UserError):  # one that has not ended, or is damaged, which others say
         result = folder.result()
         # parts of one name by other code are others
-        return " ".join([config, *(str(result.get(key, "")) for key in CODES)])
-    return config
-
-
-def _files_of(folder: RunFolder) -> str:
-    """Digest of the files that the run's config names; "" of a run that does not say it."""
-    with suppress(UserError):
-        return str(folder.result().get(FILES, ""))
-    return ""
+        codes = (str(result.get(key, "")) for key in CODES)
+        return " ".join([config, *codes]), str(result.get(FILES, ""))
+    return config, ""
 
 
 def without_seeds(groups: Mapping[str, T]) -> tuple[dict[str, T], str]:

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property, partial, partialmethod
 from pathlib import Path
@@ -39,6 +39,7 @@ FILES = "files_sha256"
 partitions, policies, weights (which ``initial_sha256`` tells on one seed alone)."""
 UNTOLD = (*CODES, FILES)
 IMAGENET = Path("imagenet")
+"""Weights of torchvision's, whatever folder has that name."""
 
 
 def untold(config: Config) -> dict[str, str]:
@@ -50,12 +51,14 @@ def untold(config: Config) -> dict[str, str]:
     return {key: code for key, code in zip(UNTOLD, each, strict=True) if code}
 
 
-def other(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Which of ``UNTOLD`` differ in two results (or what runs began with); none is none, but for
+def other(
+    known: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str] = UNTOLD
+) -> list[str]:
+    """Which of the ``keys`` differ in two results (or what runs began with); none is none, but for
     files, of which runs of before did not say what was in them.
     """
-    keys = [key for key in UNTOLD if key != FILES or key in known]
-    return [key for key in keys if known.get(key, "") != now.get(key, "")]
+    said = [key for key in keys if key != FILES or key in known]
+    return [key for key in said if known.get(key, "") != now.get(key, "")]
 
 
 def files_sha256(config: Config) -> str:
@@ -66,7 +69,6 @@ def files_sha256(config: Config) -> str:
     for name in names:
         with said(f"cannot read {name[:200]}"):
             file = located(name)
-            # "imagenet" are weights of torchvision's, whatever folder has that name
             known = file is not None and (file.is_file() or file == Path(name) != IMAGENET)
             found.append(digest_of_all(file) if file is not None and known else "")
     return hashlib.sha256(" ".join(found).encode()).hexdigest() if any(found) else ""

@@ -36,7 +36,7 @@ from orchestrator.plugins.blame import blamed
 from orchestrator.plugins.imports import imports_of
 from orchestrator.plugins.raw import unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
-from orchestrator.results.own_code import FILES, untold
+from orchestrator.results.own_code import other, untold
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
 from orchestrator.rounds.alarm import Alarm
@@ -505,18 +505,16 @@ class Experiment:
         with, began with the data, the initial weights and the code of one's own that the config
         gives now; ``exchanged``: but for what plugins import, of which some are others now.
         """
-        for key, what in (
-            ("data_sha256", "the dataset's files, or who holds which rows, are not those"),
-            ("initial_sha256", "the initial weights of the model are not those"),
-            ("code_sha256", "the code of parts that are in no plugin is not that"),
-            ("imports_sha256", "modules that its plugins import are not those"),
-            (FILES, "files that its config names are not those"),
-        ):
-            differs = known.get(key, "") != self.origin.get(key, "")
-            # runs of before did not say what was in files
-            passes = exchanged if key == "imports_sha256" else key == FILES and key not in known
-            if differs and not passes:
-                raise UserError(f"{place}: {what} that the run was begun with; put them back")
+        told = {
+            "data_sha256": "the dataset's files, or who holds which rows, are not those",
+            "initial_sha256": "the initial weights of the model are not those",
+            "code_sha256": "the code of parts that are in no plugin is not that",
+            "imports_sha256": "modules that its plugins import are not those",
+            "files_sha256": "files that its config names are not those",
+        }
+        for key in other(known, self.origin, told):
+            if not (exchanged and key == "imports_sha256"):
+                raise UserError(f"{place}: {told[key]} that the run was begun with; put them back")
 
     def restore(self, t: int, state: Mapping[str, Any]) -> None:
         """Continue after round ``t`` from a checkpoint's state."""

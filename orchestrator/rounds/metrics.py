@@ -11,7 +11,7 @@ import numpy as np
 
 from algorithms.contract import Influence
 from algorithms.parts.metrics import BAD, GOOD
-from orchestrator.config.goal import JUDGED, LEVELS, UNEVEN, measured_by
+from orchestrator.config.goal import LEVELS, UNEVEN, measured_by
 
 if TYPE_CHECKING:
     from algorithms.parts.metrics import Metric
@@ -43,8 +43,7 @@ and one run's says nothing beside another's."""
 
 def is_of_its_own(metric: str, declared: Iterable[Metric] = ()) -> bool:
     """Whether it is such a loss, and none of the ``declared`` metrics."""
-    measured = any(re.match(JUDGED + re.escape(one.called), metric) for one in declared)
-    return _OF_ITS_OWN.fullmatch(metric) is not None and not measured
+    return _OF_ITS_OWN.fullmatch(metric) is not None and not measured_by(metric, declared, ".*")
 
 
 TOTALS = ("seconds", "bytes_up", "bytes_down")

@@ -111,17 +111,20 @@ def of_library(place, seed, names, more=()):
     return {"name": "huggingface", "path": str(place), **dict(more)}
 
 
+def trained_on(place, dataset):
+    """The folder of a linear model of some given data."""
+    config = load(None, [
+        f"data.dataset={json.dumps(dataset)}", "data.clients=3", "cohort=3", "model=linear",
+        "data.partition=iid", "rounds=4", "local.epochs=5", "local.lr=0.5",
+    ])  # fmt: skip
+    run_into(RunFolder(place), config)
+    return RunFolder.viewed(str(place))
+
+
 def test_classes_of_a_library_are_told_apart_by_their_names(tmp_path):
     one = of_library(tmp_path / "one", 0, ["well", "ill"])
     other = of_library(tmp_path / "other", 1, ["ill", "well"])
-    run_into(
-        RunFolder(tmp_path / "run"),
-        load(None, [
-            f"data.dataset={json.dumps(one)}", "data.clients=3", "cohort=3", "model=linear",
-            "data.partition=iid", "rounds=4", "local.epochs=5", "local.lr=0.5",
-        ]),
-    )  # fmt: skip
-    folder = RunFolder.viewed(str(tmp_path / "run"))
+    folder = trained_on(tmp_path / "run", one)
     # in the order of the data, which is not that of the alphabet
     assert fedorch.open(folder.place).classes == ["well", "ill"]
     moved = evaluation(folder, [f"data.dataset={json.dumps(other)}"])[0]
@@ -145,14 +148,7 @@ def test_columns_of_a_library_are_known_by_their_names(tmp_path):
         table[:300].to_csv(places[called] / "train.csv", index=False)
         table[300:].to_csv(places[called] / "test.csv", index=False)
     one = {"name": "huggingface", "path": str(places["a"]), "label": "ill"}
-    run_into(
-        RunFolder(tmp_path / "run"),
-        load(None, [
-            f"data.dataset={json.dumps(one)}", "data.clients=3", "cohort=3", "model=linear",
-            "data.partition=iid", "rounds=4", "local.epochs=5", "local.lr=0.5",
-        ]),
-    )  # fmt: skip
-    folder = RunFolder.viewed(str(tmp_path / "run"))
+    folder = trained_on(tmp_path / "run", one)
     moved = f"data.dataset.path={places['b']}"
     assert evaluation(folder, [moved])[0]["test_accuracy"] > 0.95
     other = f"data.dataset.path={places['c']}"
@@ -175,15 +171,8 @@ def test_inputs_are_made_as_in_training_or_not_at_all(tmp_path, capsys):
         tmp_path / "t.npz", x=rows[["a", "b"]].to_numpy(np.float32),
         y=(rows["ill"] == "yes").to_numpy(np.int64),
     )  # fmt: skip
-    run_into(
-        RunFolder(tmp_path / "run"),
-        load(None, [
-            f"data.dataset={{name: csv, path: {tmp_path}/t.csv, label: ill}}", "data.clients=3",
-            "cohort=3", "model=linear", "data.partition=iid", "rounds=4", "local.epochs=5",
-            "local.lr=0.5",
-        ]),
-    )  # fmt: skip
-    folder = RunFolder.viewed(str(tmp_path / "run"))
+    table = {"name": "csv", "path": f"{tmp_path}/t.csv", "label": "ill"}
+    folder = trained_on(tmp_path / "run", table)
     with pytest.raises(UserError, match=r"columns of a table \(a, b\).*as CSV or Parquet"):
         evaluation(folder, [f"data.dataset={{name: huggingface, path: {tmp_path}/hf, label: ill}}"])
     capsys.readouterr()

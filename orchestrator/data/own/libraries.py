@@ -82,8 +82,7 @@ class HuggingFace(Tokens):
             test = drawn(wanted.y if owner is None else owner, self.test, not request.trains)
         else:
             test = np.arange(len(wanted.y)) >= len(splits[0])
-        found = assembled(inputs, wanted, test, owner, where)
-        found = replace(found, sources=tuple(columns))
+        found = replace(assembled(inputs, wanted, test, owner, where), sources=tuple(columns))
         return require_other_rows(found, request, where)
 
     def _columns(self, splits: Sequence[Any], request: Request, where: str) -> Sequence[str]:
