@@ -109,6 +109,11 @@ def _factor(schedule, t: int) -> float:
     return rise * (floor + (1 - floor) * np.cos(part * np.pi / 2) ** 2)
 
 
+def _within(w, radius):
+    """The nearest point of a ball around 0, if there is one."""
+    return w if radius is None else w * min(1.0, radius / max(float(w.norm()), 1e-12))
+
+
 class Trained:
     """Local training of client k from ``w`` [d], on its rows; ``correct(g, w)`` is the algorithm's."""
 
@@ -147,6 +152,7 @@ class Trained:
             g = correct(g, self.w)
             lr = rate(local, t, s)
             self.w, self.moments = step(local["optimizer"], self.moments, self.w, g, lr)
+            self.w = _within(self.w, world.config["algorithm"].get("radius"))
             self.reach += lr
             losses.append(loss)
             self.path.append(self.w)

@@ -83,9 +83,22 @@ MINIMAX: tuple[dict[str, Any], ...] = (
     {"name": "drdm", "gamma": 0.05},
     {"name": "drdm", "gamma": 0.02, "mu": 0.5, "replace": True, "initial_dual": "uniform"},
     {"name": "drdm", "gamma": 0.05, "control": "lambda_weighted"},
+    {"name": "drdm", "gamma": 0.05, "initial_dual": "samples", "radius": 0.5},
     {"name": "afl", "dual_lr": 0.2},
+    {"name": "afl", "dual_lr": {"start": 2.0, "power": 1.0}, "full_loss": True},
     {"name": "scaffpd"},
     {"name": "scaffpd", "theta": 0.5, "anchor_batches": 3, "dual_lr": 0.5, "server_scale": 0.7},
+)
+SETS: tuple[dict[str, Any], ...] = (
+    {"name": "cvar", "alpha": 0.5},
+    {"name": "cvar", "alpha": 0.2},
+    {"name": "chi2", "radius": 0.05},
+    {"name": "chi2", "radius": 1.0},
+    {"name": "kl", "radius": 0.02},
+    {"name": "kl", "radius": 0.5},
+    {"name": "groups", "lists": [[3, 0], [1, 4, 2]]},
+    {"name": "groups", "by": "label"},
+    {"name": "groups", "by": "size", "count": 3},
 )
 INCREMENTS: tuple[dict[str, Any], ...] = (
     {"name": "scallion"},
@@ -118,6 +131,8 @@ ROBUST = (
     "geometric_median",
     {"name": "geometric_median", "by_samples": True, "iterations": 3},
 )
+BULYAN = (("aggregator", {"name": "bulyan", "byzantine": 0.15}), ("data.clients", 8))
+"""One of seven or eight."""
 CHOICES: dict[str, tuple[Any, ...]] = {
     "buffers": ("aggregate", "local", "exclude"),
     "cohort": (1, 2, 3, 5, 0.6, 1.0),
@@ -192,7 +207,12 @@ def _end(rng) -> dict[str, Any]:
 
 def _game(rng) -> list[tuple[str, Any]]:
     """One of those that play against a mixture of the clients, all of whom must answer."""
-    algorithm = rng.choice(MINIMAX)
+    algorithm = dict(rng.choice(MINIMAX))
+    if rng.random() < 0.5:
+        algorithm["uncertainty"] = rng.choice(SETS)
+    if rng.random() < 0.2:
+        key = "dual_lr" if algorithm["name"] in ("afl", "scaffpd") else "gamma"
+        algorithm[key] = {"start": rng.choice((0.05, 1.0)), "power": rng.choice((0.5, 1.0))}
     afl = algorithm["name"] == "afl"
     pieces = [
         ("algorithm", algorithm), ("model", rng.choice(MODELS)),
@@ -247,6 +267,8 @@ def _server(rng, name):
         drawn.append(("aggregator", rng.choice(("weighted_mean", "weighted_mean", *ROBUST))))
     elif rng.random() < 0.1:
         drawn += [("aggregator", "fltrust"), *ROOTED]
+    elif rng.random() < 0.1:
+        drawn += [*BULYAN, ("cohort", rng.choice((7, 8)))]
     if not name.startswith(("fed", "lp")) and rng.random() < 0.3:
         drawn.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
     return drawn

@@ -4,20 +4,19 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator
-from tests.meanings import networks
+from tests.meanings import networks, sets
 
 DRAWING = ("drfa", "drdm", "afl")
 """Which draw their cohorts in a way of their own."""
 NAMES = (*DRAWING, "scaffpd")
 
 
-def projected(v):
-    """The nearest point of the simplex, by the threshold that leaves a sum of 1."""
-    v, low, high = v - v.max(), -1.0, 0.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.maximum(v - middle, 0).sum() > 1 else (low, middle)
-    return np.maximum(v - low, 0)
+def first(fed):
+    """λ of before the first round."""
+    n = fed.clients
+    if fed.algorithm.get("initial_dual") == "samples":
+        return sets.nearest(fed, fed.sizes[:n] / fed.sizes[:n].sum())
+    return np.full(n, 1 / n)
 
 
 def cohort(fed, t):
@@ -47,7 +46,7 @@ def play(fed, t, ids, counts):
         losses = _losses(fed, t, ids, there["w"], there["buffers"])
         fed.w = fed.w + _sum(sents, weights)
         fed.take(sents, weights)
-        fed.dual = projected(fed.dual + options["dual_lr"] * losses)
+        fed.dual = sets.nearest(fed, fed.dual + _size(options["dual_lr"], t) * losses)
         return
     weights = {k: c / counts.sum() for k, c in zip(ids, counts, strict=True)}
     # t', and how far each client is by then from what it was sent
@@ -123,13 +122,13 @@ def _primal_dual(fed, t, ids):
 def _mixed(fed, t, ids, lost):
     """The next λ, and its part of the cohort {k: weight}."""
     options, n = fed.algorithm, fed.clients
-    sigma, rho, theta = options["dual_lr"], options["rho"], options["theta"]
+    sigma, rho, theta = _size(options["dual_lr"], t), options["rho"], options["theta"]
     mean = np.mean(list(lost.values()))
     s = np.array([fed.losses.get(k, mean) for k in range(n)])
     for k in ids:
         # nothing is extrapolated of who has never answered
         s[k] = lost[k] + theta * (lost[k] - fed.losses.get(k, lost[k]))
-    fed.dual = projected((fed.dual + sigma * s + sigma * rho) / (1 + sigma * rho * n))
+    fed.dual = sets.nearest(fed, (fed.dual + sigma * s + sigma * rho) / (1 + sigma * rho * n))
     mine = fed.dual[ids]
     mine = mine / mine.sum() if mine.sum() > 0 else np.full(len(ids), 1 / len(ids))
     return dict(zip(ids, mine, strict=True))
@@ -151,15 +150,21 @@ def _estimate(fed, t, snapshot):
         fed.down[k] += whole
     v = np.zeros(n)
     v[asked] = n / m * _losses(fed, t, asked, snapshot, fed.statistics)
-    fed.dual = projected(fed.dual + fed.config["local"]["steps"] * options["gamma"] * v)
+    step = fed.config["local"]["steps"] * _size(options["gamma"], t)
+    fed.dual = sets.nearest(fed, fed.dual + step * v)
+
+
+def _size(step, t):
+    """Of a step of λ in round t."""
+    return step["start"] / t ** step["power"] if isinstance(step, dict) else step
 
 
 def _losses(fed, t, ids, w, common):
-    """Of a mini-batch of each client's, with the statistics that it has."""
+    """Of a mini-batch or all rows of each client's, with the statistics that it has."""
     batch, told = fed.config["local"]["batch_size"], []
     for k in ids:
         rows = fed.world.data.train[k]
-        if batch < len(rows):
+        if batch < len(rows) and not fed.algorithm.get("full_loss"):
             rows = generator(fed.config["seed"], "loss", t, k).choice(rows, batch, replace=False)
         stats = common
         if fed.config["buffers"] != "aggregate" and len(fed.initial):

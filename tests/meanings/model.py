@@ -72,7 +72,7 @@ class Federation:
             last = list(self.world.module.children())[-1]
             self.corrected = slice(len(w) - sum(p.numel() for p in last.parameters()), len(w))
         self.control = torch.zeros_like(w[self.corrected])
-        self.dual = np.full(self.clients, 1 / self.clients)
+        self.dual = minimax.first(self)
         self.gradients = dict.fromkeys(range(self.clients), torch.zeros_like(w))
         self.losses: dict[int, float] = {}
         self.reference = torch.zeros(self.algorithm.get("dimension", 0))

@@ -32,13 +32,16 @@ def robust(aggregator, rows, doubts, sizes, memory, root):
         return median(x), None
     # rows that are not finite are among the f that were reckoned with
     f = max(0, round(aggregator["byzantine"] * m) - bad)
-    extra = 3 if "krum" in aggregator["name"] else 1
-    if len(x) < 2 * f + extra:
+    each, extra = (4, 3) if aggregator["name"] == "bulyan" else (2, 1)
+    extra = 3 if "krum" in aggregator["name"] else extra
+    if len(x) < each * f + extra:
         return median(x), None
     if aggregator["name"] == "trimmed_mean":
         return x.sort(0).values[f : len(x) - f].mean(0), None
     if aggregator["name"] == "faba":
         return _faba(rows, usable, f, doubts)
+    if aggregator["name"] == "bulyan":
+        return _bulyan(x, f, doubts), None
     scores = [_krum(x, i, f) for i in range(len(x))]
     order = sorted(range(len(x)), key=lambda i: (scores[i], i))
     keep = 1
@@ -67,6 +70,28 @@ def _faba(rows, usable, f, doubts):
     return rows[left].mean(0), torch.zeros(len(rows)).index_fill(
         0, torch.tensor(left), 1 / len(left)
     )
+
+
+def _bulyan(x, f, doubts):
+    """Of those that Krum picks one by one, what is nearest to their median, in each coordinate."""
+    left, picked = list(range(len(x))), []
+    while len(picked) < len(x) - 2 * f:
+        scores = [_krum(x[left], i, f) for i in range(len(left))]
+        best, *others = sorted(scores)
+        if others and others[0] - best <= SURE * best:
+            doubts.append(f"bulyan: {scores}")
+        picked.append(left.pop(scores.index(best)))
+    # a row's place decides between two values that are as near
+    x = x[sorted(picked)]
+    keep, away = len(x) - 2 * f, (x - median(x)).abs()
+    near = away.argsort(dim=0, stable=True)
+    if f:
+        last, next_ = (near[i : i + 1] for i in (keep - 1, keep))
+        gap = (away.gather(0, next_) - away.gather(0, last))[0]
+        apart = (x.gather(0, next_) - x.gather(0, last)).abs()[0]
+        if bool(((gap <= SURE * apart) & (apart > 0)).any()):
+            doubts.append("bulyan: as near to the median")
+    return x.gather(0, near[:keep]).mean(0)
 
 
 def _clipped(options, x, sizes, memory, root):

@@ -12,12 +12,14 @@ from tests.meanings import minimax
 from tests.meanings.comparison import compare
 from tests.meanings.compositions import (
     ATTACKS,
+    BULYAN,
     COLLUDING,
     INCREMENTS,
     MINIMAX,
     PROJECTED,
     ROBUST,
     ROOTED,
+    SETS,
     composed,
 )
 
@@ -37,7 +39,7 @@ ALGORITHMS = (
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
     AlgorithmOptions: "fedaa server_only",
-    Aggregator: "bulyan",
+    Aggregator: "",
     Attack: "",
     Compressor: "bf16 fp16",
     Sampler: "",
@@ -57,6 +59,7 @@ KNOWN = {
     },
     Aggregator: {
         "barycenter",
+        "bulyan",
         "fltrust",
         "mean",
         "weighted_mean",
@@ -92,6 +95,14 @@ def test_games_over_a_lossy_link(algorithm):
     """λ, and w' of the round's middle, which was measured from elsewhere than the update."""
     all_of_them = [("cohort", 1.0), ("local.steps", 1)] if algorithm["name"] == "afl" else []
     agree(("algorithm", algorithm), NORMED, ("output", "last"), *all_of_them, *BOTH_WAYS)
+
+
+@pytest.mark.parametrize("chosen", SETS, ids=str)
+@pytest.mark.parametrize("game", ["drdm", "scaffpd"])
+def test_sets_of_mixtures(game, chosen):
+    """Steps of λ that fall with the rounds, and are large enough for each set's edge."""
+    falling, rate = {"start": 2.0, "power": 0.5}, "gamma" if game == "drdm" else "dual_lr"
+    agree(("algorithm", {"name": game, "uncertainty": chosen, rate: falling}), ("output", "last"))
 
 
 @pytest.mark.parametrize("algorithm", INCREMENTS, ids=str)
@@ -144,6 +155,12 @@ def test_rows_of_private_clients_and_a_client_whose_numbers_are_none(aggregator)
         ("algorithm.name", "fedbn"), NORMED, ("aggregator", aggregator), ("cohort", 5),
         ("diverging", 2), ("non_finite", "drop"), BOTH_WAYS[0],
     )  # fmt: skip
+
+
+def test_what_is_nearest_to_the_median_of_those_who_are_picked():
+    """Of seven one may be malicious; none any more, once one has been left out."""
+    agree(*BULYAN, ("cohort", 7), FORGED, *BOTH_WAYS)
+    agree(*BULYAN, ("cohort", 7), ("diverging", 2), ("non_finite", "drop"), NORMED)
 
 
 def test_a_server_that_trains_beside_its_clients():
