@@ -27,6 +27,7 @@ from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result, stored, table_of
 from sweeps.spaces import Yaml
+from sweeps.statistics import reported
 
 
 @dataclass(frozen=True)
@@ -209,8 +210,8 @@ class Cells:
 
     def _looked(self, trial: Result) -> str:
         """The rounds that a trial's number is of, in a few words."""
-        rounds = trial.rounds
-        known = rounds["round"][rounds[self.plan.metric].notna()].astype(int)
+        looks = reported(trial.rounds, self.plan.metric).index
+        known = trial.rounds["round"].loc[looks].astype(int)
         if self.plan.statistic == "best":
             return f"{len(known)} rounds"
         return f"rounds {', '.join(map(str, known.iloc[-self.plan.tail :]))}"

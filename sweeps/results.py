@@ -215,8 +215,10 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     # of several seeds those that a scheduler let finish are the better ones, and those that have
     # come first may be the easy ones: more of them first
     upwards = [False, True, False, sweep.direction == "min"]
-    best = cells.sort_values(["whole", "cut", "count", "mean"], ascending=upwards, kind="stable")
-    return best.drop(columns=["whole", "cut"]).reset_index(drop=True)
+    # the order in which seeds were added up is no difference
+    cells["level"] = [float(f"{mean:.9g}") for mean in cells["mean"]]
+    best = cells.sort_values(["whole", "cut", "count", "level"], ascending=upwards, kind="stable")
+    return best.drop(columns=["whole", "cut", "level"]).reset_index(drop=True)
 
 
 def _all_known(values: pd.Series) -> bool:

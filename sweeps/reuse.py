@@ -11,6 +11,7 @@ from orchestrator.config import Config
 from orchestrator.errors import UserError
 from orchestrator.results import manifest
 from orchestrator.results.contents import CLIENTS, HOLDINGS, INPUTS, RESULT, ROUNDS
+from orchestrator.results.digests import digest
 from orchestrator.results.members import has_pbt
 from orchestrator.results.own_code import other
 from orchestrator.results.places import is_remote
@@ -18,7 +19,6 @@ from orchestrator.results.provenance import versions
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import inputs_left
-from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.terminal import console
 from sweeps.home import EXTENSION, TUNING

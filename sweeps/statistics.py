@@ -29,12 +29,12 @@ def value(rounds: pd.DataFrame, column: Column) -> float:
             f"the runs do not report {column.metric!r}; "
             f"{nearest(column.metric, [str(c) for c in rounds.columns])}"
         )
-    reported = _reported(rounds, column.metric)
-    if not len(reported):
+    values = reported(rounds, column.metric)
+    if not len(values):
         return math.nan
     if column.target is not None:
         return column.scale * _until(rounds, column, Goal(column.target, column.falling))
-    return column.scale * _of(reported, column)
+    return column.scale * _of(values, column)
 
 
 def beside(rounds: pd.DataFrame, column: Column, metric: str) -> float:
@@ -45,7 +45,7 @@ def beside(rounds: pd.DataFrame, column: Column, metric: str) -> float:
         return math.nan
     if column.statistic != "best":
         return value(rounds, replace(column, metric=metric))
-    pairs = pd.DataFrame({"of": _reported(rounds, column.metric), "beside": rounds[metric]})
+    pairs = pd.DataFrame({"of": reported(rounds, column.metric), "beside": rounds[metric]})
     known = pairs.dropna(subset=["of"]).sort_values("of", kind="stable")
     if not len(known):
         return math.nan
@@ -54,7 +54,7 @@ def beside(rounds: pd.DataFrame, column: Column, metric: str) -> float:
     return column.scale * float(best["beside"].iloc[0])
 
 
-def _reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
+def reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
     """The metric in the rounds that report it, from its first number on; NaN where it was none.
 
     The table has NaN as well for a round that was not evaluated.
@@ -67,15 +67,15 @@ def _reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
     return values if values[~judged].notna().any() else values[judged]
 
 
-def _of(reported: pd.Series, column: Column) -> float:
+def _of(values: pd.Series, column: Column) -> float:
     """The statistic of the metric's values, in the order of the rounds."""
     if column.statistic == "sum":
-        return float(reported.sum())
+        return float(values.sum())
     if column.statistic == "best":
-        return float(reported.max() if column.better == "high" else reported.min())
+        return float(values.max() if column.better == "high" else values.min())
     last = column.tail if column.statistic == "tail" else 1
     # a run whose loss ended as NaN has no last loss, and not that of the round before
-    return float(reported.iloc[-last:].mean(skipna=False))
+    return float(values.iloc[-last:].mean(skipna=False))
 
 
 def _until(rounds: pd.DataFrame, column: Column, goal: Goal) -> float:

@@ -70,7 +70,8 @@ def project_chi2(v: np.ndarray, radius: float) -> np.ndarray:
     1/k) − 1. Raises NotFinite if ``v`` is not.
     """
     x, n = project(v), len(v)
-    if n * np.square(x - 1 / n).sum() <= radius:
+    # at a corner of the simplex the divergence is N − 1, but for the rounding of a sum of n numbers
+    if n * np.square(x - 1 / n).sum() <= radius + 4 * n * np.finfo(float).eps * (radius + 1):
         return x
     u = np.sort(v)[::-1] - np.max(v)
     k = np.arange(1, n + 1)
@@ -80,10 +81,12 @@ def project_chi2(v: np.ndarray, radius: float) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         s = np.sqrt(((radius + 1) / n - 1 / k) / deviation)
         # with the right k, its smallest entry is positive and the next one would not be
-        inner = s * (u - mean) + 1 / k > 0
-        outer = np.append(s[:-1] * (u[1:] - mean[:-1]) + 1 / k[:-1] <= 0, True)
-    right = np.flatnonzero(np.isfinite(s) & inner & outer)
-    return project(s[right[0]] * (v - np.max(v)))
+        inner = s * (u - mean) + 1 / k
+        outer = np.append(s[:-1] * (u[1:] - mean[:-1]) + 1 / k[:-1], 0.0)
+    wrong = np.maximum(-inner, 0) + np.maximum(outer, 0)
+    # where an entry is about to vanish, two of them are right but for rounding
+    right = np.where(np.isfinite(s), wrong, np.inf).argmin()
+    return project(s[right] * (v - np.max(v)))
 
 
 def project_kl(v: np.ndarray, radius: float) -> np.ndarray:

@@ -24,7 +24,13 @@ from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.pages.sentence import measured_earlier
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import Inputs, inputs_left, require_common, tell_of_imports
+from orchestrator.results.usage import (
+    Inputs,
+    inputs_left,
+    require_common,
+    require_frozen,
+    tell_of_imports,
+)
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
 from orchestrator.terminal import console, labels_of, told
@@ -100,6 +106,7 @@ def evaluation(
         _require_own(folder, data)
     experiment = Experiment(config, InProcess, data)
     tensors, net = folder.model(), experiment.net
+    require_frozen(net, inputs, folder.place)
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)

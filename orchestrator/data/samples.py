@@ -139,6 +139,11 @@ class Dataset(Part):
         """What makes token ids of texts (``Samples.tokens``); "" where nothing is said of it."""
         return ""
 
+    @property
+    def padding(self) -> int | None:
+        """The token id that short texts are filled up with; None where nothing is said of it."""
+        return None
+
     def load(self, request: Request) -> Samples:
         """All samples, which are what :class:`Samples` says.
 

@@ -41,6 +41,10 @@ class Tokens(Dataset):
         words = f"words, hashed to {self.vocabulary} (vocabulary)"
         return f"tokenizer {self.tokenizer}" if self.tokenizer else words
 
+    @property
+    def padding(self) -> int | None:
+        return int(_tokenizer(self.tokenizer).pad_token_id) if self.tokenizer else 0
+
     def ids(self, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
         """Token ids [n, length] int32 of texts of one or two pieces; of a tokenizer, ids and types
         [n, 2, length].
@@ -258,16 +262,24 @@ def _tokenized_words(
 
 
 def _tokenizer(name: str) -> Any:
+    """Which leaves the words where texts begin, as models take them that cut padding off."""
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="right")
     except Exception as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(
             f"data.dataset.tokenizer: cannot load {name!r} (a folder with its files is taken, "
             f"too): {reason}"
         ) from error
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"data.dataset.tokenizer: {name!r} has no token for padding; give it one (pad_token; "
+            "that of the end of texts will do), save it into a folder with the checkpoint, and set "
+            "pad_token_id in that one's config.json"
+        )
+    return tokenizer
 
 
 def _cut(length: int) -> dict[str, Any]:

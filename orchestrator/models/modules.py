@@ -124,8 +124,10 @@ class SequenceClassifier(nn.Module):
 
 
 class TokenClassifier(SequenceClassifier):
-    """The same for each token: [B, L, classes], 0 behind the batch's longest text."""
+    """The same for each token: [B, L, classes], 0 behind a text."""
 
     def forward(self, x: Tensor) -> Tensor:
         logits = super().forward(x)
-        return torch.nn.functional.pad(logits, (0, 0, 0, x.shape[-1] - logits.shape[1]))
+        whole = torch.nn.functional.pad(logits, (0, 0, 0, x.shape[-1] - logits.shape[1]))
+        # where the batch's longest text goes on, a network would say something of padding
+        return whole.masked_fill((x[:, 0] == self.pad).unsqueeze(-1), 0.0)

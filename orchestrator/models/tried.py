@@ -62,17 +62,12 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
         judged = _passed(of, module, x, made, seed=0)
         if not torch.equal(x, given):
             raise ValueError(f"model: {of}: it writes into its inputs; work on a copy")
-        alone = _passed(of, module, x[:1], made, seed=0)
-        if not torch.allclose(judged.made[:1], alone.made, rtol=1e-3, atol=1e-4, equal_nan=True):
-            raise ValueError(
-                f"model: {of}: in evaluation, its outputs for an input depend on the other inputs "
-                "of the batch"
-            )
         if not judged.same(_passed(of, module, x, made, seed=1)):
             raise ValueError(
                 f"model: {of}: its outputs for the same inputs differ in evaluation, where nothing "
                 "may be drawn; draw only where self.training is true"
             )
+        _require_alone(of, module, x, judged.made)
         module.train()
         trained = _passed(of, module, x, made, seed=0)
         again = _passed(of, module, x, made, seed=0)
@@ -88,6 +83,25 @@ def tried(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) ->
     # at its own weights; after passes, in which some make theirs anew (spectral norm)
     _require_no_views(of, module, first)
     return trained.drew
+
+
+def require_alone(of: str, module: torch.nn.Module, x: Tensor, made: tuple[int, ...]) -> None:
+    """Raises ValueError where what it makes of one of ``x`` [n, ...] in evaluation depends on the
+    others.
+    """
+    with unchanged(module):
+        module.eval()
+        _require_alone(of, module, x, _passed(of, module, x, made, seed=0).made)
+
+
+def _require_alone(of: str, module: torch.nn.Module, x: Tensor, together: Tensor) -> None:
+    made = tuple(together.shape[1:])
+    each = [_passed(of, module, one[None], made, seed=0).made for one in x]
+    if not torch.allclose(together, torch.cat(each), rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise ValueError(
+            f"model: {of}: in evaluation, its outputs for an input depend on the other inputs "
+            "of the batch"
+        )
 
 
 def _require_dense(of: str, module: torch.nn.Module) -> None:

@@ -23,6 +23,7 @@ from orchestrator.plugins.blame import raised
 from orchestrator.plugins.imports import digest_of, imports_of
 from orchestrator.results import manifest
 from orchestrator.results.contents import INPUTS
+from orchestrator.results.digests import digest
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes
@@ -60,10 +61,13 @@ class Inputs(TypedDict):
     """Names, where the data have any."""
     clients: NotRequired[list[str]]
     """Names of those that it was trained by, where they have any."""
+    frozen_sha256: NotRequired[str]
+    """Of the weights that nobody trained, such as those of a checkpoint below adapters: they are
+    not among the model's, but built again; "" where there are none."""
 
 
-def inputs_of(data: FederatedData, clients: Sequence[str] = ()) -> Inputs:
-    """Of the models that are trained on ``data``, by ``clients`` of such names."""
+def inputs_of(data: FederatedData, net: Net, clients: Sequence[str] = ()) -> Inputs:
+    """Of the models that are trained on ``data``, like ``net``, by ``clients`` of such names."""
     samples = data.samples
     dtype: Literal["uint8", "int32", "float32"] = str(samples.x.dtype)  # type: ignore[assignment]
     return {
@@ -73,7 +77,25 @@ def inputs_of(data: FederatedData, clients: Sequence[str] = ()) -> Inputs:
         "columns": list(samples.columns), "tokens": samples.tokens,
         "sources": list(samples.sources),
         "classes": list(samples.names), "clients": list(clients),
+        "frozen_sha256": _frozen(net),
     }  # fmt: skip
+
+
+def _frozen(net: Net) -> str:
+    own = net.module.named_parameters()
+    frozen = {name: tensor.detach() for name, tensor in own if name not in net.params}
+    return digest(frozen) if frozen else ""
+
+
+def require_frozen(net: Net, inputs: Inputs, place: str) -> None:
+    """Raises UserError where the weights that nobody trains are not those that the run at ``place``
+    was trained with.
+    """
+    if inputs.get("frozen_sha256", _frozen(net)) != _frozen(net):
+        raise UserError(
+            f"{place}: the weights of its model that nobody trained are not those that the others "
+            "were trained with: put back what its config names (model.checkpoint, or the like)"
+        )
 
 
 def inputs_left(folder: RunFolder) -> Inputs:
@@ -117,6 +139,7 @@ class TrainedModel:
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
         _put(net, folder.model(), folder.place)
+        require_frozen(net, self.inputs, folder.place)
         net.module.eval()  # which need not return it
         self.module = net.module
 

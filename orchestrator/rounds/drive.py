@@ -308,9 +308,8 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     algorithm = experiment.algorithm
     model = net.spec.tensors(algorithm.model()) | net.buffer_spec.tensors(algorithm.statistics())
     folder.write_model(model)
-    folder.write_json(
-        INPUTS, inputs_of(experiment.data, called(experiment.config.data, experiment.data))
-    )
+    clients = called(experiment.config.data, experiment.data)
+    folder.write_json(INPUTS, inputs_of(experiment.data, net, clients))
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)

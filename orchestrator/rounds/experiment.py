@@ -36,12 +36,12 @@ from orchestrator.plugins.blame import blamed
 from orchestrator.plugins.imports import imports_of
 from orchestrator.plugins.raw import unpinned
 from orchestrator.results.columns import OF_ONE_MODEL
+from orchestrator.results.digests import digest
 from orchestrator.results.own_code import other, untold
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
-from orchestrator.rounds.digests import digest
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort

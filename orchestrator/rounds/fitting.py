@@ -24,6 +24,7 @@ from orchestrator.models.tried import (
     has_features,
     mixes,
     needs_company,
+    require_alone,
     tried,
     unchanged,
     unstacked,
@@ -49,6 +50,8 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
     for problem in _of_ids(config, samples, net):
         raise ValueError(problem)
     draws = _tried_out(config, samples, net) if of or samples.tags else False
+    if not of and not samples.tags and hasattr(net.module, "pad"):
+        require_alone(config.model.name, net.module, _inputs(samples, TRIED), samples.made)
     if not net.spec.size:
         raise ValueError(f"model: {of or config.model.name} has no parameters to train")
     for problem in _problems(config, samples):
@@ -180,6 +183,15 @@ def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:
     """What networks of ours that begin with an embedding say of other inputs than its ids."""
     rows = getattr(getattr(net.module, "embedding", None), "num_embeddings", None)
     if config.model.foreign:
+        return
+    if (mine := getattr(net.module, "pad", None)) is not None:
+        theirs = config.data.dataset.padding
+        if theirs not in (None, mine):
+            yield (
+                f"model.checkpoint: {config.model.name} takes token {mine} for padding, and "
+                f"data.dataset.tokenizer fills texts up with token {theirs}; set pad_token_id in "
+                f"the checkpoint's config.json to {theirs}"
+            )
         return
     if rows is None:
         if samples.x.dtype == np.int32 and not _takes(net, _inputs(samples, 2)):

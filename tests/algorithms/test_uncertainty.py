@@ -64,6 +64,21 @@ def test_the_chi2_ball(n, radius):
         assert_stationary(x, v, lambda y: y, n * np.square(x - 1 / n).sum() - radius)
 
 
+@pytest.mark.parametrize("n", [5, 6, 10, 21, 47])
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e9])
+def test_the_chi2_ball_that_touches_a_corner(n, scale):
+    """N/k − 1 is the divergence of k equal entries; by rounding it was beyond that, and an IndexError."""
+    for k in range(1, n):
+        project = onto(n, "chi2", radius=n / k - 1)
+        v = scale * (np.arange(n) % n < k)
+        x = project(v)
+        assert x.sum() == pytest.approx(1, abs=1e-12)
+        if scale >= 1:
+            assert x == pytest.approx((v > 0) / k, abs=1e-12)
+        for y in points(n, 5):
+            assert np.isfinite(project(scale * y)).all()
+
+
 @pytest.mark.parametrize("n", [2, 3, 7, 30])
 @pytest.mark.parametrize("radius", [1e-4, 0.1, 1.0, 3.0])
 def test_the_kl_ball(n, radius):

@@ -12,6 +12,7 @@ from tests.fuzz.meanings import Meanings
 from tests.fuzz.plans import Plans
 from tests.fuzz.programs import Programs
 from tests.fuzz.schedules import Schedules
+from tests.fuzz.tables import Tables
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -26,5 +27,6 @@ FAMILIES: dict[str, Family] = {
         Plans(),
         Programs(),
         Schedules(),
+        Tables(),
     )
 }

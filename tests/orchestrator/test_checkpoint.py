@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from orchestrator.errors import UserError
 from orchestrator.noted import note
 from orchestrator.results import checkpoint
+from orchestrator.results.digests import digest
 from orchestrator.results.state import require_storable
-from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment
 from tests.configs import small
 

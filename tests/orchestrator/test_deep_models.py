@@ -2,11 +2,15 @@
 here."""
 
 import importlib.util
+import shutil
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+import fedorch
 from orchestrator.clients.plane import InProcess
 from orchestrator.config import load
 from orchestrator.data.samples import Request
@@ -21,9 +25,11 @@ from orchestrator.models.deep import (
 )
 from orchestrator.models.net import Net
 from orchestrator.models.transformers import Transformer
+from orchestrator.models.tried import require_alone
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
 from tests.full_data import needs_data
-from tests.running import finish
+from tests.running import finish, run_into
 
 WORDS = [
     "[PAD]",
@@ -195,6 +201,80 @@ def test_adapters_are_all_that_is_trained_and_sent(checkpoint):
     assert e.records[0]["bytes_up"] == 4 * 4 * e.net.spec.size
     after = dict(e.net.module.named_parameters())
     assert all(torch.equal(after[n], p) for n, p in frozen.items())
+
+
+@pytest.mark.usefixtures("reviews")
+def test_adapters_are_judged_with_the_weights_that_they_were_trained_with(checkpoint, tmp_path):
+    """Of a checkpoint that had been written anew under the same path, three in ten were right."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    mine = shutil.copytree(checkpoint, tmp_path / "bert")
+    config = text_config(str(mine), "model.lora_rank=2", "rounds=1")
+    run_into(RunFolder(tmp_path / "run"), config)
+    run = fedorch.open(tmp_path / "run")
+    x, _ = run.test()
+    assert len(run.predict(x)) == len(x)
+    run.evaluate()
+    torch.manual_seed(1)
+    BertForSequenceClassification(BertConfig.from_pretrained(mine)).save_pretrained(mine)
+    run = fedorch.open(tmp_path / "run")
+    for use in (run.evaluate, partial(run.predict, x), partial(run.export, tmp_path / "m.pt")):
+        with pytest.raises(UserError, match="that nobody trained are not those"):
+            use()
+
+
+@pytest.mark.usefixtures("reviews")
+def test_words_come_before_padding(checkpoint, tmp_path):
+    """Of a tokenizer that pads on the left the words were cut off with what is behind them."""
+    from transformers import AutoTokenizer, BertTokenizerFast
+
+    left = shutil.copytree(checkpoint, tmp_path / "left")
+    BertTokenizerFast.from_pretrained(left, padding_side="left").save_pretrained(left)
+    assert AutoTokenizer.from_pretrained(left).padding_side == "left"
+    rows = [
+        Glue(task="sst2", tokenizer=str(of), length=12).load(Request(0, 1)).x
+        for of in (left, checkpoint)
+    ]
+    assert np.array_equal(*rows)
+
+
+@pytest.mark.usefixtures("reviews")
+def test_padding_is_what_the_checkpoint_takes_for_it(checkpoint, tmp_path):
+    """It was attended to, and the token of the other number was not; or there was none at all."""
+    from tokenizers import Tokenizer
+    from transformers import BertConfig, PreTrainedTokenizerFast
+
+    other = shutil.copytree(checkpoint, tmp_path / "other")
+    BertConfig.from_pretrained(other, pad_token_id=4).save_pretrained(other)
+    for of, said in (
+        (other, "takes token 4 for padding, and .* with token 0"),
+        (None, "no token for padding"),
+    ):
+        if of is None:
+            of = shutil.copytree(checkpoint, tmp_path / "none")
+            words = Tokenizer.from_file(str(of / "tokenizer.json"))
+            PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(of)
+        with pytest.raises(UserError, match=said):
+            Experiment(text_config(str(of)))
+
+
+def test_outputs_of_a_text_do_not_depend_on_the_batch(checkpoint):
+    """Those of its tokens did behind it, so that nearly all data were refused; and those of
+    networks that look at the last place are.
+    """
+    module = Transformer(checkpoint=checkpoint, head="tokens").create((2, 12), 2)
+    x = torch.zeros(3, 2, 12, dtype=torch.int32)
+    for row, words in zip(x[:, 0], ([9, 5], [7, 6, 8, 5, 3], [4, 4, 4]), strict=True):
+        row[: len(words)] = torch.tensor(words)
+    require_alone("it", module, x, (12, 2))
+    net = Transformer(checkpoint=checkpoint).create((2, 12), 2)
+    require_alone("it", net, x, (2,))
+    by_last = net.net.forward
+    net.net.forward = lambda **of: SimpleNamespace(
+        logits=by_last(**of).logits + of["attention_mask"][:, -1:]
+    )
+    with pytest.raises(ValueError, match="depend on the other inputs"):
+        require_alone("it", net, x, (2,))
 
 
 @pytest.mark.parametrize("family", ["Roberta", "DistilBert"])

@@ -6,8 +6,8 @@ import torch
 import fedorch
 from orchestrator.config import load
 from orchestrator.errors import UserError
+from orchestrator.results.digests import digest
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.digests import digest
 from orchestrator.rounds.experiment import Experiment
 from tests.running import finish, run_into
 

@@ -26,6 +26,7 @@ from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
 from sweeps.status import Status
 from sweeps.targets import Running, SweepFile, show_next
+from tests.fuzz.tables import Tables
 from tests.orchestrator.test_comparison import edit
 from tests.sweeps.plans import SMALL, sweep
 from tests.sweeps.trials import run_here
@@ -158,6 +159,34 @@ def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
     # seed by seed: as many in all need not be as many on each
     vars(best)["groups"] = {"one": looked(1, 2, 3), "other": looked(1, 3, 2), "less": looked(1, 2)}
     assert best.looked_at_otherwise("one") == {"other": "3 rounds against 2 rounds, seed 1"}
+
+
+@pytest.mark.parametrize("loser", [0.1, 0.6])
+def test_who_has_diverged_was_looked_at_like_the_others(tmp_path, loser):
+    """It lost, and was left out of the tests for having no numbers; as the first, with all others."""
+    methods = [("method", name) for name in ("fedavg", "scaffold")]
+    Tables().play(
+        [("metric", "test_loss"), ("statistic", "tail"), ("end", loser, "diverged", 2),
+         *methods, *(("seed", seed) for seed in range(3))],
+        tmp_path,
+    )  # fmt: skip
+    (test,) = Cells.read(tmp_path).tests.each
+    assert sum(test.pair.missed) == 1
+
+
+def test_order_in_which_seeds_are_added_up_is_none(tmp_path):
+    """Three tenths in one order were better than in another."""
+    methods = [("method", name) for name in ("fedavg", "scaffold", "feddyn")]
+    values = {"feddyn": (0.1, 0.2, 0.3), "fedavg": (0.3, 0.2, 0.1), "scaffold": (0.2, 0.3, 0.1)}
+    pieces = [("choose_on", "test"), *methods, *(("seed", seed) for seed in range(3))]
+    Tables().play(pieces, tmp_path)
+    for (label, seed), one in by_trial(tmp_path).items():
+        mine = values[label.removeprefix("algorithm=")][seed]
+        one.folder.write_table("rounds.parquet", one.rounds.assign(test_accuracy=mine))
+        one.folder.seal()
+    names = [name.removeprefix("algorithm=") for name in table(tmp_path)["trial"]]
+    assert len({np.mean(some) for some in values.values()}) > 1
+    assert names == ["fedavg", "feddyn", "scaffold"]
 
 
 def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
