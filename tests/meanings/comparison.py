@@ -220,8 +220,9 @@ def _undecided(product, modelled, found, t) -> bool:
         return True
     if any(name.startswith("ledger") or "shape" in said for name, said in found.items()):
         return False
-    # of numbers that overflow, the order of addition decides which do
-    huge = not (modelled.w.abs() < 1e15).all()
+    # of numbers that overflow, the order of addition decides which do; some have models of their own
+    own = [v for memory in modelled.memory.values() for v in memory.values()]
+    huge = not all((v.abs() < 1e15).all() for v in (modelled.w, modelled.reference, *own))
     if modelled.doubts or huge or (modelled.tied and {*found} == {"personal accuracy"}):
         return True
     return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(STIRS))
