@@ -136,3 +136,24 @@ def test_what_kind_the_tests_are_is_said(others, said):
     tests = PairedTests.of([Measured("round", values, False, ["one", "two"])], "one")
     assert said in tests.about
     assert ("d_z" in tests.about) == ("t-tests" in said)
+
+
+@pytest.mark.parametrize("kind", ["any", "skewed", "coins", "missing"])
+def test_where_nothing_differs_hardly_ever_anything_is_told_apart(kind):
+    """Of four methods at most one comparison in twenty says so, whatever their numbers are like."""
+    rng, told = np.random.default_rng(0), 0
+
+    def numbers(of_seeds):
+        n = len(of_seeds)
+        drawn = {"skewed": rng.exponential(size=n) ** 2, "coins": (rng.random(n) > 0.5) * 1.0}
+        own = drawn.get(kind, rng.normal(size=n))
+        lost = rng.random(n) < 0.3 * (kind == "missing")
+        return dict(enumerate(np.where(lost, math.nan, of_seeds + own).tolist()))
+
+    for _ in range(300):
+        of_seeds = 2 * rng.normal(size=6) * (kind != "coins")
+        values = {name: numbers(of_seeds) for name in "abcd"}
+        told += any(
+            one.told_apart for one in PairedTests.of([Measured("m", values, True)], "a").each
+        )
+    assert told <= 300 * 0.05 + 2.5 * math.sqrt(300 * 0.05 * 0.95)
