@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -73,22 +74,26 @@ def methods(
     """The trials of each method, which is what its parts are called: by what tells it from the
     others.
     """
-    each = [(one, _parts(config_of(one))) for one in results]
-    varies = [key for key in OF_A_METHOD if len({its[key] for _, its in each}) > 1]
+    each = []
+    for one in results:
+        said = config_of(one).model_dump(include={*OF_A_METHOD})
+        each.append((one, dict(_parts({key: said[key] for key in OF_A_METHOD}))))
+    places = dict.fromkeys(place for _, its in each for place in its)
+    varies = [place for place in places if len({its.get(place) for _, its in each}) > 1]
     found: dict[str, list[Result]] = {}
     for one, its in each:
-        found.setdefault(", ".join(its[key] for key in varies) or "it", []).append(one)
+        parts = [its[place] for place in varies if its.get(place, "none") != "none"]
+        found.setdefault(", ".join(parts) or ("none" if varies else "it"), []).append(one)
     return found
 
 
-def _parts(config: Config) -> dict[str, str]:
-    """Section -> names of the parts in it."""
-    return {
-        key: " ".join(
-            part.name for part in getattr(config, key).sections() if hasattr(part, "name")
-        )
-        for key in OF_A_METHOD
-    }
+def _parts(within: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
+    """(Place, name) of each part in a config."""
+    if isinstance(name := within.get("name"), str):
+        yield place, name
+    for key, value in within.items():
+        if isinstance(value, Mapping):
+            yield from _parts(value, f"{place}.{key}")
 
 
 def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:

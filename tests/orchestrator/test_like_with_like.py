@@ -19,6 +19,7 @@ from orchestrator.config import load
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells
+from sweeps.efforts import methods
 from sweeps.own_table import cells_as
 from tests.orchestrator.test_comparison import edit
 from tests.running import run_into
@@ -246,6 +247,16 @@ def test_single_runs_of_other_seeds_and_weights_that_come_with_a_method_are_told
     assert "| fedavg (seed 0) | fednova (seed 1) |" in text
     assert "ingle runs of other seeds, in which they differ, too" in text
     assert "they differ in aggregator (mean, weighted_mean)" in text
+
+
+def test_methods_are_called_by_those_parts_of_theirs_that_differ():
+    """A compressor was "top_k none"."""
+    settings = [], ["compression.uplink=top_k"], ["algorithm=scaffold"], ["local.lr=0.2"]
+    configs = [load(None, ["algorithm=fedavg", *some]) for some in settings]
+    found = methods([0, 1, 2, 3], configs.__getitem__)
+    assert found == {"fedavg": [0, 3], "fedavg, top_k": [1], "scaffold": [2]}
+    assert [*methods([0, 3], configs.__getitem__)] == ["it"]
+    assert [*methods([0, 1], configs.__getitem__)] == ["none", "top_k"]
 
 
 def test_who_has_more_tries_is_told(tmp_path, ray_session):
