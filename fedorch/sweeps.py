@@ -41,25 +41,33 @@ class Sweep:
 
     @property
     def notes(self) -> list[str]:
-        """What must be known to read the table, as ``fedorch table`` has it below."""
+        """What must be known to read the table, as ``fedorch table`` has it above and below."""
         from sweeps.cells import Cells
         from sweeps.own_table import sentences
 
-        return [*sentences(Cells.read(self.path))]
+        cells = Cells.read(self.path)
+        return [cells.title, *sentences(cells)]
 
     def best(self) -> Runs:
         """The finished runs of the best setting, one for each seed: the first row of the table.
-        Where a goal has ended trials it is that which overshot most (:attr:`notes` says so).
 
-        Raises UserError for a sweep that compares and chooses nothing, and before any has finished.
+        Raises UserError for a sweep that compares and chooses nothing, where a goal (``stop``) has
+        ended trials, whose order says nothing of who is better, and before any has finished.
         """
         from orchestrator.errors import UserError
-        from sweeps.results import stored, table_of
+        from sweeps.cells import Cells
 
-        plan, results = stored(self.path)
+        cells = Cells.read(self.path)
+        plan, results = cells.plan, cells.results
         if plan.choose_on == "nothing":
             raise UserError(f"{self.path}: the sweep compares, and chooses nothing (choose_on)")
-        first = next(iter(table_of(plan, results).to_dict("records")), {})
+        if cells.overshot:
+            raise UserError(
+                f"{self.path}: a goal (stop) has ended trials, and how good their models are says "
+                "how far each overshot it, and not which setting is the best; compare what they "
+                "took"
+            )
+        first = next(iter(cells.data.to_dict("records")), {})
         if first and not first["count"]:
             raise UserError(f"{self.path}: no trial has a number by which one could be the best")
         # what was drawn twice is one run

@@ -218,14 +218,12 @@ class Cells:
 
     @property
     def overshot(self) -> bool:
-        """Whether the first line's number says how far a trial went beyond its goal."""
-        return bool(self.groups) and self.has_overshot(next(iter(self.groups)))
-
-    def has_overshot(self, line: str) -> bool:
-        """Whether that of a line does."""
+        """Whether a goal has ended trials, whose numbers say how far each went beyond it: who was
+        slower had more rounds, and is no better for that.
+        """
         if self.runs is None or is_budget(self.plan.metric):
             return False
-        return any(map(self.reached.at_goal, self.reached.columns.get(line, [])))
+        return any(map(self.reached.at_goal, itertools.chain(*self.reached.columns.values())))
 
     def tied(self, lines: Sequence[str]) -> int:
         """How many of some lines, in the order of the table, are as good as the first of them."""
@@ -236,9 +234,9 @@ class Cells:
     @cached_property
     def methods(self) -> dict[str, list[Result]]:
         """The trials of each method, by what tells it from the others."""
-        return efforts.methods(self.results, self._config)
+        return efforts.methods(self.results, self.config)
 
-    def _config(self, trial: Result) -> Config:
+    def config(self, trial: Result) -> Config:
         """Of a trial that failed before it had one, what it was to be."""
         if self.runs is not None and trial.folder.path in self._numbers:
             return self.runs.configs[self._numbers[trial.folder.path]]
@@ -257,7 +255,7 @@ class Cells:
         """
         found: dict[str, list[str]] = {}
         for line, trials in self.groups.items():
-            config = self._config(trials[0])
+            config = self.config(trials[0])
             said: list[Any] = [
                 config.data.model_dump(mode="json", exclude={"augment", "scale", "validation"}),
                 config.attack.model_dump(mode="json"),

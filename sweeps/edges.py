@@ -18,9 +18,9 @@ NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resou
 
 def said(cells: Cells) -> Iterator[str]:
     """A sentence for each axis at whose end the best setting of a method is; of several problems
-    none, as settings of the easiest are the best.
+    none, as settings of the easiest are the best, nor where goals have ended trials.
     """
-    if len(cells.problems) > 1 or not cells.finished:
+    if len(cells.problems) > 1 or not cells.finished or cells.overshot:
         return
     for name, trials in cells.methods.items():
         folders = {one.folder.path for one in trials}
@@ -29,7 +29,7 @@ def said(cells: Cells) -> Iterator[str]:
             for line, its in cells.groups.items()
             if its[0].folder.path in folders and any(one.status != "failed" for one in its)
         ]
-        if lines and cells.tied(lines) == 1 and not cells.has_overshot(lines[0]):
+        if lines and cells.tied(lines) == 1:
             which = "the best" if len(cells.methods) == 1 else f"the best of {name}"
             for edge in _of(cells, lines[0]):
                 yield f"{which} has {edge}: what lies beyond may be better"

@@ -11,6 +11,7 @@ import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.comparison import Form
+from orchestrator.analysis.names import apart_in, with_values
 from orchestrator.analysis.tested import PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
@@ -29,8 +30,8 @@ CHOSEN_ON = {
 }
 OTHERWISE = "best first, by a metric that is of no test data"
 OVERSHOT = (
-    "those that a goal has ended are in the order of how far each overshot it, which says nothing "
-    "of who is better: compare what they took"
+    "a goal has ended trials: how good their models are says how far each overshot it, and the "
+    "others had more rounds; the order says nothing of who is better: compare what they took"
 )
 """What a table says of its order."""
 SAME_RUNS = (
@@ -86,12 +87,12 @@ def cells_as(folder: Path, form: Form) -> str:
     """
     cells = Cells.read(folder)
     if form == "csv":
-        tell_beside(sentences(cells))
+        tell_beside([cells.title, *sentences(cells)])
         return cells.numbered.to_csv(index=False)
     tests = cells.tests
     if form == "json":
         numbers = cells.numbered.to_dict("records")
-        told = {"metric": cells.plan.metric, "notes": [*sentences(cells)]}
+        told = {"title": cells.title, "metric": cells.plan.metric, "notes": [*sentences(cells)]}
         return json_text(told | {"cells": numbers, "tests": tests.records()})
     table = _shown(cells).replace("\n", ", ", regex=True)
     named = table.set_index("trial") if "trial" in table else table
@@ -116,6 +117,7 @@ def _order(cells: Cells) -> Iterator[str]:
     yield OVERSHOT if cells.overshot and plan.choose_on != "nothing" else chosen
     if plan.choose_on == "nothing" and plan.statistic == "best":
         yield PICKED
+    yield from _problems(cells)
     if plan.choose_on == "nothing" or not len(data):
         return
     yield from _cut(cells)
@@ -124,27 +126,31 @@ def _order(cells: Cells) -> Iterator[str]:
             "settings of which fewer seeds have finished stand below the others, whatever their "
             "mean"
         )
-    yield from _problems(cells)
-    if (tied := cells.tied([*cells.groups])) > 1:
-        yield f"{tied} settings are tied for the best; the first of them counts as it"
+    yield from _tied(cells)
     if on_rows and plan.choose_on == "validation" and cells.tests.each:
         yield SAME_RUNS
     if len(cells.results) >= plan.trials:  # which setting is the best is open before that
         yield from edges.said(cells)
 
 
+def _tied(cells: Cells) -> Iterator[str]:
+    """That several are the best, where that says something."""
+    if not cells.overshot and (tied := cells.tied([*cells.groups])) > 1:
+        yield f"{tied} settings are tied for the best; the first of them counts as it"
+
+
 def _problems(cells: Cells) -> Iterator[str]:
-    """What an order over several problems says."""
-    if len(cells.problems) > 1:
-        yield (
-            f"the lines are of {len(cells.problems)} problems (by what data{_goals(cells)} and "
-            "attack say): who has an easier one is no better for that, and only those of the first "
-            "line's are tested against it"
-        )
-
-
-def _goals(cells: Cells) -> str:
-    return ", stop" if is_cost(cells.plan.metric) else ""
+    """What lines of several problems are to one another."""
+    if len(cells.problems) < 2:
+        return
+    firsts = [cells.config(cells.groups[lines[0]][0]) for lines in cells.problems.values()]
+    goals = ["stop"] if is_cost(cells.plan.metric) else []
+    keys = ", ".join(with_values(apart_in(["data", "attack", *goals], firsts), firsts))
+    tested = ", and only those of the first line's are tested against it"
+    yield (
+        f"the lines are of {len(cells.problems)} problems: they differ in {keys}; who has an "
+        f"easier one is no better for that{tested * (cells.plan.choose_on != 'nothing')}"
+    )
 
 
 def _cut(cells: Cells) -> Iterator[str]:

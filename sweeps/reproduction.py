@@ -63,6 +63,8 @@ class Reproduction:
     """Name of the budget."""
     only: tuple[str, ...] = ()
     """Columns that were asked for; empty: all of the budget's."""
+    also: tuple[str, ...] = ()
+    """What ``--set`` has changed of it, where that is known."""
 
     def __post_init__(self) -> None:
         if self.size not in self.entry.budgets:
@@ -86,9 +88,14 @@ class Reproduction:
         return self.entry.budgets[self.size]
 
     @property
+    def _changed(self) -> Settings:
+        """Of the entry's own settings."""
+        return (*self.budget.settings, *self.also)
+
+    @property
     def stand_in(self) -> str:
         """Which dataset is taken in the place of the paper's; empty: none."""
-        paper, here = dataset_of(self.entry.base), dataset_of(self.budget.settings)
+        paper, here = dataset_of(self.entry.base), dataset_of(self._changed)
         if not here or here == paper:
             return ""
         return f"{here} in place of {paper}" if paper else here
@@ -96,14 +103,16 @@ class Reproduction:
     @property
     def elsewhere(self) -> bool:
         """Whether that is no part of the paper's, so that its numbers are of other data."""
-        paper, here = dataset_of(self.entry.base), dataset_of(self.budget.settings)
+        paper, here = dataset_of(self.entry.base), dataset_of(self._changed)
         return bool(here) and here.replace("_10k", "") != paper.replace("_10k", "")
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """Columns whose cells are sums over other rounds than the paper's numbers."""
-        changed = {s for s in self.budget.settings if s.startswith("rounds=")}
-        if changed <= {*self.entry.base}:
+        """Columns whose cells are sums over other rounds than the paper's numbers, or of other
+        work.
+        """
+        changed = {s for s in self._changed if s.startswith("rounds=")}
+        if changed <= {*self.entry.base} and not self.also:
             return ()
         return tuple(c for c in self.columns if self.entry.columns[c].statistic == "sum")
 

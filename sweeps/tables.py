@@ -156,21 +156,19 @@ def _measured(line: pd.Series, digits: int) -> str:
 class About:
     """What is said of a table beside its numbers."""
 
-    also: Sequence[str] = ()
-    """What --set has changed."""
     diverged: Diverged = field(default_factory=dict)
     how: Sequence[str] = ()
     """How its rows were tuned and what they spent, a sentence each."""
 
 
-def _conditions(one: Reproduction, about: About) -> Iterator[str]:
+def _conditions(one: Reproduction) -> Iterator[str]:
     """What is not as in the paper, and which part of it is shown."""
     if one.budget.reduced:
         yield f"{one.size}: {one.budget.reduced.rstrip('.')}"
     if one.entry.unavailable:
         yield one.entry.unavailable.rstrip(".")
-    if about.also:
-        yield f"and with {', '.join(about.also)}"
+    if one.also:
+        yield f"and with {', '.join(one.also)}"
     if one.only:
         many = f"{len(one.columns)} of {len(one.whole.columns)} columns"
         yield f"{many}; claims are tested over all that the budget has"
@@ -186,7 +184,7 @@ def _beside(one: Reproduction, data: pd.DataFrame) -> pd.DataFrame:
 def _as_numbers(one: Reproduction, data: pd.DataFrame, form: Format, about: About) -> str:
     """CSV and JSON, which have no title: what it says is among the conditions."""
     conditions = [f"run on {one.stand_in}"] if one.stand_in else []
-    conditions += _conditions(one, about)
+    conditions += _conditions(one)
     conditions += [SMOKE.partition(";")[0]] if one.size == UNTUNED_BUDGET else []
     if form == "csv":
         tell_beside(about.how)
@@ -199,7 +197,7 @@ def _as_numbers(one: Reproduction, data: pd.DataFrame, form: Format, about: Abou
 def render(one: Reproduction, values: Values, form: Format, about: About | None = None) -> str:
     """The table as text; the terminal's is printed instead, and empty."""
     about = about or About()
-    data, entry, other = numbers(one, values, about.diverged), one.entry, [*_conditions(one, about)]
+    data, entry, other = numbers(one, values, about.diverged), one.entry, [*_conditions(one)]
     data = _beside(one, data)
     if form == "csv" or form == "json":
         return _as_numbers(one, data, form, about)
@@ -214,7 +212,7 @@ def render(one: Reproduction, values: Values, form: Format, about: About | None 
     noted = [f"{mark}: {note}" for note, mark in _marks(data).items()]
     if one.partial and not one.elsewhere:
         which = ", ".join(one.partial)
-        noted.append(f"published numbers are left out of sums over other rounds: {which}")
+        noted.append(f"published numbers are left out of sums over other rounds or work: {which}")
     said = (*noted, *summaries(entry, values), *map(str, lines(entry, values)), *about.how)
     return Written(
         head, table, notes, said, further=differences(entry, values), about_further=PAIRS

@@ -247,7 +247,7 @@ def show_next(home: Home) -> None:
     if cells.plan.choose_on == "nothing" or cells.runs is None or not cells.data["count"].any():
         return
     if cells.overshot:
-        return  # the first have overshot most
+        return  # nobody knows which is better
     first = next(n for n in itertools.count(100, 5) if not {*range(n, n + 5)} & {*cells.plan.seeds})
     name, leading = shlex.quote(cells.plan.name), _leading(cells)
     places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
@@ -423,12 +423,12 @@ class PaperTarget(Target):
     def _show_table(
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
     ) -> None:
-        also, diverged = plan_of(folder).also, self.one.diverged(folder)
-        about = tables.About(also, diverged, self._how(folder))
-        text = tables.render(self.one, values, form, about)
+        one = replace(self.one, also=plan_of(folder).also)
+        about = tables.About(self.one.diverged(folder), self._how(folder))
+        text = tables.render(one, values, form, about)
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
-            written = text or tables.render(self.one, values, "markdown", about)
+            written = text or tables.render(one, values, "markdown", about)
             write_text(file, written)
             console.print(f"wrote {file}", soft_wrap=True)
         elif text:

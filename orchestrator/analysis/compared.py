@@ -20,6 +20,7 @@ from orchestrator.analysis.names import (
     names_of_data,
     relabelled,
     require_same_data,
+    stopped_said,
     unsaid,
     ways_to_say,
     with_values,
@@ -132,10 +133,17 @@ class Runs:
         if all(len(some) == 1 for some in self.columns.values()):
             several = len({*self.seeds}) > 1 and len(self.columns) > 1
             return "single runs of other seeds, in which they differ, too" if several else ""
-        seeds = self._named[1]
-        if seeds and any(map(SEEDS.search, self._named[0])):
-            seeds += " where no others are named"
-        return f"mean ± standard error over seeds {seeds}".removesuffix(" ")
+        usual = self._named[1]
+        if usual and any(map(SEEDS.search, self.columns)):
+            usual += " where no others are named"
+        # a label need not say what the name did
+        own = [
+            f"{found[1]} of {name}"
+            for before, name in zip(self._named[0], self.columns, strict=True)
+            if (found := SEEDS.search(before)) and not SEEDS.search(name)
+        ]
+        which = "; ".join(filter(None, [usual, *own]))
+        return f"mean ± standard error over seeds {which}".removesuffix(" ")
 
     @cached_property
     def configs(self) -> list[Config]:
@@ -273,16 +281,12 @@ class Runs:
 
     @property
     def stopped_said(self) -> str:
-        """Which runs were stopped before their last round, by somebody or a scheduler; or ""."""
-        stopped = [
-            f"{_with_seed(name, self.seeds[run])} after {result['rounds']:,} of "
-            f"{self.configs[run].rounds:,} rounds"
+        """As :func:`stopped_said` of the columns' runs."""
+        return stopped_said({
+            _with_seed(name, self.seeds[run]): self.folders[run]
             for name, some in self.columns.items()
             for run in some
-            if (result := self.results[run])["status"] == "stopped"
-        ]
-        more = f" and {len(stopped) - SOME} more" if stopped[SOME:] else ""
-        return f"stopped: {', '.join(stopped[:SOME])}{more}" if stopped else ""
+        })  # fmt: skip
 
     @property
     def _cut(self) -> bool:

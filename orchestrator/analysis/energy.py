@@ -66,6 +66,12 @@ class Reached:
         """The round in which it reached the target."""
         return "never" if self.clients is None else str(int(self.clients["round"].iloc[0]))
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether it ended before its last round, and before the target."""
+        done, planned = self.folder.result()["rounds"], self.folder.config().rounds
+        return self.clients is None and done < planned
+
     def joules(self, snr: float, bandwidth: float) -> float:
         """Of all clients up to the target, over a channel; infinite for a run that misses it."""
         if self.clients is None:
@@ -151,6 +157,12 @@ def energy_map(
     for steps in sorted({one.steps for one in found}):
         rounds = ", ".join(one.when for one in found if one.steps == steps)
         console.print(f"τ = {steps}: reaches {100 * channels.target:g}% in round {rounds}")
+    if early := sorted({one.steps for one in found if one.ended_early}):
+        console.print(
+            f"runs with τ = {', '.join(map(str, early))} ended before their last round (a goal, or "
+            "stopped) without it, and might have reached it: the map leaves these τ out",
+            soft_wrap=True,
+        )
     if said := _other_seeds(found):
         console.print(f"means are over other seeds, and so not of the same data: {said}")
     return (None if best.empty else plots.steps_map(best)), table

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
-from orchestrator.analysis.names import over_seeds, require_alike
+from orchestrator.analysis.names import over_seeds, require_alike, stopped_said
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
@@ -25,7 +25,7 @@ from orchestrator.results.pictures import require_free, write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import require_common
 from orchestrator.rounds.experiment import Experiment
-from orchestrator.terminal import bar, console
+from orchestrator.terminal import bar, console, told
 from orchestrator.training.evaluation import mean_loss, per_sample
 from orchestrator.training.world import World
 
@@ -208,5 +208,8 @@ def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
     require_free(plot)
     for folder in folders:
         require_common(folder)
-    figure, data = survey(over_seeds(folders), look)
+    runs = over_seeds(folders)
+    figure, data = survey(runs, look)
+    if said := stopped_said({one.place: one for one in folders}):
+        told("note", said)
     write_picture(figure, plot, data)

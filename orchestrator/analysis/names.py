@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from algorithms.part import nearest
+from orchestrator.analysis.judged import SOME
 from orchestrator.config import Config
 from orchestrator.config.defaults import implied
 from orchestrator.errors import UserError
@@ -119,16 +120,21 @@ def by_difference(configs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _told(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which not all configs are alike, but for those that go with others."""
-    keys = {key: None for other in configs for key in _differing(configs[0], other)}
-    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
     # the algorithm first, and a part's name before its options
     told = sorted(
-        (key for key in keys if _matters(key, parts, configs)),
+        _apart(configs),
         key=lambda k: (
             k != "algorithm.name", k.rpartition(".")[0], not k.endswith(".name"), k,
         ),
     )  # fmt: skip
     return _without_implied(told, configs)
+
+
+def _apart(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The same, but for options of parts of other names."""
+    keys = {key: None for other in configs for key in _differing(configs[0], other)}
+    parts = [key.removesuffix("name") for key in keys if key.endswith(".name")]
+    return [key for key in keys if _matters(key, parts, configs)]
 
 
 def _without_implied(told: list[str], configs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -327,6 +333,17 @@ def require_same_data(folders: Sequence[RunFolder], results: Sequence[Result]) -
             )
 
 
+def stopped_said(runs: Mapping[str, RunFolder]) -> str:
+    """Which runs were stopped before their last round, by somebody or a scheduler; or ""."""
+    stopped = [
+        f"{name} after {folder.result()['rounds']:,} of {folder.config().rounds:,} rounds"
+        for name, folder in runs.items()
+        if folder.ending()["status"] == "stopped"
+    ]
+    more = f" and {len(stopped) - SOME} more" if stopped[SOME:] else ""
+    return f"stopped: {', '.join(stopped[:SOME])}{more}" if stopped else ""
+
+
 def require_reported(
     metric: str, folders: Sequence[RunFolder], rounds: Sequence[pd.DataFrame], every: bool
 ) -> None:
@@ -357,7 +374,7 @@ def require_curve(
     require_reported(metric, folders, rounds, every=True)
 
 
-BROUGHT = ("local.", "cohort", "aggregator")
+BROUGHT = ("local.", "cohort", "aggregator", "data.heldout")
 """Of what an algorithm brings along, what is no part of its name."""
 
 
@@ -374,6 +391,12 @@ FEW = 4
 """Configs whose values stand behind a key."""
 LEGIBLE = 20
 """Characters of one that does."""
+
+
+def apart_in(sections: Collection[str], configs: Sequence[Config]) -> list[str]:
+    """The keys of some sections in which not all configs are alike."""
+    whole = [config.model_dump(mode="json", include={*sections}) for config in configs]
+    return [key.removesuffix(".name") for key in _apart(whole)]
 
 
 def unsaid(configs: Mapping[str, Config]) -> list[str]:

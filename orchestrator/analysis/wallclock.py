@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 from rich.table import Table
 
-from orchestrator.analysis.goals import hidden_said, looks_said
+from orchestrator.analysis.goals import hidden_said, looks_said, missed
 from orchestrator.analysis.judged import SOME, Judged
-from orchestrator.analysis.names import require_reported, told_apart
+from orchestrator.analysis.names import require_reported, stopped_said, told_apart
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -71,13 +71,13 @@ def show_wallclock(
         require_reported(metric, folders, rounds, every=True)
     took: list[float] = []
     # whether those that missed ended before their last round
-    missed: dict[str, bool] = {}
+    never: dict[str, bool] = {}
     runs = dict(zip(told_apart(folders), zip(folders, rounds, strict=True), strict=True))
     for name, (folder, all_of_them) in runs.items():
         counted = up_to(all_of_them, metric, target)
         if counted is None:
             table.add_row(name, "never")
-            missed[name] = len(all_of_them) < folder.config().rounds
+            never[name] = len(all_of_them) < folder.config().rounds
             continue
         nbytes = float((counted["bytes_up"] + counted["bytes_down"]).sum())
         steps = steps_of(counted)
@@ -96,10 +96,12 @@ def show_wallclock(
     console.print(table)
     console.print("GB: up and down, of all clients", soft_wrap=True)
     console.print(f"link: {LINKS[link]} (K clients a round), at {gbps:g} Gbit/s", soft_wrap=True)
-    if target is not None:
-        said = [*_target_said(runs, metric, target), *_missed_said(missed, f"{metric} {target}")]
-        for sentence in filter(None, said):
-            console.print(sentence, soft_wrap=True)
+    if target is None:
+        said = [*_ends_said(runs)]
+    else:
+        said = [*_target_said(runs, metric, target), *_missed_said(never, f"{metric} {target}")]
+    for sentence in filter(None, said):
+        console.print(sentence, soft_wrap=True)
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")
         if took and max(took) > ALIKE * min(took):
@@ -116,6 +118,14 @@ def _contacted(rounds: pd.DataFrame) -> list[int]:
     """
     known = rounds["contacted"].dropna() if "contacted" in rounds else pd.Series(dtype=float)
     return [round(known.mean())] if len(known) else []
+
+
+def _ends_said(runs: Mapping[str, tuple[RunFolder, pd.DataFrame]]) -> Iterator[str]:
+    """Which runs' totals are of no end that the others have come to."""
+    looked = {name: (folder.config(), rounds) for name, (folder, rounds) in runs.items()}
+    if lost := [name for name, one in looked.items() if missed(*one)]:
+        yield f"have missed what they were to reach (stop): {', '.join(lost[:SOME])}"
+    yield stopped_said({name: folder for name, (folder, _) in runs.items()})
 
 
 def _target_said(

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.table import Table
@@ -92,7 +93,7 @@ def test_a_run_in_a_folder_with_marks(printed):
 @pytest.mark.parametrize("form", ["html", "markdown"])
 def test_tables_hold_no_tags(form):
     """What --set has changed stands below a table, and went into a page as it was."""
-    text = tables.render(REDUCED, {}, form, tables.About(["name=<script>alert(1)</script>"]))
+    text = tables.render(replace(REDUCED, also=("name=<script>alert(1)</script>",)), {}, form)
     assert "&lt;script" in text
     assert "<script" not in text
     assert "</script" not in text

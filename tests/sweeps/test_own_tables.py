@@ -476,7 +476,7 @@ def test_an_easier_problem_is_no_better_method(tmp_path, ray_session, capsys):
     cells = Cells.read(tmp_path / "s")
     assert [len(its) for its in cells.problems.values()] == [2, 2]
     said = "\n".join(_order(cells))
-    assert "the lines are of 2 problems (by what data and attack say)" in said
+    assert "the lines are of 2 problems: they differ in " in said
     assert "what lies beyond" not in said
     first = next(iter(cells.groups)).split(", ")[0]
     assert [one.group.split(", ")[0] for one in cells.tests.each] == [first]
@@ -523,5 +523,5 @@ def test_who_ends_at_an_easier_goal_is_no_better(tmp_path, ray_session):
     )  # fmt: skip
     run_here(plan, tmp_path / "s")
     cells = Cells.read(tmp_path / "s")
-    assert "2 problems (by what data, stop and attack say)" in "\n".join(_order(cells))
+    assert "2 problems: they differ in stop" in "\n".join(_order(cells))
     assert not cells.tests.each

@@ -268,7 +268,7 @@ def test_sums_over_fewer_rounds_stand_beside_no_published_ones():
     values = {("FedAA(AL 64)", column): {0: 50.0} for column in reduced.columns}
     short, whole = (tables.render(one, values, "markdown") for one in (reduced, full))
     assert "| FedAA(AL 64) | 50 | 50.000 (0.978) |" in short
-    assert "left out of sums over other rounds: runtime" in short
+    assert "left out of sums over other rounds or work: runtime" in short
     assert "| FedAA(AL 64) | 50 (5103) |" in whole
     assert "left out" not in whole
 

@@ -221,8 +221,9 @@ def test_ahead_of_all_is_counted_by_columns():
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "html", "latex", "terminal"])
 def test_every_form_of_the_table(reproduced, form, capsys):
-    about = tables.About(["local.batch_size=7"], how=["MB a run: 3"])
-    text = tables.render(REDUCED, REDUCED.measured(reproduced), form, about)
+    about = tables.About(how=["MB a run: 3"])
+    changed = replace(REDUCED, also=("local.batch_size=7",))
+    text = tables.render(changed, REDUCED.measured(reproduced), form, about)
     text += capsys.readouterr().out
     assert "FedProx" in text
     assert "50.0" in text
@@ -242,6 +243,27 @@ def test_what_columns_show_is_said_of_each_where_it_differs():
     text = tables.render(Reproduction(entry, "reduced"), {}, "markdown")
     assert "; runtime: seconds, summed" in text
     assert f"mean: {ENTRY.columns['mean'].shows}" in text
+
+
+def test_published_numbers_of_other_data_or_work_do_not_stand_beside_ours():
+    """They did where --set said so, and not the budget."""
+    seconds = Column("seconds", statistic="sum", better="low")
+    published = {("FedAvg", "mean"): Published(50.0), ("FedAvg", "runtime"): Published(5173.0)}
+    entry = replace(ENTRY, columns={**ENTRY.columns, "runtime": seconds}, published=published)
+    one = Reproduction(entry, "reduced")
+    values = {(row, column): {0: 1.0} for row in ENTRY.rows for column in ("mean", "runtime")}
+
+    def text(*also):
+        return tables.render(replace(one, also=also), values, "markdown")
+
+    def shown(text):
+        return ["(50" in text, "(5173" in text]
+
+    assert shown(text()) == [True, True]
+    assert shown(text("local.epochs=1")) == [True, False]
+    elsewhere = text("data.dataset=mnist")
+    assert "— run on mnist" in elsewhere
+    assert shown(elsewhere) == [False, False]
 
 
 def test_what_could_not_be_had_stands_under_the_table():
