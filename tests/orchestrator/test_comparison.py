@@ -354,6 +354,28 @@ def test_a_group_has_one_label(runs):
     assert (code, "is to be called 'A' and 'B'" in text) == (2, True)
 
 
+def test_a_label_hides_no_seeds(tmp_path):
+    """Means of three seeds and of two stood side by side as "over seeds"."""
+    places = {}
+    for method, seeds in {"fedavg": 3, "fednova": 2}.items():
+        for seed in range(seeds):
+            place = places.setdefault(method, tmp_path / method) / f"seed-{seed}"
+            run_into(RunFolder(place), small(f"algorithm={method}", f"seed={seed}", "rounds=1"))
+    labels = [f"{places['fedavg'] / 'seed-0'}=A", f"{places['fednova'] / 'seed-0'}=B"]
+    runs = [RunFolder.existing(place) for one in places.values() for place in sorted(one.iterdir())]
+    text = show_comparison(runs, None, form="markdown", labels=labels)
+    assert "over seeds 0, 1, 2 of A; 0, 1 of B" in text
+    assert "over seeds 0, 1 of B" in show_comparison(runs, None, form="markdown", labels=labels[1:])
+
+
+def test_what_algorithms_bring_along_for_the_server_is_told(tmp_path):
+    """Rows that its clients had not were no word under a test that its method won by them."""
+    for name in ("fedavg", "server_only"):
+        run_into(RunFolder(tmp_path / name), small(f"algorithm={name}", "rounds=1"))
+    runs = [RunFolder.existing(tmp_path / name) for name in ("fedavg", "server_only")]
+    assert "data.heldout.per_class (0, 100)" in show_comparison(runs, None, form="markdown")
+
+
 def test_what_names_do_not_say_stands_below(runs, tmp_path):
     code, text = here("compare", *runs, "--label", "lr 0.1=ours", "--metric", "accuracy")
     assert (code, "ours: learning rate 0.1; lr 0.01: learning rate 0.01" in text) == (0, True)

@@ -9,10 +9,12 @@ from orchestrator.analysis.energy import Channels, _edges, best_steps, energies,
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
+from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import client_table
 from tests.configs import small
 from tests.orchestrator.test_cli import here
-from tests.running import finish
+from tests.orchestrator.test_comparison import edit
+from tests.running import finish, run_into
 
 
 def test_shannon_rate():
@@ -146,6 +148,16 @@ class Ran:
 
 ONE = Channels(target=0.8, snrs=(0.0,), bandwidths=(1e6, 1e6))
 """1 Mb/s: a megabyte is 8 s, at 1 W 8 J."""
+
+
+def test_that_a_run_ended_before_it_could_reach_the_target_is_said(tmp_path):
+    """It "never" did."""
+    for steps in (1, 2):
+        run_into(RunFolder(tmp_path / f"tau{steps}"), small(f"local.steps={steps}", "rounds=2"))
+    edit(tmp_path / "tau1", status="stopped", rounds=1)
+    code, text = here("energy", tmp_path / "tau1", tmp_path / "tau2", "--target", 0.999)
+    assert code == 2
+    assert "runs with τ = 1 ended before their last round" in text
 
 
 def test_runs_of_one_number_of_steps_are_seeds():

@@ -1,5 +1,6 @@
 """FDA, compression and optimiser policies in whole runs: bytes, bits and equivalences."""
 
+import shutil
 from io import StringIO
 
 import numpy as np
@@ -21,6 +22,7 @@ from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.block import Block
 from orchestrator.training.messages import Ask
 from tests.configs import small
+from tests.orchestrator.test_comparison import edit
 from tests.running import finish, resumed
 
 ALL = ["cohort=1.0", "data.partition=iid", "local.steps=6"]
@@ -386,8 +388,8 @@ def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
     shown = page.file.getvalue()
     assert "never reached" in shown
     assert f"{2 * 4 * D * K * 2 / 1e9:.3f}" in shown
-    slow = RunFolder.new(tmp_path / "slow")
-    begin(e, slow, False)
+    slow = RunFolder.existing(shutil.copytree(folder.path, tmp_path / "slow"))
+    edit(slow.path, status="stopped", rounds=1)
     known = folder.rounds()
     slower = known.assign(seconds_client=3 * known["seconds_client"])
     monkeypatch.setattr(RunFolder, "rounds", lambda one: slower if one is slow else known)
@@ -395,3 +397,4 @@ def test_wallclock_from_the_command_line(tmp_path, monkeypatch):
         page.file.truncate(0)
         show_wallclock([folder, slow], step_ms, "shared", 0.5, "test_accuracy", None)
         assert ("give all of them one --step-ms" in page.file.getvalue()) == said
+        assert "stopped: slow after 1 of 2 rounds" in page.file.getvalue()

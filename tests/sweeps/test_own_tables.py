@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import fedorch
 from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.config import load
@@ -301,6 +302,38 @@ def test_an_order_of_those_who_have_overshot_a_goal_is_none_of_the_best(
     capsys.readouterr()
     show_next(Home(tmp_path / "s"))
     assert "best" not in capsys.readouterr().out
+
+
+def test_nor_is_one_of_those_who_never_reached_it_beside_others_that_did(
+    tmp_path, ray_session, capsys
+):
+    """Who had missed the goal had the most rounds, and was the best, at the end of its grid."""
+    plan = sweep(
+        axes={"local.lr": [1e-5, 0.01]}, choose_on="validation", metric="validation_loss", mode="max",
+        set=[*SMALL, "rounds=8", "stop={train_loss: '<= 1.9'}"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert [cells.reached.missed[i] for i in cells.reached.columns[next(iter(cells.groups))]] == [
+        True
+    ]
+    assert [*_order(cells)] == [OVERSHOT]
+    capsys.readouterr()
+    show_next(Home(tmp_path / "s"))
+    assert "best" not in capsys.readouterr().out
+    with pytest.raises(UserError, match="not which setting is the best"):
+        fedorch.open_sweep(tmp_path / "s").best()
+
+
+def test_what_lines_hold_at_the_server_is_told_in_comparisons_too(tmp_path, ray_session):
+    """A thousand rows that clients of the other method had, or nobody."""
+    plan = sweep(
+        choose_on="nothing",
+        cells=[cell("clients"), cell("server", "data.heldout.per_class=2")],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    (said,) = [s for s in _order(Cells.read(tmp_path / "s")) if "problems" in s]
+    assert "they differ in data.heldout.per_class (0, 2)" in said
 
 
 def test_costs_are_of_all_rounds_and_less_is_better(tmp_path, ray_session):
