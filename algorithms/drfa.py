@@ -63,7 +63,8 @@ class DRFA(Minimax):
                     "10 (with local.epochs=null if these are set), also for the methods that it is "
                     "compared with, and leave round_end at fixed"
                 )
-            if not self.replace and self.floor == 0:
+            # of the least floats a part of N is 0
+            if not self.replace and self.floor / parts.clients == 0:
                 return f"{self.name} without replacement needs algorithm.floor above 0"
             return super().refuses(parts)
 

@@ -61,7 +61,7 @@ def reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
     """
     values = rounds[metric].loc[rounds[metric].first_valid_index() :]
     known = [name for name in JUDGED if name in rounds]
-    if not known or not values.notna().any():
+    if not known:
         return values.dropna()
     judged = rounds[known[0]].loc[values.index].notna()
     return values if values[~judged].notna().any() else values[judged]

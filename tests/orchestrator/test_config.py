@@ -38,6 +38,7 @@ MISTAKES = [
     ),
     (["algorithm=drfa"], "set local.steps"),
     (["algorithm={name: drfa, replace: false}", "local.steps=5"], "needs algorithm.floor above 0"),
+    (["algorithm={name: drdm, floor: 5e-324}", "local.steps=5"], "needs algorithm.floor above 0"),
     (["algorithm=drdm", "local.steps=5", "server_optimizer=adam"], "has its own server step"),
     (["algorithm=afl", "aggregator=weighted_mean"], "averages in its own way"),
     (["algorithm=clustered", "cohort=3"], "needs all 30 clients"),

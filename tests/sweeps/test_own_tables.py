@@ -162,17 +162,18 @@ def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
     assert best.looked_at_otherwise("one") == {"other": "3 rounds against 2 rounds, seed 1"}
 
 
-@pytest.mark.parametrize("loser", [0.1, 0.6])
-def test_who_has_diverged_was_looked_at_like_the_others(tmp_path, loser):
+@pytest.mark.parametrize(("loser", "when"), [(0.1, 2), (0.6, 2), (0.6, 0)])
+@pytest.mark.parametrize("statistic", ["tail", "best"])
+def test_who_has_diverged_was_looked_at_like_the_others(tmp_path, loser, when, statistic):
     """It lost, and was left out of the tests for having no numbers; as the first, with all others."""
     methods = [("method", name) for name in ("fedavg", "scaffold")]
     Tables().play(
-        [("metric", "test_loss"), ("statistic", "tail"), ("end", loser, "diverged", 2),
+        [("metric", "test_loss"), ("statistic", statistic), ("end", loser, "diverged", when),
          *methods, *(("seed", seed) for seed in range(3))],
         tmp_path,
     )  # fmt: skip
     (test,) = Cells.read(tmp_path).tests.each
-    assert sum(test.pair.missed) == 1
+    assert sum(test.pair.missed) == (statistic == "tail" or not when)
 
 
 def test_order_in_which_seeds_are_added_up_is_none(tmp_path):
