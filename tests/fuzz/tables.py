@@ -58,6 +58,8 @@ SIZES = ((1, 3, 1), (2, 0, 3), (2, 2, 3), (4, 0, 5), (2, 0, 7), (3, 1, 2), (2, 3
 STYLES = ("any", "any", "tenths", "few", "one of a method", "one")
 """How the numbers of trials lie: of no two the same, with ties, or of no spread at all."""
 ENDS = ("failed", "diverged", "stopped")
+RANKED = r"best first|tied for the best|the best( of [^;]+)? has "
+"""What is said of an order in which somebody is the best."""
 
 
 class Tables(Family):
@@ -112,6 +114,9 @@ class Tables(Family):
             _require_verdict(found[name], one, test or plan.metric, plan.metric != "train_loss")
         if plan.statistic == "last" and plan.metric not in COSTS and expected:
             _require_compared(folder, trials, order[0], test or plan.metric, expected.values())
+        ended = any(had.early for _, had in trials) and plan.metric not in COSTS
+        if ended and re.search(RANKED, " ".join(told["notes"])):
+            raise Wrong(f"a best among those whom a goal has ended: {told['notes']}")
         form = next((piece[1] for piece in pieces if piece[0] == "form"), "csv")
         _require_form(form, cells_as(folder, form), told["cells"])
 
