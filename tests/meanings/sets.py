@@ -63,7 +63,7 @@ def _ball(at, beyond):
     """``at`` of the multiplier a ≥ 0 from which on it is not ``beyond`` its bound."""
     if beyond(at(0.0)) <= 0:
         return at(0.0)
-    low, high = -60.0, 60.0
+    low, high = -60.0, 120.0  # numbers of float32 are up to e^89
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if beyond(at(np.exp(middle))) > 0 else (low, middle)
