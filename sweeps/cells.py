@@ -29,6 +29,9 @@ from sweeps.results import Result, stored, table_of
 from sweeps.spaces import Yaml
 from sweeps.statistics import reported
 
+NO_PROBLEM = ("augment", "scale", "validation")
+"""Of ``data``, what is done to rows that are trained on."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -257,7 +260,7 @@ class Cells:
         for line, trials in self.groups.items():
             config = self.config(trials[0])
             said: list[Any] = [
-                config.data.model_dump(mode="json", exclude={"augment", "scale", "validation"}),
+                config.data.model_dump(mode="json", exclude={*NO_PROBLEM}),
                 config.attack.model_dump(mode="json"),
             ]
             if is_cost(self.plan.metric):

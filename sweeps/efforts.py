@@ -80,11 +80,21 @@ def methods(
         each.append((one, dict(_parts({key: said[key] for key in OF_A_METHOD}))))
     places = dict.fromkeys(place for _, its in each for place in its)
     varies = [place for place in places if len({its.get(place) for _, its in each}) > 1]
-    found: dict[str, list[Result]] = {}
+    found: dict[tuple[str, ...], list[Result]] = {}
     for one, its in each:
-        parts = [its[place] for place in varies if its.get(place, "none") != "none"]
-        found.setdefault(", ".join(parts) or ("none" if varies else "it"), []).append(one)
-    return found
+        found.setdefault(tuple(its.get(place, "none") for place in varies), []).append(one)
+    return dict(zip(_called(varies, [*found]), found.values(), strict=True))
+
+
+def _called(places: Sequence[str], methods: Sequence[tuple[str, ...]]) -> list[str]:
+    """Names of methods that have other parts in some places."""
+    if not places:
+        return ["it" for _ in methods]
+    short = [", ".join(part for part in parts if part != "none") or "none" for parts in methods]
+    if len({*short}) == len(short):
+        return short
+    # one part in two places makes two methods
+    return [", ".join(map(" ".join, zip(places, parts, strict=True))) for parts in methods]
 
 
 def _parts(within: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
@@ -93,7 +103,7 @@ def _parts(within: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, st
         yield place, name
     for key, value in within.items():
         if isinstance(value, Mapping):
-            yield from _parts(value, f"{place}.{key}")
+            yield from _parts(value, f"{place}.{key}".strip("."))
 
 
 def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:

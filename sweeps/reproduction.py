@@ -39,9 +39,14 @@ UNTUNED_BUDGET = "smoke"
 """The budget that only shows that every setting runs: it takes the rows as they are."""
 
 
+NO_WORK = ("name=", "track", "checkpoint")
+"""How settings begin that change nothing of what a run does."""
+
+
 def dataset_of(settings: Settings) -> str:
     """The dataset that settings name, with what it is made from; empty if they name none."""
-    given = [text for key, _, text in (s.partition("=") for s in settings) if key == "data.dataset"]
+    keys = ("data.dataset", "data.dataset.name")
+    given = [text for key, _, text in (s.partition("=") for s in settings) if key in keys]
     if not given:
         return ""
     named = parse(given[-1], "data.dataset")
@@ -112,7 +117,8 @@ class Reproduction:
         work.
         """
         changed = {s for s in self._changed if s.startswith("rounds=")}
-        if changed <= {*self.entry.base} and not self.also:
+        works = [s for s in self.also if not s.startswith(NO_WORK)]
+        if changed <= {*self.entry.base} and not works:
             return ()
         return tuple(c for c in self.columns if self.entry.columns[c].statistic == "sum")
 

@@ -70,7 +70,7 @@ def reported(rounds: pd.DataFrame, metric: str) -> pd.Series:
 def _of(values: pd.Series, column: Column) -> float:
     """The statistic of the metric's values, in the order of the rounds."""
     if column.statistic == "sum":
-        return float(values.sum())
+        return float(values.sum(min_count=1))
     if column.statistic == "best":
         return float(values.max() if column.better == "high" else values.min())
     last = column.tail if column.statistic == "tail" else 1

@@ -255,6 +255,11 @@ def test_methods_are_called_by_those_parts_of_theirs_that_differ():
     configs = [load(None, ["algorithm=fedavg", *some]) for some in settings]
     found = methods([0, 1, 2, 3], configs.__getitem__)
     assert found == {"fedavg": [0, 3], "fedavg, top_k": [1], "scaffold": [2]}
+    both = [load(None, [f"compression.{way}=top_k"]) for way in ("uplink", "downlink")]
+    assert [*methods([0, 1], both.__getitem__)] == [
+        "compression.uplink top_k, compression.downlink none",
+        "compression.uplink none, compression.downlink top_k",
+    ]
     assert [*methods([0, 3], configs.__getitem__)] == ["it"]
     assert [*methods([0, 1], configs.__getitem__)] == ["none", "top_k"]
 
