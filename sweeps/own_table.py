@@ -7,16 +7,18 @@ import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
 from orchestrator.analysis.comparison import Form
 from orchestrator.analysis.names import apart_in, with_values
+from orchestrator.analysis.paired import is_tied
 from orchestrator.analysis.tested import PairedTests
 from orchestrator.analysis.written import Written, show_listed, tell_beside
 from orchestrator.files import json_text
 from orchestrator.results.members import PBT
-from orchestrator.rounds.metrics import is_cost, on_test
+from orchestrator.rounds.metrics import is_cost, level_of, on_test
 from orchestrator.terminal import console
 from sweeps import edges, efforts
 from sweeps.apart import key_of, leaves, under
@@ -118,6 +120,7 @@ def _order(cells: Cells) -> Iterator[str]:
     if plan.choose_on == "nothing" and plan.statistic == "best":
         yield PICKED
     yield from _problems(cells)
+    yield from _alike(cells)
     if plan.choose_on == "nothing" or not len(data):
         return
     yield from _cut(cells)
@@ -137,6 +140,29 @@ def _tied(cells: Cells) -> Iterator[str]:
     """That several are the best, where that says something."""
     if not cells.overshot and (tied := cells.tied([*cells.groups])) > 1:
         yield f"{tied} settings are tied for the best; the first of them counts as it"
+
+
+def _alike(cells: Cells) -> Iterator[str]:
+    """That who serves all clients alike need not serve them well: a constant serves them best."""
+    metric = cells.plan.metric
+    level, runs = level_of(metric), cells.runs
+    side = runs.more_is_better(level) if runs is not None and level is not None else None
+    if level is None or side is None:
+        return
+    levels = {
+        name: float(np.mean([one.beside(cells.plan.column, level) for one in trials]))
+        for name, trials in cells.groups.items()
+    }
+    known = {name: mean for name, mean in levels.items() if math.isfinite(mean)}
+    first = next(iter(levels), "")
+    if first not in known:
+        return
+    ahead = (max if side else min)(known, key=known.__getitem__)
+    if not is_tied(known[ahead], known[first]):
+        yield (
+            f"{metric} says how alike clients are, not how well they are served: {level} of "
+            f"{first} is {cell_text(known[first])}, and of {ahead} {cell_text(known[ahead])}"
+        )
 
 
 def _problems(cells: Cells) -> Iterator[str]:

@@ -79,6 +79,12 @@ def more_is_better(metric: str, declared: Iterable[Metric] = ()) -> bool | None:
     return False if is_cost(metric) or LESS.fullmatch(metric) else None
 
 
+def level_of(metric: str) -> str | None:
+    """The mean of what ``metric`` says how evenly it is spread; None of all other metrics."""
+    found = re.fullmatch(rf"(\w+?)({UNEVEN}|_jain)", metric)
+    return f"{found[1]}_mean" if found else None
+
+
 def on_validation(metric: str) -> str | None:
     """The name of a metric of test rows where it is of validation rows; None if it is of neither,
     or of these already.

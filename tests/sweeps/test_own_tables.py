@@ -21,7 +21,7 @@ from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells
 from sweeps.entry import Column
 from sweeps.home import Home
-from sweeps.own_table import OVERSHOT, PICKED, SAME_RUNS, _given, _order, cells_as
+from sweeps.own_table import OVERSHOT, PICKED, SAME_RUNS, _alike, _given, _order, cells_as
 from sweeps.plan import Sweep
 from sweeps.results import by_trial, table, table_of
 from sweeps.runner import _require_metric
@@ -389,6 +389,27 @@ def test_how_alike_clients_are_says_nothing_of_a_model_that_is_nan(tmp_path, ray
     for (label, _), one in by_trial(tmp_path / "s").items():
         assert math.isnan(one.value(var)) is ("e+38" in label)
         assert math.isfinite(one.value(accuracy))
+
+
+def test_who_serves_all_alike_may_serve_them_badly(tmp_path, ray_session):
+    """A model that had learnt nothing was the best, and nothing said so."""
+    plan = sweep(
+        axes={"local.lr": [1e-9, 0.1]}, set=[*SMALL, "rounds=6", "data.limit=1000"],
+        metric="client_accuracy_std", choose_on="test",
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    levels = {
+        one.label: one.folder.result()["metrics"]["client_accuracy_mean"] for one in cells.results
+    }
+    quiet, loud = cells.groups
+    assert levels[quiet] < levels[loud]
+    said = (
+        f"client_accuracy_mean of {quiet} is {levels[quiet]:.4g}, and of {loud} {levels[loud]:.4g}"
+    )
+    assert said in cells_as(tmp_path / "s", "markdown")
+    # of those that come first in both ways nothing is to be said
+    assert not [*_alike(replace(cells, data=cells.data.iloc[::-1].reset_index(drop=True)))]
 
 
 CELLS = """
