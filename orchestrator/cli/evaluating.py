@@ -20,6 +20,7 @@ from orchestrator.data.mapped import Mapped
 from orchestrator.data.own.tables import Table
 from orchestrator.data.samples import Request, Samples, checked
 from orchestrator.data.sources import located
+from orchestrator.data.text_datasets import DIGEST
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.pages.sentence import measured_earlier
@@ -281,6 +282,12 @@ def _judging(raw: dict[str, Any]) -> Config:
     return build({**raw, "cohort": 1, "local": {"execution": "sequential", "drop_last": True}})
 
 
+def _by_the_same(*makers: str) -> bool:
+    """Whether token ids are made by what does the same; runs of before have no digest of it."""
+    names, digests = zip(*(one.partition(f", {DIGEST}")[::2] for one in makers), strict=True)
+    return len({*(digests if all(digests) else names)}) == 1
+
+
 def _fitting(samples: Samples, inputs: Inputs) -> Samples:
     """The samples with the classes of the model; raises UserError for others than it knows."""
     shape, kind = tuple(inputs["shape"]), str(samples.x.dtype)
@@ -290,7 +297,7 @@ def _fitting(samples: Samples, inputs: Inputs) -> Samples:
             f"on {inputs['task']} of {inputs['dtype']} inputs {shape}{_made_alike(samples, shape)}"
         )
     made = inputs.get("tokens") or samples.tokens
-    if samples.tokens not in ("", made):
+    if samples.tokens and not _by_the_same(made, samples.tokens):
         raise UserError(
             f"the data make token ids by other means ({samples.tokens[:200]}) than those that the "
             f"model was trained on ({made[:200]})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 import zlib
 from abc import abstractmethod
@@ -25,6 +26,11 @@ Texts = list[tuple[tuple[str, ...], int]]
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
+DIGEST = "sha256 "
+"""What follows it in :attr:`Dataset.made_by` is of what a tokenizer does, wherever it lies."""
+PROBE = ("Seven grey herons don't fly\tby night, do they?  ÉTÉ x²=1.5e-3 ffi 東京 😀", "Yes: 1,024.")
+
+
 class Tokens(Dataset):
     """A dataset whose inputs are token ids, made of texts."""
 
@@ -38,8 +44,9 @@ class Tokens(Dataset):
 
     @property
     def made_by(self) -> str:
-        words = f"words, hashed to {self.vocabulary} (vocabulary)"
-        return f"tokenizer {self.tokenizer}" if self.tokenizer else words
+        if self.tokenizer is None:
+            return f"words, hashed to {self.vocabulary} (vocabulary)"
+        return f"tokenizer {self.tokenizer}, {DIGEST}{_does(_tokenizer(self.tokenizer))}"
 
     @property
     def padding(self) -> int | None:
@@ -280,6 +287,15 @@ def _tokenizer(name: str) -> Any:
             "pad_token_id in that one's config.json"
         )
     return tokenizer
+
+
+def _does(tokenizer: Any) -> str:
+    """Digest of it: the ids of its tokens, and what becomes of texts, with whatever version of the
+    library.
+    """
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    ids = [tokenizer(PROBE[0])["input_ids"], tokenizer(*PROBE, **_cut(16))["input_ids"]]
+    return hashlib.sha256(repr([vocabulary, ids]).encode()).hexdigest()[:16]
 
 
 def _cut(length: int) -> dict[str, Any]:

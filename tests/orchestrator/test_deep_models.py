@@ -224,6 +224,26 @@ def test_adapters_are_judged_with_the_weights_that_they_were_trained_with(checkp
 
 
 @pytest.mark.usefixtures("reviews")
+def test_other_texts_are_judged_with_the_tokenizer_of_training(checkpoint, tmp_path):
+    """Of one that lay anew under its path the name was compared."""
+    from transformers import BertTokenizerFast
+
+    words = shutil.copytree(checkpoint, tmp_path / "words")
+    dataset = f"data.dataset={{name: glue, task: sst2, tokenizer: {words}, length: 12}}"
+    run_into(RunFolder(tmp_path / "run"), text_config(checkpoint, dataset, "rounds=1"))
+    run = fedorch.open(tmp_path / "run")
+    few, elsewhere = {"data.limit": 100}, {"data.dataset.tokenizer": checkpoint}
+    before = run.evaluate(**few)
+    assert run.evaluate(**few, **elsewhere).equals(before)
+    (words / "tokenizer.json").unlink()
+    (words / "vocab.txt").write_text("\n".join([*WORDS[:-2], WORDS[-1], WORDS[-2]]))
+    BertTokenizerFast(vocab=str(words / "vocab.txt")).save_pretrained(words)
+    with pytest.raises(UserError, match="make token ids by other means"):
+        run.evaluate(**few)
+    assert run.evaluate(**few, **elsewhere).equals(before)
+
+
+@pytest.mark.usefixtures("reviews")
 def test_words_come_before_padding(checkpoint, tmp_path):
     """Of a tokenizer that pads on the left the words were cut off with what is behind them."""
     from transformers import AutoTokenizer, BertTokenizerFast
