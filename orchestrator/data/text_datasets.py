@@ -28,7 +28,10 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 DIGEST = "sha256 "
 """What follows it in :attr:`Dataset.made_by` is of what a tokenizer does, wherever it lies."""
-PROBE = ("Seven grey herons don't fly\tby night, do they?  ÉTÉ x²=1.5e-3 ffi 東京 😀", "Yes: 1,024.")
+PROBE = (
+    "Seven grey herons don't fly\tby night, do they?  ÉTÉ x²=1.5e-3 ffi 東京 😀",
+    "Yes: 1,024.",
+)
 
 
 class Tokens(Dataset):
