@@ -171,15 +171,21 @@ class Algorithm:
             self.buffers = updates.mean("buffers")
             return
         rows = updates.rows("buffers")
-        # such rows get here under ``non_finite: keep``; with none that is usable, the old ones stay
-        usable = rows.isfinite().all(1).numpy()
-        if self.influence is None and usable.any():
-            self.buffers = coordinate_median(rows[torch.from_numpy(usable)])
-        elif self.influence is not None and (self.influence.weights * usable).any():
-            everyone = np.arange(len(usable))
-            self.buffers = Influence.of(
-                updates.clients, everyone, self.influence.weights * usable
-            ).combine(rows)
+        if self.influence is not None:
+            self.buffers = self.mixed_buffers(self.influence, rows)
+        elif (usable := rows.isfinite().all(1)).any():
+            self.buffers = coordinate_median(rows[usable])
+
+    def mixed_buffers(self, influence: Influence, rows: Tensor) -> Tensor:
+        """The next statistics [b] from those that clients sent [m, b], by their ``influence``.
+
+        Rows that are not finite (they get here under ``non_finite: keep``) do not count; with none
+        that does, the old ones stay.
+        """
+        usable = influence.weights * rows.isfinite().all(1).numpy()
+        if not usable.any():
+            return self.buffers
+        return Influence.of(influence.clients, np.arange(len(usable)), usable).combine(rows)
 
     def by_client(self) -> dict[str, np.ndarray]:
         """What the algorithm has to say of each client now: column -> [N]."""

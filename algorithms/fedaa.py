@@ -218,9 +218,9 @@ class FedAA(FedAvg):
                     some, min(len(rows), self.options.participants(len(rows))), replace=False
                 )
             )
-        found = nearest(
-            columns(rows[some] if len(some) < len(rows) else rows, self.pieces), self.slots
-        )
+        rows = rows[some] if len(some) < len(rows) else rows
+        # what a layer that nobody looks at holds would be in the model all the same
+        found = nearest(columns(rows, self.pieces), self.slots, rows.isfinite().all(1))
         # rows that are not finite come last, and fill slots only where nothing else is left
         usable = np.isfinite(found.sums)
         return Selected(some[found.rows[usable]], found.sums[usable])
@@ -246,7 +246,8 @@ class FedAA(FedAvg):
 
         def table(weights: np.ndarray) -> Tensor:
             p = Influence.of(ids, every, weights)
-            buffers = p.combine(rows["buffers"]) if "buffers" in rows else self.buffers
+            sent = rows.get("buffers")
+            buffers = self.buffers if sent is None else self.mixed_buffers(p, sent)
             return clients.heldout(self._tried(p.combine(rows["delta"])), buffers)
 
         return Situation(

@@ -26,20 +26,20 @@ class Selected:
     """Their sums of distances to all participants [K], ascending."""
 
 
-def row_sums(rows: Tensor) -> Tensor:
-    """Σ_j ‖w_i − w_j‖ [m] over the finite rows (lines 2–7); ∞ for a row that is not finite."""
+def row_sums(rows: Tensor, finite: Tensor) -> Tensor:
+    """Σ_j ‖w_i − w_j‖ [m] over the rows that are ``finite`` (mask [m]; lines 2–7); ∞ for others."""
     table = pairwise(rows)
-    finite = rows.isfinite().all(1)
     sums = torch.where(finite[None, :], table, 0.0).sum(1)
     return torch.where(finite, sums, torch.inf)
 
 
-def nearest(rows: Tensor, keep: int) -> Selected:
+def nearest(rows: Tensor, keep: int, finite: Tensor | None = None) -> Selected:
     """The ``keep`` rows with the least sums (lines 7–8), ties to the lower row number.
 
-    Rows that are not finite come last.
+    Rows that are not ``finite`` (mask [m], where ``rows`` are a part of what was sent; or by
+    themselves) come last.
     """
-    sums = row_sums(rows)
+    sums = row_sums(rows, rows.isfinite().all(1) if finite is None else finite)
     order = sums.argsort(stable=True)[:keep]
     return Selected(order.numpy(), sums[order].numpy())
 

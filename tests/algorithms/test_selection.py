@@ -37,7 +37,22 @@ def test_attackers_are_left_out_and_what_is_not_finite_comes_last():
     assert set(order.rows[6:8].tolist()) == {7, 8}
     assert set(order.rows[8:].tolist()) == {0, 9}
     assert np.isinf(order.sums[8:]).all()
-    torch.testing.assert_close(row_sums(x)[1:9], row_sums(x[1:9]))
+    sums = row_sums(x, x.isfinite().all(1))
+    torch.testing.assert_close(sums[1:9], row_sums(x[1:9], torch.ones(8, dtype=torch.bool)))
+
+
+def test_so_does_what_is_not_finite_where_nobody_looks():
+    """It was selected, and was in the model."""
+    x = torch.randn(5, 10, generator=torch.Generator().manual_seed(1))
+    x[2, 9] = torch.nan
+    looked_at = x[:, :4]
+    others = [0, 1, 3, 4]
+    found = nearest(looked_at, 5, x.isfinite().all(1))
+    assert found.rows[-1] == 2
+    assert np.isinf(found.sums[-1])
+    among = nearest(looked_at[others], 4)
+    assert found.rows[:4].tolist() == [others[i] for i in among.rows]
+    assert found.sums[:4] == pytest.approx(among.sums)
 
 
 def test_ties_go_to_the_lower_row():

@@ -24,7 +24,10 @@ NEARLY_INFINITE = 1e36
 """A hundredth of float32's largest number."""
 
 
-TOLD = ("round_steps", "variance_estimate", "variance", "virtual_time", "lock_step_time")
+TOLD = re.compile(
+    "round_steps|variance_estimate|variance|virtual_time|lock_step_time"
+    r"|reward|state_spread|heldout_class_\d+"
+)
 
 
 class Disagreement(Exception):
@@ -142,7 +145,7 @@ def _of_product(product, record, forged) -> dict:
     for what in ("down", "up", "steps"):
         named[f"ledger {what}"] = getattr(federation.ledger, what)
     # what a round ends by
-    named |= {n: record[n] for n in TOLD if n in record}
+    named |= {n: value for n, value in record.items() if TOLD.fullmatch(n)}
     if "personal_accuracy" in product.client_rows[-1]:
         named["personal accuracy"] = product.client_rows[-1]["personal_accuracy"]
     return named

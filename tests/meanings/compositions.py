@@ -104,6 +104,17 @@ INCREMENTS: tuple[dict[str, Any], ...] = (
     {"name": "scallion"},
     {"name": "scallion", "scale": 0.4, "momentum": 0.7},
 )
+WEIGHERS: tuple[dict[str, Any], ...] = (
+    {"name": "uniform"},
+    {"name": "random"},
+    {"name": "samples"},
+    {"name": "distance", "kappa": 3.0},
+    {"name": "greedy"},
+    {"name": "greedy_selection"},
+    {"name": "greedy_selection", "criterion": "accuracy"},
+    {"name": "exponentiated_gradient", "steps": 3},
+)
+"""Of FedAA, but for those that learn."""
 MONITORS = ("exact", "naive", "linear", {"name": "linear", "direction": "random"})
 MODELS = ("linear", {"name": "mlp", "hidden": [7]}, "tiny_norm", "tiny_norm")
 MOMENTS = (
@@ -165,6 +176,8 @@ def drawn(rng) -> list[tuple[str, Any]]:
         return _game(rng)
     if rng.random() < 0.1:
         return _told_in_increments(rng)
+    if rng.random() < 0.1:
+        return _selecting(rng)
     algorithm = rng.choice(ALGORITHMS)
     name, model = algorithm["name"], rng.choice(MODELS)
     pieces: list[tuple[str, Any]] = [("algorithm", algorithm), ("model", model)]
@@ -245,6 +258,47 @@ def _told_in_increments(rng) -> list[tuple[str, Any]]:
     if rng.random() < 0.3:
         pieces.append(("server_optimizer", {"name": "sgd", "lr": 0.5, "momentum": 0.6}))
     return [*pieces, *((key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2)]
+
+
+def _selecting(rng) -> list[tuple[str, Any]]:
+    """The nearest clients, weighed by rows of the server's; or nobody but the server."""
+    pieces: list[tuple[str, Any]] = [
+        *ROOTED, ("model", rng.choice(MODELS)),
+        rng.choice((("local.steps", 1), ("local.steps", 3), ("local.epochs", 1))),
+    ]  # fmt: skip
+    keys = ["buffers", "local.batch_size", "local.schedule", "local.within", "output", "seed"]
+    if rng.random() < 0.1:
+        pieces += [("algorithm.name", "server_only"), ("local.drop_last", rng.random() < 0.3)]
+        pieces += [(key, rng.choice(CHOICES[key])) for key in keys if rng.random() < 0.3]
+        return [*pieces, *_moments(rng, "server_only")]
+    pieces += [
+        ("algorithm.name", "fedaa"), ("algorithm.agent", rng.choice(WEIGHERS)),
+        ("algorithm.select", rng.choice((0.3, 0.6, 1.0))),
+        ("algorithm.candidates", rng.choice((0.6, 1.0, 1.0))),
+        ("algorithm.layers", rng.choice(("all", "all", "last_hidden", "bias$"))),
+        ("algorithm.reward", rng.choice(("accuracy", "change"))),
+        ("algorithm.per_class", rng.random() < 0.3),
+    ]  # fmt: skip
+    if rng.random() < 0.5:
+        pieces += _attack(rng)
+    if rng.random() < 0.3:
+        pieces.append(("round_end", _end(rng)))
+    if rng.random() < 0.3:
+        pieces.append(("server_optimizer", rng.choice(STEPS)))
+    if rng.random() < 0.3:
+        pieces += [("diverging", rng.randrange(5)), ("non_finite", rng.choice(("drop", "keep")))]
+    for way in LOSSY:
+        if rng.random() < 0.3:
+            pieces.append((f"compression.{way}", rng.choice(LOSSY[way])))
+    pieces += [(key, rng.choice(v)) for key, v in CHOICES.items() if rng.random() < 0.2]
+    return [*pieces, *_moments(rng, "fedaa"), *_cohort(rng, "scaffold")]
+
+
+STEPS: tuple[dict[str, Any], ...] = (
+    {"name": "sgd", "lr": 0.5, "momentum": 0.6},
+    {"name": "adam", "lr": 0.01, "eps": 1e-3},
+    {"name": "yogi", "lr": 0.01, "eps": 1e-3},
+)
 
 
 def _moments(rng, name):

@@ -18,6 +18,7 @@ from tests.meanings import (
     minimax,
     networks,
     projections,
+    selected,
     server,
 )
 from tests.meanings.client import Sent, Trained, fresh, rate
@@ -90,7 +91,9 @@ class Federation:
         self.past: dict = {}
         """What the end of a round keeps for the next."""
         self.told: dict = {}
-        """What a round's end tells."""
+        """What a round tells."""
+        self.accuracy = 0.0
+        """On the server's rows, where these judge."""
         self.questions = 0
         """Of this round."""
         self.open_ended = False
@@ -113,6 +116,12 @@ class Federation:
         self.worked = {k: [] for k in ids}
         self.questions, self.told = 0, {}
         name = self.algorithm["name"]
+        if name == "server_only":
+            self.worked = {}
+            selected.alone(self, t)
+            return
+        if name == "fedaa" and t == 1:
+            self.accuracy = selected.accuracy(self, self.w, self.statistics)
         if name == "local":
             self._personal(t, 0, ids, {"w": self.w, "buffers": self.statistics})
             return
@@ -132,7 +141,10 @@ class Federation:
         if name == "ditto":
             known = {"w": there["w"], "buffers": self.statistics}
             self._personal(t, 1, self.all_of(ids), known)
-        self._step(counted, weights, losses)
+        if name == "fedaa":
+            selected.step(self, t, counted)
+        else:
+            self._step(counted, weights, losses)
         self._require_finite()
 
     def all_of(self, ids):
@@ -161,6 +173,8 @@ class Federation:
     def _weights(self, ids, counts, losses, counted):
         """{k: p_k} of those that count, scaled to the same sum; None where each row is looked at."""
         name = self.config["aggregator"]["name"]
+        if self.algorithm["name"] == "fedaa":
+            return None
         if losses is not None:
             raw = {k: losses[k] ** self.algorithm["q"] for k in ids}
         elif name in ("mean", "weighted_mean"):

@@ -16,10 +16,13 @@ from tests.meanings.compositions import (
     COLLUDING,
     INCREMENTS,
     MINIMAX,
+    MOMENTS,
     PROJECTED,
     ROBUST,
     ROOTED,
     SETS,
+    STEPS,
+    WEIGHERS,
     composed,
 )
 
@@ -38,7 +41,7 @@ ALGORITHMS = (
 )
 SERVERS = ("fedavgm", "fedadam", "fedadamw", "fedyogi", "fedadagrad")
 UNKNOWN = {
-    AlgorithmOptions: "fedaa server_only",
+    AlgorithmOptions: "",
     Aggregator: "",
     Attack: "",
     Compressor: "bf16 fp16",
@@ -52,9 +55,11 @@ KNOWN = {
         *minimax.NAMES,
         "clustered",
         "drdsgd",
+        "fedaa",
         "feddual",
         "lp_proj",
         "scallion",
+        "server_only",
         "synchronous",
     },
     Aggregator: {
@@ -168,6 +173,24 @@ def test_a_server_that_trains_beside_its_clients():
         ("algorithm.name", "fedbn"), NORMED, ("aggregator", "fltrust"), *ROOTED, *BOTH_WAYS,
         ("round_end", {"name": "fda_async", "theta": 0.1, "stragglers": 0.4}), FORGED,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("agent", WEIGHERS, ids=lambda one: one["name"])
+def test_the_nearest_are_weighed_by_rows_of_the_server(agent):
+    """Some of whom lie, or have lost their numbers."""
+    select = {"name": "fedaa", "agent": agent, "select": 0.6, "per_class": True}
+    agree(("algorithm", select), NORMED, *ROOTED, ("cohort", 5), FORGED, *BOTH_WAYS)
+    last = {**select, "candidates": 0.8, "layers": "last_hidden", "reward": "change"}
+    agree(
+        ("algorithm", last), ("model", {"name": "mlp", "hidden": [7]}), *ROOTED, ("cohort", 1.0),
+        ("diverging", 1), ("non_finite", "keep"), ("server_optimizer", STEPS[1]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("buffers", ["aggregate", "local", "exclude"])
+def test_a_server_that_trains_alone(buffers):
+    moments = ("local.optimizer", MOMENTS[0]), ("local.optimizer_state", "keep")
+    agree(("algorithm.name", "server_only"), NORMED, *ROOTED, ("buffers", buffers), *moments)
 
 
 @pytest.mark.parametrize("attack", COLLUDING)
