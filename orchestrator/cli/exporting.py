@@ -182,6 +182,8 @@ def _others(model: TrainedModel) -> Tensor:
     ids = torch.randint(0, 256 if kind == "uint8" else 2, shape, generator=draws)
     if kind != "uint8":
         lengths = torch.randint(1, shape[-1] + 1, (len(ids), 1), generator=draws)
+        # whatever stands for padding, one of two is a text without
+        ids[0], ids[1], lengths[:2] = 0, 1, shape[-1]
         ids = ids * (torch.arange(shape[-1]) < lengths).view(-1, *[1] * (len(shape) - 2), shape[-1])
     return ids.to(getattr(torch, kind))
 

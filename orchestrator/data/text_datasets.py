@@ -247,7 +247,8 @@ def _hub(
 def _tokenized(name: str, texts: Sequence[tuple[str, ...]], length: int) -> np.ndarray:
     """Token ids and types [n, 2, length] by a checkpoint's tokenizer; raises UserError for none."""
     columns = [list(column) for column in zip(*texts, strict=True)]
-    return _stacked(_tokenizer(name)(*columns, **_cut(length)))
+    tokenizer = _tokenizer(name)
+    return _stacked(tokenizer, tokenizer(*columns, **_cut(length)))
 
 
 def _tokenized_words(
@@ -262,21 +263,29 @@ def _tokenized_words(
             f"data.dataset.tokenizer: {name!r} cannot say which tokens are of which word; take a "
             "fast one"
         )
+    if _glues(tokenizer):
+        # byte-level ones, whose words begin with the space before them
+        tokenizer = _tokenizer(name, add_prefix_space=True)
+    if _glues(tokenizer):
+        raise UserError(
+            f"data.dataset.tokenizer: {name!r} makes one word of a list of words, without spaces "
+            "between them; save one with add_prefix_space=True"
+        )
     rows = tokenizer([list(words) for words in texts], is_split_into_words=True, **_cut(length))
     heads: list[dict[int, int]] = []
     for i in range(len(texts)):
         words = rows.word_ids(i)
         first = {word: place for place, word in reversed([*enumerate(words)]) if word is not None}
         heads.append({place: word for word, place in first.items()})
-    return _stacked(rows), heads
+    return _stacked(tokenizer, rows), heads
 
 
-def _tokenizer(name: str) -> Any:
+def _tokenizer(name: str, **settings: Any) -> Any:
     """Which leaves the words where texts begin, as models take them that cut padding off."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="right")
+        tokenizer = AutoTokenizer.from_pretrained(name, padding_side="right", **settings)
     except Exception as error:
         reason = " ".join(str(error).split())[:160]
         raise UserError(
@@ -290,6 +299,13 @@ def _tokenizer(name: str) -> Any:
             "pad_token_id in that one's config.json"
         )
     return tokenizer
+
+
+def _glues(tokenizer: Any) -> bool:
+    """Whether words of a list become others than those of a text, behind a space or not."""
+    words = ["good", "film"]
+    whole = [tokenizer(text)["input_ids"] for text in (" ".join(words), " ".join(["", *words]))]
+    return tokenizer(words, is_split_into_words=True)["input_ids"] not in whole
 
 
 def _does(tokenizer: Any) -> str:
@@ -311,5 +327,9 @@ def _cut(length: int) -> dict[str, Any]:
     }
 
 
-def _stacked(rows: Any) -> np.ndarray:
-    return np.stack([np.array(rows[k], np.int32) for k in ("input_ids", "token_type_ids")], 1)
+def _stacked(tokenizer: Any, rows: Any) -> np.ndarray:
+    ids = np.array(rows["input_ids"], np.int32)
+    # a model whose tokenizer does not say them takes all for the first piece's
+    said = "token_type_ids" in tokenizer.model_input_names
+    types = np.array(rows["token_type_ids"], np.int32) if said else np.zeros_like(ids)
+    return np.stack([ids, types], 1)

@@ -112,15 +112,21 @@ class SequenceClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         ids, types = x[:, 0].long(), x[:, 1].long()
-        present = ids != self.pad
-        # padding behind the longest text of the batch would only be computed and masked
-        longest = max(1, int(present.sum(1).max()))
-        extra = {"token_type_ids": types[:, :longest]} if self.types > 1 else {}
-        out = self.net(
-            input_ids=ids[:, :longest], attention_mask=present[:, :longest].long(), **extra
-        )
+        present = self.present(ids)
+        if not (torch.jit.is_tracing() or torch.compiler.is_exporting()):
+            # padding behind the longest text of the batch would only be computed and masked
+            longest = max(1, int(present.sum(1).max()))
+            ids, types, present = (v[:, :longest] for v in (ids, types, present))
+        extra = {"token_type_ids": types} if self.types > 1 else {}
+        out = self.net(input_ids=ids, attention_mask=present, **extra)
         logits: Tensor = out.logits
         return logits
+
+    def present(self, ids: Tensor) -> Tensor:
+        """1 for each token up to a text's last [B, L], 0 behind it: what stands for padding may be
+        one of its words, too.
+        """
+        return ((ids != self.pad).long().flip(1).cumsum(1).flip(1) > 0).long()
 
 
 class TokenClassifier(SequenceClassifier):
@@ -130,4 +136,4 @@ class TokenClassifier(SequenceClassifier):
         logits = super().forward(x)
         whole = torch.nn.functional.pad(logits, (0, 0, 0, x.shape[-1] - logits.shape[1]))
         # where the batch's longest text goes on, a network would say something of padding
-        return whole.masked_fill((x[:, 0] == self.pad).unsqueeze(-1), 0.0)
+        return whole.masked_fill(self.present(x[:, 0]).eq(0).unsqueeze(-1), 0.0)

@@ -4,6 +4,7 @@ low-rank adapters.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import torch
@@ -72,7 +73,7 @@ class Transformer(Model):
             config = transformers.AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
                 # architectures have names of their own for their dropout rates
-                for key in [k for k in config.to_dict() if "dropout" in k]:
+                for key in [k for k in config.to_dict() if re.search("dropout|pdrop", k)]:
                     setattr(config, key, self.dropout)
             net, info = cls.from_pretrained(
                 self.checkpoint, config=config, output_loading_info=True
@@ -82,6 +83,8 @@ class Transformer(Model):
             raise ValueError(
                 f"model.checkpoint: cannot load {self.checkpoint!r}: {reason}"
             ) from error
+        if self.dropout is not None:
+            require_rate(net, self.dropout)
         # checkpoints may be of half precision, and the flat vector is float32
         return net.to(torch.float32), sorted(
             {key.rpartition(".")[0] for key in info["missing_keys"]}
@@ -108,6 +111,18 @@ class Transformer(Model):
             return get_peft_model(net, config)
         except ValueError as error:
             raise ValueError(f"model.lora_targets: {' '.join(str(error).split())[:160]}") from error
+
+
+def require_rate(net: torch.nn.Module, rate: float) -> None:
+    """Raise ValueError where some of a network's dropout has another rate, be it called as it may
+    in the checkpoint's config; where none is meant (0) it may be left.
+    """
+    rates = {part.p for part in net.modules() if isinstance(part, torch.nn.Dropout)}
+    if others := rates - {rate, 0.0}:
+        raise ValueError(
+            f"model.dropout: the checkpoint's network drops by {min(others):g}, too, which no key "
+            "of its config.json says that has dropout or pdrop in its name; leave it unset"
+        )
 
 
 class RobertaBase(Transformer):

@@ -38,6 +38,8 @@ FILES = "files_sha256"
 """Likewise of the files that it names, but for those of datasets, which have digests of their own:
 partitions, policies, weights (which ``initial_sha256`` tells on one seed alone)."""
 UNTOLD = (*CODES, FILES)
+LATER = (FILES, "frozen_sha256")
+"""What earlier versions did not tell."""
 IMAGENET = Path("imagenet")
 """Weights of torchvision's, whatever folder has that name."""
 
@@ -55,9 +57,9 @@ def other(
     known: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str] = UNTOLD
 ) -> list[str]:
     """Which of the ``keys`` differ in two results (or what runs began with); none is none, but for
-    files, of which runs of before did not say what was in them.
+    what runs of before did not say.
     """
-    said = [key for key in keys if key != FILES or key in known]
+    said = [key for key in keys if key not in LATER or key in known]
     return [key for key in said if known.get(key, "") != now.get(key, "")]
 
 

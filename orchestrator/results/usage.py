@@ -18,6 +18,7 @@ from orchestrator.data.columns import Column, frame_of, inputs_of_rows
 from orchestrator.data.federated import FederatedData
 from orchestrator.data.samples import array_of
 from orchestrator.errors import UserError
+from orchestrator.models.fixed import fixed
 from orchestrator.models.net import Net
 from orchestrator.plugins.blame import raised
 from orchestrator.plugins.imports import digest_of, imports_of
@@ -62,12 +63,15 @@ class Inputs(TypedDict):
     clients: NotRequired[list[str]]
     """Names of those that it was trained by, where they have any."""
     frozen_sha256: NotRequired[str]
-    """Of the weights that nobody trained, such as those of a checkpoint below adapters: they are
-    not among the model's, but built again; "" where there are none."""
+    """Of what the network held that nobody trained, such as the weights of a checkpoint below
+    adapters, or tables of whole numbers: it is not among the model's tensors, but built again; ""
+    where there is nothing."""
 
 
-def inputs_of(data: FederatedData, net: Net, clients: Sequence[str] = ()) -> Inputs:
-    """Of the models that are trained on ``data``, like ``net``, by ``clients`` of such names."""
+def inputs_of(data: FederatedData, frozen: str, clients: Sequence[str] = ()) -> Inputs:
+    """Of the models that are trained on ``data``, with ``frozen`` (a digest) beside them, by
+    ``clients`` of such names.
+    """
     samples = data.samples
     dtype: Literal["uint8", "int32", "float32"] = str(samples.x.dtype)  # type: ignore[assignment]
     return {
@@ -77,21 +81,19 @@ def inputs_of(data: FederatedData, net: Net, clients: Sequence[str] = ()) -> Inp
         "columns": list(samples.columns), "tokens": samples.tokens,
         "sources": list(samples.sources),
         "classes": list(samples.names), "clients": list(clients),
-        "frozen_sha256": _frozen(net),
+        "frozen_sha256": frozen,
     }  # fmt: skip
 
 
-def _frozen(net: Net) -> str:
-    own = net.module.named_parameters()
-    frozen = {name: tensor.detach() for name, tensor in own if name not in net.params}
-    return digest(frozen) if frozen else ""
+def frozen_sha256(net: Net) -> str:
+    """Digest of what a network holds, as it was built, that nobody trains; "" of nothing."""
+    return digest(found) if (found := fixed(net)) else ""
 
 
-def require_frozen(net: Net, inputs: Inputs, place: str) -> None:
-    """Raises UserError where the weights that nobody trains are not those that the run at ``place``
-    was trained with.
-    """
-    if inputs.get("frozen_sha256", _frozen(net)) != _frozen(net):
+def require_frozen(frozen: str, inputs: Inputs, place: str) -> None:
+    """Raises UserError where that (a digest) is not what the run at ``place`` was trained with."""
+    # runs of before have not told all of it
+    if inputs.get("frozen_sha256", "") not in ("", frozen):
         raise UserError(
             f"{place}: the weights of its model that nobody trained are not those that the others "
             "were trained with: put back what its config names (model.checkpoint, or the like)"
@@ -138,8 +140,9 @@ class TrainedModel:
         tell_of_imports(folder)
         self.inputs = inputs_left(folder)
         net = _built(folder.config(), self.inputs)
+        frozen = frozen_sha256(net)
         _put(net, folder.model(), folder.place)
-        require_frozen(net, self.inputs, folder.place)
+        require_frozen(frozen, self.inputs, folder.place)
         net.module.eval()  # which need not return it
         self.module = net.module
 

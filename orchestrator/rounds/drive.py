@@ -309,7 +309,9 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     model = net.spec.tensors(algorithm.model()) | net.buffer_spec.tensors(algorithm.statistics())
     folder.write_model(model)
     clients = called(experiment.config.data, experiment.data)
-    folder.write_json(INPUTS, inputs_of(experiment.data, net, clients))
+    folder.write_json(
+        INPUTS, inputs_of(experiment.data, experiment.origin["frozen_sha256"], clients)
+    )
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})
         folder.write_table(ROUNDS, rounds)

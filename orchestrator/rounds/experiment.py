@@ -40,6 +40,7 @@ from orchestrator.results.digests import digest
 from orchestrator.results.own_code import other, untold
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
+from orchestrator.results.usage import frozen_sha256
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
@@ -82,6 +83,8 @@ class Experiment:
         samples = self.data.samples
         with _of_config():
             self.net = Net.of(config.model, samples.shape, samples.outputs, config.seed)
+            # before it is tried: some make tables at their first use
+            frozen = frozen_sha256(self.net)
             self.net.may_draw = require_fit(config, samples, self.net)
             require_batches(config, self.data, self.net)
         # from here on nothing is left open, and this is what config.yaml says
@@ -96,6 +99,7 @@ class Experiment:
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
+            "frozen_sha256": frozen,
             **untold(config),
         }
         """What the run has begun with, apart from its config."""
@@ -508,6 +512,7 @@ class Experiment:
         told = {
             "data_sha256": "the dataset's files, or who holds which rows, are not those",
             "initial_sha256": "the initial weights of the model are not those",
+            "frozen_sha256": "what the network holds that nobody trains is not that",
             "code_sha256": "the code of parts that are in no plugin is not that",
             "imports_sha256": "modules that its plugins import are not those",
             "files_sha256": "files that its config names are not those",

@@ -51,7 +51,7 @@ def require_fit(config: Config, samples: Samples, net: Net) -> bool:
         raise ValueError(problem)
     draws = _tried_out(config, samples, net) if of or samples.tags else False
     if not of and not samples.tags and hasattr(net.module, "pad"):
-        require_alone(config.model.name, net.module, _inputs(samples, TRIED), samples.made)
+        require_alone(config.model.name, net.module, _trials(config, samples, net), samples.made)
     if not net.spec.size:
         raise ValueError(f"model: {of or config.model.name} has no parameters to train")
     for problem in _problems(config, samples):
@@ -67,7 +67,8 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     ValueError if it does not do what trainers need of it.
     """
     of = config.model.foreign or config.model.name
-    inputs, names = _inputs(samples, TRIED), [name for name, _ in net.module.named_parameters()]
+    inputs = _trials(config, samples, net)
+    names = [name for name, _ in net.module.named_parameters()]
     draws = tried(of, net.module, inputs, samples.made)
     net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
     # draws are other ones for each client, whatever torch can do
@@ -177,6 +178,21 @@ def _inputs(samples: Samples, rows: int) -> torch.Tensor:
     """The first inputs, of the type and the size that networks meet."""
     x = torch.from_numpy(samples.x[:rows].copy())
     return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+def _trials(config: Config, samples: Samples, net: Net) -> torch.Tensor:
+    """Inputs that a network is tried on: the first of the data; of texts with padding the first
+    whole, and the others shorter and shorter by their middle, because they may all be as long.
+    """
+    x = _inputs(samples, TRIED)
+    if not config.model.foreign and (pad := getattr(net.module, "pad", None)) is not None:
+        for number, (ids, types) in enumerate(x):
+            words = int((ids != pad).sum())
+            left = max(1, words * (2 * len(x) - number) // (2 * len(x)))
+            # the last ends a text, and some networks ask for that
+            ids[left - 1], types[left - 1] = ids[words - 1].clone(), types[words - 1].clone()
+            ids[left:], types[left:] = pad, 0
+    return x
 
 
 def _of_ids(config: Config, samples: Samples, net: Net) -> Iterator[str]:

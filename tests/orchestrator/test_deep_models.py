@@ -23,8 +23,9 @@ from orchestrator.models.deep import (
     FedDualVgg16,
     Vgg16Star,
 )
+from orchestrator.models.modules import SequenceClassifier
 from orchestrator.models.net import Net
-from orchestrator.models.transformers import Transformer
+from orchestrator.models.transformers import Transformer, require_rate
 from orchestrator.models.tried import require_alone
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
@@ -241,6 +242,67 @@ def test_other_texts_are_judged_with_the_tokenizer_of_training(checkpoint, tmp_p
     with pytest.raises(UserError, match="make token ids by other means"):
         run.evaluate(**few)
     assert run.evaluate(**few, **elsewhere).equals(before)
+
+
+@pytest.mark.usefixtures("reviews")
+def test_an_exported_transformer_reads_whole_texts(checkpoint, tmp_path):
+    """TorchScript's trace held where the examples of the export ended: half of the length."""
+    run_into(RunFolder(tmp_path / "run"), text_config(checkpoint, "rounds=1"))
+    run = fedorch.open(tmp_path / "run")
+    x = np.zeros((3, 2, 12), np.int32)
+    x[:, 0] = [[2, *range(3, 13), 3], [2, 4, 5, 6, 7, 8, 9, 10, 3, 0, 0, 0], [2, 3, *[0] * 10]]
+    wanted = run.outputs(x).numpy()
+    run.export(tmp_path / "m.torchscript")
+    run.export(tmp_path / "m.pt2")
+    for model in (
+        torch.jit.load(tmp_path / "m.torchscript"), torch.export.load(tmp_path / "m.pt2").module()
+    ):  # fmt: skip
+        for rows in (slice(0, 3), slice(2, 3)):
+            found = model(torch.tensor(x[rows])).detach().numpy()
+            np.testing.assert_allclose(found, wanted[rows], atol=1e-6)
+
+
+def test_what_stands_for_padding_may_be_a_word(checkpoint):
+    """The end of such a text was cut off, unless a longer one was beside it."""
+    net = Transformer(checkpoint=checkpoint).create((2, 12), 2).eval()
+    x = torch.zeros(2, 2, 12, dtype=torch.int32)
+    x[0, 0, :6] = torch.tensor([2, 9, 0, 0, 5, 3])
+    x[1, 0] = torch.arange(1, 13)
+    with torch.no_grad():
+        alone = net.net(input_ids=x[:1, 0, :6].long(), attention_mask=torch.ones(1, 6).long())
+        for rows in (x[:1], x):
+            torch.testing.assert_close(net(rows)[:1], alone.logits, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("reviews")
+def test_a_network_is_tried_on_texts_of_several_lengths(checkpoint, monkeypatch):
+    """One that reads the last place was not found out where the first rows were as long."""
+    forward = SequenceClassifier.forward
+
+    def by_the_last(self, x):
+        last = (x[:, 0] != self.pad).any(0).nonzero().max()
+        return forward(self, x) + (x[:, :1, last] == self.pad)
+
+    monkeypatch.setattr(SequenceClassifier, "forward", by_the_last)
+    config = text_config(checkpoint, "data.dataset.length=3")  # which all texts fill
+    with pytest.raises(UserError, match="depend on the other inputs"):
+        Experiment(config)
+
+
+def test_all_dropout_rates_are_set(tmp_path):
+    """GPT-2 calls them otherwise than BERT."""
+    from transformers import GPT2Config, GPT2ForSequenceClassification
+
+    sizes = {"vocab_size": 20, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    config = GPT2Config(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=1)
+    GPT2ForSequenceClassification(config).save_pretrained(tmp_path)
+    for rate in (None, 0.0, 0.3):
+        net = Transformer(checkpoint=str(tmp_path), dropout=rate).create((2, 12), 2)
+        rates = {part.p for part in net.modules() if isinstance(part, torch.nn.Dropout)}
+        assert rates == {0.1 if rate is None else rate}
+    net = torch.nn.Sequential(torch.nn.Dropout(0.2), torch.nn.Dropout(0.0))
+    with pytest.raises(ValueError, match=r"drops by 0\.2, too"):
+        require_rate(net, 0.1)
 
 
 @pytest.mark.usefixtures("reviews")

@@ -4,11 +4,13 @@ folder, and nothing is read as results of what it is not.
 
 import os
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+import fedorch
 from orchestrator.errors import UserError
 from orchestrator.models.base import Model
 from orchestrator.results import checkpoint, manifest
@@ -106,6 +108,47 @@ def test_other_pretrained_weights_are_refused(tmp_path, monkeypatch):
         run_into(folder, resuming=True)
     with_frozen(1.0)
     run_into(folder, resuming=True)
+
+
+@pytest.mark.parametrize("kind", ["table", "attribute", "array"])
+def test_what_a_network_holds_beside_its_weights_is_the_same_to_the_end(
+    kind, tmp_path, monkeypatch
+):
+    """Tables of whole numbers that no file has, and plain attributes: a run went on with others,
+    and was judged with them.
+    """
+    create = Model.create
+
+    def with_beside(value):
+        def made(self, shape, classes):
+            module = create(self, shape, classes)
+            if kind == "table":
+                whole = torch.full((2,), value, dtype=torch.int8)
+                module.register_buffer("table", whole, persistent=False)
+            else:
+                module.beside = [np.full(2, value) if kind == "array" else torch.full((2,), value)]
+            return module
+
+        monkeypatch.setattr(Model, "create", made)
+
+    with_beside(1)
+    folder = RunFolder.new(tmp_path / "run")
+    run_into(folder, small("checkpoint.every=1"), stop_at=2)
+    with_beside(2)
+    with pytest.raises(UserError, match="what the network holds that nobody trains is not that"):
+        run_into(folder, resuming=True)
+    with_beside(1)
+    run_into(folder, resuming=True)
+    run = fedorch.open(folder.path)
+    x, _ = run.test()
+    before = run.predict(x)
+    with_beside(2)
+    run = fedorch.open(folder.path)
+    for use in (run.evaluate, partial(run.predict, x)):
+        with pytest.raises(UserError, match="that nobody trained are not those"):
+            use()
+    with_beside(1)
+    assert (fedorch.open(folder.path).predict(x) == before).all()
 
 
 def test_joules_are_by_the_energy_of_now(folder):

@@ -12,6 +12,7 @@ import fedorch
 from algorithms.parts.losses import IGNORED, CrossEntropy, MeanSquares
 from orchestrator.config import load
 from orchestrator.data.federated import samples_sha256
+from orchestrator.data.own.libraries import HuggingFace
 from orchestrator.data.samples import Request
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -145,6 +146,30 @@ def test_words_and_their_classes(tmp_path, monkeypatch, checkpoint):  # noqa: F8
         Experiment(
             load(None, [data, model.replace("tokens", "sequence"), "data.clients=2", "cohort=2"])
         )
+
+
+def test_words_of_a_list_stand_apart(tmp_path):
+    """Of tokenizers whose words begin with the space before them they were one."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import GPT2TokenizerFast, PreTrainedTokenizerFast
+
+    words = ByteLevelBPETokenizer()
+    words.train_from_iterator(["the good film was a good film"] * 9, special_tokens=["<pad>"])
+    words.save_model(str(tmp_path))
+    files = {"vocab": str(tmp_path / "vocab.json"), "merges": str(tmp_path / "merges.txt")}
+    tokenizer = GPT2TokenizerFast(**files, pad_token="<pad>")
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    dataset = HuggingFace(path="unread", tokenizer=str(tmp_path / "gpt2"), length=4)
+    x, targets = dataset.tagged([["good", "film"]], [[1, 2]])
+    whole = tokenizer(" good film")["input_ids"]
+    assert len(whole) == 2
+    assert x[0, 0].tolist() == [*whole, 0, 0]
+    assert targets[0].tolist() == [1, 2, IGNORED, IGNORED]
+    glued = PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, pad_token="<pad>")
+    glued.save_pretrained(tmp_path / "other")
+    other = HuggingFace(path="unread", tokenizer=str(tmp_path / "other"), length=4)
+    with pytest.raises(UserError, match="makes one word of a list of words"):
+        other.tagged([["good", "film"]], [[1, 2]])
 
 
 def test_what_is_wrong(arrays, tmp_path):
