@@ -113,7 +113,7 @@ class SequenceClassifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         ids, types = x[:, 0].long(), x[:, 1].long()
         present = self.present(ids)
-        if not (torch.jit.is_tracing() or torch.compiler.is_exporting()):
+        if not (torch.jit._trace.is_tracing() or torch.compiler.is_exporting()):
             # padding behind the longest text of the batch would only be computed and masked
             longest = max(1, int(present.sum(1).max()))
             ids, types, present = (v[:, :longest] for v in (ids, types, present))
