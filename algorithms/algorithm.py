@@ -56,6 +56,8 @@ class AlgorithmOptions(Part):
     left out."""
     keeps_models: ClassVar[bool] = False
     """Whether all models that are trained are the clients' own (rules with ``personal``)."""
+    makes_common: ClassVar[bool] = True
+    """Whether it makes one model for all, which is judged."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 

@@ -51,6 +51,7 @@ class Local(Algorithm):
         name: str = "local"
         defaults = {"cohort": 1.0, "buffers": "local"}
         keeps_models = True
+        makes_common = False
 
         def refuses(self, parts: Composition) -> str | None:
             return (

@@ -102,6 +102,7 @@ class LpProj(Algorithm):
 
         defaults = {"buffers": "local"}
         keeps_models = True
+        makes_common = False
 
         def refuses(self, parts: Composition) -> str | None:
             if parts.server_optimizer != ServerSgd():

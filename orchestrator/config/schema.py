@@ -331,6 +331,7 @@ class Config(Section):
             self._moments_problem(),
             self._repeats_problem(),
             self._statistics_problem(),
+            self._personal_problem(),
             self._output_problem(),
             self._compression_problem(),
             self._dropping_problem("on_timeout", self.resources.on_timeout, "redo"),
@@ -423,6 +424,15 @@ class Config(Section):
         return (
             f"{self.algorithm.name} leaves every model with its client, and so its batch-norm "
             "statistics; leave buffers at local"
+        )
+
+    def _personal_problem(self) -> str | None:
+        """Something is to be judged."""
+        if self.algorithm.makes_common or self.evaluation.personal:
+            return None
+        return (
+            f"{self.algorithm.name} makes no model but the clients' own, and nothing would be "
+            "judged; leave evaluation.personal on"
         )
 
     def _output_problem(self) -> str | None:

@@ -80,8 +80,15 @@ class Judge:
         self.judged = Judged.of(self.data, evaluation.clients)
 
     def judge(self) -> tuple[Record, ClientTable]:
-        """All accuracy metrics, and their values by client."""
-        record, table = self.of(self.algorithm.model(), self.algorithm.statistics())
+        """All accuracy metrics, and their values by client; of a model for all where the algorithm
+        makes one.
+        """
+        if self.algorithm.options.makes_common:
+            record, table = self.of(self.algorithm.model(), self.algorithm.statistics())
+        else:
+            sizes = {f"{split}_rows": self._sizes(split).astype(float) for split in SPLITS}
+            held = {name: rows for name, rows in sizes.items() if rows.any()}
+            record, table = {}, self._told() | held
         for split, sums in self._personal().items():
             record |= self._over_benign(sums, "personal", split)
             correct, loss, rows = sums.T
@@ -98,8 +105,7 @@ class Judge:
         record: Record = {}
         for name, places in judged.sets.items():
             record |= over_rows(losses[places], hits[places], name)
-        table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
-        table |= self._told()
+        table = self._told()
         if self.evaluation.clients:
             for split, places in judged.clients.items():
                 sums = per_client(loss[places], hit[places], self._sizes(split)).numpy()
@@ -111,10 +117,10 @@ class Judge:
         return record, table
 
     def _told(self) -> ClientTable:
-        """What the algorithm says of each client, as it is now. Raises UserError for what is no
-        number of each, and for a name of ours.
+        """Who is malicious, and what the algorithm says of each client, as it is now. Raises
+        UserError for what is no number of each, and for a name of ours.
         """
-        table: ClientTable = {}
+        table: ClientTable = {} if self.benign.all() else {"malicious": ~self.benign}
         for name, given in self.algorithm.by_client().items():
             values, n = np.array(given), self.data.clients  # a copy: it may go on changing its own
             who = f"algorithm {self.algorithm.options.name}: by_client returns {name!r}"

@@ -25,7 +25,7 @@ NEARLY_INFINITE = 1e36
 
 
 TOLD = re.compile(
-    "round_steps|variance_estimate|variance|virtual_time|lock_step_time"
+    "test_loss|round_steps|variance_estimate|variance|virtual_time|lock_step_time"
     r"|reward|state_spread|heldout_class_\d+"
 )
 
@@ -128,7 +128,6 @@ def _of_product(product, record, forged) -> dict:
     named = {
         "w": algorithm.w,
         "statistics": algorithm.buffers,
-        "test_loss": record["test_loss"],
         "train_loss": federation.log.diagnostics["train_loss"],
         **_named("replica", federation.mailroom.replicas),
         **_named("averaged", federation.store.optimizer),
@@ -144,7 +143,7 @@ def _of_product(product, record, forged) -> dict:
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):
         named[f"ledger {what}"] = getattr(federation.ledger, what)
-    # what a round ends by
+    # how good it is, and what a round ends by
     named |= {n: value for n, value in record.items() if TOLD.fullmatch(n)}
     if "personal_accuracy" in product.client_rows[-1]:
         named["personal accuracy"] = product.client_rows[-1]["personal_accuracy"]
@@ -155,12 +154,14 @@ def _of_model(modelled) -> dict:
     named = {
         "w": modelled.w,
         "statistics": modelled.statistics,
-        "test_loss": modelled.test_loss(),
         "train_loss": modelled.train_losses(),
         **_named("replica", modelled.replicas),
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),
     }
+    # nobody trains the server's model of the others
+    if modelled.algorithm["name"] not in ("local", "lp_proj"):
+        named["test_loss"] = modelled.test_loss()
     if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn", "drdm", "scallion"):
         named["control"] = modelled.control
     if modelled.algorithm["name"] in minimax.NAMES:

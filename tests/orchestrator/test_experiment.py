@@ -39,7 +39,8 @@ def test_resumed_is_undisturbed(name, tmp_path):
     second = resumed(config, tmp_path, 1)
     assert second.state_sha256() == whole.state_sha256()
     assert [r["bytes_up"] for r in second.records] == [r["bytes_up"] for r in whole.records]
-    assert second.records[0]["test_loss"] == whole.records[0]["test_loss"]
+    loss = "test_loss" if config.algorithm.makes_common else "personal_loss_worst"
+    assert second.records[0][loss] == whole.records[0][loss]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -165,10 +166,23 @@ def test_a_diverging_client(execution, monkeypatch):
 
 
 def test_personal_models_are_evaluated_on_every_client():
-    experiment = finish(small("algorithm=local", "rounds=4", "local.steps=20", "cohort=3"))
+    settings = ("rounds=4", "local.steps=20", "cohort=3")
+    experiment = finish(small("algorithm=local", *settings))
     record, table = experiment.records[-1], experiment.client_rows[-1]
-    assert record["personal_accuracy_mean"] > record["client_accuracy_mean"]
+    first = finish(small("algorithm=fedavg", "rounds=1", "local.lr=1e-9"))
+    assert record["personal_accuracy_mean"] > first.records[0]["client_accuracy_mean"]
     assert np.isfinite(table["personal_accuracy"]).all()
+    assert (table["test_rows"] == experiment.data.test.sizes).all()
+
+
+@pytest.mark.parametrize("name", ["local", "lp_proj"])
+def test_a_model_that_nobody_trains_is_not_judged(name):
+    """It was compared with those of others, and by its loss was better than some."""
+    record = finish(small(f"algorithm={name}")).records[-1]
+    assert record["personal_accuracy_mean"] > 0
+    assert not [one for one in record if one.startswith(("test_", "client_", "validation_"))]
+    with pytest.raises(UserError, match="makes no model but the clients' own, and nothing would"):
+        Experiment(small(f"algorithm={name}", "evaluation.personal=false"))
 
 
 def test_held_out_metrics():
