@@ -29,7 +29,7 @@ from sweeps.results import Result, stored, table_of
 from sweeps.spaces import Yaml
 from sweeps.statistics import reported
 
-NO_PROBLEM = ("augment", "scale", "validation")
+FOR_TRAINING = ("augment", "scale")
 """Of ``data``, what is done to rows that are trained on."""
 
 
@@ -251,16 +251,24 @@ class Cells:
     def _raw(self) -> dict[str, Yaml]:
         return self.plan.raw()
 
+    @property
+    def no_problem(self) -> tuple[str, ...]:
+        """Of ``data``, what lines may differ in that are of one problem: what is done to rows that
+        are trained on; and how many are kept back, unless they are what the lines are judged by.
+        """
+        judging = on_test(self.plan.metric) is not None
+        return FOR_TRAINING if judging else (*FOR_TRAINING, "validation")
+
     @cached_property
     def problems(self) -> dict[str, list[str]]:
-        """The lines of each problem, in the table's order: what ``data`` (but for what is done to
-        rows that are trained on) and ``attack`` say and, of costs, what they are the costs of.
+        """The lines of each problem, in the table's order: what ``data`` (but for ``no_problem``)
+        and ``attack`` say and, of costs, what they are the costs of.
         """
         found: dict[str, list[str]] = {}
         for line, trials in self.groups.items():
             config = self.config(trials[0])
             said: list[Any] = [
-                config.data.model_dump(mode="json", exclude={*NO_PROBLEM}),
+                config.data.model_dump(mode="json", exclude={*self.no_problem}),
                 config.attack.model_dump(mode="json"),
             ]
             if is_cost(self.plan.metric):

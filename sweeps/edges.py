@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from orchestrator.errors import UserError
@@ -14,6 +15,9 @@ from sweeps.spaces import Axis, as_settings, numbers_of
 
 NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resources.", "track.")
 """How axes begin that say how it is looked at, and what it is tried on."""
+
+OUTER = 0.1
+"""Part of a range that is near its end."""
 
 
 def said(cells: Cells) -> Iterator[str]:
@@ -29,26 +33,60 @@ def said(cells: Cells) -> Iterator[str]:
             for line, its in cells.groups.items()
             if its[0].folder.path in folders and any(one.status != "failed" for one in its)
         ]
-        if lines and cells.tied(lines) == 1:
-            which = "the best" if len(cells.methods) == 1 else f"the best of {name}"
-            for edge in _of(cells, lines[0]):
-                yield f"{which} has {edge}: what lies beyond may be better"
+        if not lines:
+            continue
+        tied = lines[: cells.tied(lines)]
+        which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
+        which += f" of {name}" * (len(cells.methods) > 1)
+        has = "has" if len(tied) == 1 else "have"
+        each = [[*_of(cells, line, lines)] for line in tied]
+        for edge in each[0]:
+            # one that is not at the end says that nothing is better beyond
+            if all(edge in others for others in each):
+                yield f"{which} {has} {edge}: what lies beyond may be better"
 
 
-def _of(cells: Cells, line: str) -> Iterator[str]:
-    """The ends of axes of numbers at which a line's setting is, and beyond which there are
-    others.
+def _of(cells: Cells, line: str, lines: Sequence[str]) -> Iterator[str]:
+    """The ends of axes of numbers at which a line's setting is, of a method's ``lines``, and beyond
+    which there are others.
     """
-    trial = next(one for one in cells.groups[line] if one.status != "failed")
-    best = Choice.read(trial.folder.path)
+    best = _chosen(cells, line)
     for path, axis in cells.plan.axes.items():
         if path.startswith(NOTHING_TO_TUNE) and not path.startswith("data.augment"):
+            continue
+        # of pbt's, what was drawn is not what they ended with
+        if axis.range is not None and cells.plan.scheduler.name != "pbt":
+            yield from _of_range(path, axis, best, [_chosen(cells, one) for one in lines])
             continue
         numbers = numbers_of(axis.grid or axis.choice or ())
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
             if _is_at(best, path, end) and _goes_on(cells.plan, best, path, (end, way)):
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
+
+
+def _chosen(cells: Cells, line: str) -> Choice:
+    trial = next(one for one in cells.groups[line] if one.status != "failed")
+    return Choice.read(trial.folder.path)
+
+
+def _of_range(path: str, axis: Axis, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
+    """Whether the best has the outermost of the numbers that were drawn from a range, near its end:
+    in the outer tenth (of logarithms, where these were drawn from).
+    """
+    drawn = sorted({value for one in tried if isinstance(value := one.drawn.get(path), float)})
+    value = best.drawn.get(path)
+    if len(drawn) < 2 or not isinstance(value, float) or axis.range is None:
+        return
+    of = math.log if axis.loguniform is not None else float
+    low, high, at = (of(one) for one in (*axis.range, value))
+    part = (at - low) / (high - low)
+    for which, end, near in (("smallest", drawn[0], part), ("largest", drawn[-1], 1 - part)):
+        if value == end and near <= OUTER:
+            yield (
+                f"{path} = {value:.4g}, the {which} that was drawn from {axis.range[0]:g} to "
+                f"{axis.range[1]:g}"
+            )
 
 
 def _what(axis: Axis) -> str:

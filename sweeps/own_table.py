@@ -22,7 +22,7 @@ from orchestrator.rounds.metrics import is_cost, level_of, on_test
 from orchestrator.terminal import console
 from sweeps import edges, efforts
 from sweeps.apart import key_of, leaves, under
-from sweeps.cells import NO_PROBLEM, Cells, cell_text, judged_by
+from sweeps.cells import Cells, cell_text, judged_by
 
 CHOSEN_ON = {
     "validation": "best first, by data that is not tested on",
@@ -172,7 +172,9 @@ def _problems(cells: Cells) -> Iterator[str]:
     firsts = [cells.config(cells.groups[lines[0]][0]) for lines in cells.problems.values()]
     goals = ["stop"] if is_cost(cells.plan.metric) else []
     apart = apart_in(["data", "attack", *goals], firsts)
-    told = [key for key in apart if not key.startswith(tuple(f"data.{one}" for one in NO_PROBLEM))]
+    told = [
+        key for key in apart if not key.startswith(tuple(f"data.{one}" for one in cells.no_problem))
+    ]
     keys = ", ".join(with_values(told, firsts))
     tested = ", and only those of the first line's are tested against it"
     yield (

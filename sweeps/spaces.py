@@ -58,6 +58,11 @@ class Axis(Section):
                 )
         return self
 
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """What numbers are drawn from, if not from a list."""
+        return self.uniform or self.loguniform
+
     def domain(self) -> Domain | None:
         """What Tune draws from; None for a grid."""
         from ray import tune

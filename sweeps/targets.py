@@ -22,7 +22,7 @@ from orchestrator.results.pictures import write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
-from orchestrator.rounds.metrics import on_test
+from orchestrator.rounds.metrics import is_budget, on_test
 from orchestrator.terminal import console
 from sweeps import costs, efforts, tables
 from sweeps.apart import differing, key_of, leaves, under
@@ -350,8 +350,17 @@ class PaperTarget(Target):
 
     def _require_free(self, settings: Sequence[str]) -> None:
         """Raise UserError for a --set of what is tuned, or of what rows or columns are told apart
-        by: it would win over that in every trial.
+        by: it would win over that in every trial; and of a goal, which has trials end where each
+        happened to overshoot it.
         """
+        for key, _ in leaves([one for one in settings if key_of(one).startswith("stop")]):
+            metric = key.removeprefix("stop").removeprefix(".")
+            if metric and not is_budget(metric):
+                raise UserError(
+                    f"--set stop: {metric} would end each trial where it happened to overshoot "
+                    f"that, and {self.one.entry.id} compares what they come to; a budget is free "
+                    "(stop.round, stop.steps_total), or use a sweep of your own"
+                )
         tuning, entry = self.one.tuning, self.one.entry
         tuned = {key for grid in tuning.grids.values() for key in grid} if tuning else set()
         for key in map(key_of, settings):

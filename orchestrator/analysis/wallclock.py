@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 from rich.table import Table
 
-from orchestrator.analysis.goals import hidden_said, looks_said, missed
+from orchestrator.analysis.goals import hidden_said, looks_said
 from orchestrator.analysis.judged import SOME, Judged
 from orchestrator.analysis.names import require_reported, stopped_said, told_apart
+from orchestrator.analysis.reached import Reached
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
@@ -122,10 +123,33 @@ def _contacted(rounds: pd.DataFrame) -> list[int]:
 
 def _ends_said(runs: Mapping[str, tuple[RunFolder, pd.DataFrame]]) -> Iterator[str]:
     """Which runs' totals are of no end that the others have come to."""
-    looked = {name: (folder.config(), rounds) for name, (folder, rounds) in runs.items()}
-    if lost := [name for name, one in looked.items() if missed(*one)]:
+    first, reached = next(iter(runs)), _reached(runs)
+    if lost := [name for name, gone in zip(runs, reached.missed, strict=True) if gone]:
         yield f"have missed what they were to reach (stop): {', '.join(lost[:SOME])}"
+    if others := reached.other_goals(first):
+        yield (
+            f"end at other goals (stop) than {first}, or at one that is measured otherwise, or at "
+            f"none: {', '.join(others[:SOME])}; what they spent is of other work"
+        )
+    yield reached.looks_said()
     yield stopped_said({name: folder for name, (folder, _) in runs.items()})
+
+
+def _reached(runs: Mapping[str, tuple[RunFolder, pd.DataFrame]]) -> Reached:
+    configs = [folder.config() for folder, _ in runs.values()]
+    rounds = [table for _, table in runs.values()]
+    ended = [folder.ending()["status"] == "finished" for folder, _ in runs.values()]
+    early = [
+        done and len(table) < config.rounds
+        for done, table, config in zip(ended, rounds, configs, strict=True)
+    ]
+    columns = {name: [number] for number, name in enumerate(runs)}
+    seeds = [config.seed for config in configs]
+    return Reached(configs, rounds, early, seeds, columns, _judged(runs))
+
+
+def _judged(runs: Mapping[str, tuple[RunFolder, pd.DataFrame]]) -> Judged:
+    return Judged({name: {folder.config().seed: folder} for name, (folder, _) in runs.items()})
 
 
 def _target_said(
@@ -135,14 +159,13 @@ def _target_said(
     looked = {name: (folder.config(), rounds) for name, (folder, rounds) in runs.items()}
     yield looks_said({name: [one] for name, one in looked.items()}, metric)
     yield hidden_said([*looked.values()], metric, target)
-    yield _yardsticks_said({name: folder for name, (folder, _) in runs.items()}, metric)
+    yield _yardsticks_said(runs, metric)
 
 
-def _yardsticks_said(runs: Mapping[str, RunFolder], metric: str) -> str:
+def _yardsticks_said(runs: Mapping[str, tuple[RunFolder, pd.DataFrame]], metric: str) -> str:
     """In which runs the metric is measured otherwise than in the first; or ""."""
-    judged = Judged({name: {folder.config().seed: folder} for name, folder in runs.items()})
     first = next(iter(runs))
-    if not (others := judged.others(metric, first)):
+    if not (others := _judged(runs).others(metric, first)):
         return ""
     return (
         f"{metric} is by another formula, or of other rows, in {', '.join(others[:SOME])} than in "

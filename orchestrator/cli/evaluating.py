@@ -107,7 +107,7 @@ def evaluation(
         _require_own(folder, data)
     experiment = Experiment(config, InProcess, data)
     tensors, net = folder.model(), experiment.net
-    require_frozen(experiment.origin["frozen_sha256"], inputs, folder.place)
+    require_frozen(experiment.origin.get("frozen_sha256", ""), inputs, folder.place)
     w = net.spec.flatten({name: tensors[name] for name in net.spec.names})
     buffers = net.buffer_spec.flatten({name: tensors[name] for name in net.buffer_spec.names})
     record, _ = experiment.judge.of(w, buffers)

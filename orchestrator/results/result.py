@@ -56,6 +56,8 @@ class Result(Ending):
     its own (client, client_validation)."""
     initial_sha256: NotRequired[str]
     """Digest of the model's initial tensors, trained or not."""
+    frozen_sha256: NotRequired[str]
+    """Digest of what the network holds that nobody trains, where there is such."""
     code_sha256: NotRequired[str]
     """Digest of the code of parts that are in no package and no plugin."""
     imports_sha256: NotRequired[str]

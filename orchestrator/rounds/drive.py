@@ -277,8 +277,6 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "joules": float(experiment.config.energy.joules(ledger.steps, ledger.up).sum()),
         "seconds": sum(r["seconds"] for r in records),
         "seed": experiment.config.seed,
-        "data_sha256": experiment.origin["data_sha256"],
-        "initial_sha256": experiment.origin["initial_sha256"],
         "rows_sha256": experiment.data.rows_sha256(),
         "weights_sha256": experiment.weights_sha256(),
         "state_sha256": experiment.state_sha256(),
@@ -290,12 +288,8 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "diverged": experiment.diverged,
         "notes": list(dict.fromkeys(experiment.notes)),
     }
-    if code := experiment.origin.get("code_sha256"):
-        result["code_sha256"] = code
-    if code := experiment.origin.get("imports_sha256"):
-        result["imports_sha256"] = code
-    if files := experiment.origin.get("files_sha256"):
-        result["files_sha256"] = files
+    # what it has begun with, as far as there is such
+    result |= experiment.origin  # type: ignore[typeddict-item]
     if not experiment.config.data.dataset.generated:
         result["samples_sha256"] = experiment.data.samples_sha256
     return result
@@ -310,7 +304,7 @@ def write_results(experiment: Experiment, folder: RunFolder, report: bool = True
     folder.write_model(model)
     clients = called(experiment.config.data, experiment.data)
     folder.write_json(
-        INPUTS, inputs_of(experiment.data, experiment.origin["frozen_sha256"], clients)
+        INPUTS, inputs_of(experiment.data, experiment.origin.get("frozen_sha256", ""), clients)
     )
     if experiment.records:
         rounds = pd.DataFrame(experiment.records).astype({"round": int})

@@ -99,7 +99,7 @@ class Experiment:
         self.origin = {
             "data_sha256": self.data.sha256,
             "initial_sha256": digest(self.net.module.state_dict()),
-            "frozen_sha256": frozen,
+            **({"frozen_sha256": frozen} if frozen else {}),
             **untold(config),
         }
         """What the run has begun with, apart from its config."""

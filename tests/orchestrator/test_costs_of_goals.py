@@ -130,8 +130,9 @@ def test_who_is_looked_at_more_often_is_said(fast, tmp_path, capsys):
     for metrics in (["bytes_up"], ["round"], []):
         assert said in show_comparison([*often, *rarely], None, metrics, form="markdown").lower()
     capsys.readouterr()
-    show_wallclock([*often, *rarely], 1.0, "shared", 1.0, "test_accuracy", Goal(0.3))
-    assert said in capsys.readouterr().out
+    for target in (Goal(0.3), None):
+        show_wallclock([*often, *rarely], 1.0, "shared", 1.0, "test_accuracy", target)
+        assert said in capsys.readouterr().out
 
 
 def test_a_budget_is_counted_by_nobody(tmp_path):
@@ -208,6 +209,10 @@ def test_a_goal_that_is_measured_otherwise_is_another(fast, tmp_path, capsys):
     assert comparison.tests_of(runs, ["steps_total"], first).each == ()
     show_wallclock([fast[0], focal[0]], 1.0, "shared", 1.0, "test_loss", Goal(1.9, falling=True))
     assert "test_loss is by another formula, or of other rows, in" in capsys.readouterr().out
+    show_wallclock([fast[0], focal[0]], 1.0, "shared", 1.0, "test_loss", None)
+    assert "or at one that is measured otherwise, or at none: " in capsys.readouterr().out
+    show_wallclock([*fast], 1.0, "shared", 1.0, "test_loss", None)
+    assert "measured otherwise" not in capsys.readouterr().out
 
 
 def test_a_third_group_makes_no_test_of_two_constants(fast, tmp_path):

@@ -18,6 +18,7 @@ from orchestrator.analysis.compared import Runs
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
+from sweeps import edges
 from sweeps.cells import Cells
 from sweeps.entry import Column
 from sweeps.home import Home
@@ -518,6 +519,62 @@ def test_each_method_s_best_may_be_at_an_end_of_its_grid(tmp_path, ray_session):
     assert said == [
         "the best has local.lr = 0.01, the largest of its values: what lies beyond may be better"
     ]
+
+
+def test_tied_settings_that_are_all_at_an_end_are_told(tmp_path, ray_session):
+    """Of two that were tied at the end of an axis nothing was said."""
+    plan = sweep(
+        axes={"algorithm.mu": [1e-9, 2e-9], "local.lr": [1e-4, 1e-3, 1e-2]}, seeds=[0],
+        metric="validation_accuracy", choose_on="validation",
+        set=[*SMALL, "rounds=3", "algorithm=fedprox"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    cells = Cells.read(tmp_path / "s")
+    assert cells.tied([*cells.groups]) == 2
+    said = [one for one in _order(cells) if "what lies beyond" in one]
+    assert said == [
+        "the best 2 (tied) have local.lr = 0.01, the largest of its grid: what lies beyond may be "
+        "better"
+    ]
+
+
+@pytest.mark.parametrize(("outer", "told"), [(1.0, True), (0.0, False)])
+def test_the_outermost_of_drawn_numbers_is_told(outer, told, tmp_path, ray_session, monkeypatch):
+    """Where it is in the outer part of what it was drawn from, of whatever size that is here."""
+    monkeypatch.setattr(edges, "OUTER", outer)
+    plan = sweep(
+        axes={"local.lr": {"loguniform": [1e-6, 1e-2]}}, samples=6, seeds=[0],
+        metric="validation_loss", choose_on="validation", set=[*SMALL, "rounds=3"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "d")
+    cells = Cells.read(tmp_path / "d")
+    drawn = [float(one) for one in cells.data["local.lr"]]
+    assert drawn[0] == max(drawn)
+    said = [one for one in _order(cells) if "what lies beyond" in one]
+    assert (
+        said
+        == [
+            f"the best has local.lr = {drawn[0]:.4g}, the largest that was drawn from 1e-06 to 0.01: "
+            "what lies beyond may be better"
+        ]
+        * told
+    )
+
+
+def test_who_is_judged_by_other_validation_rows_is_of_another_problem(tmp_path, ray_session):
+    """18 rows and 202 stood in one order; by test rows they may."""
+    for metric, choose_on, problems in (
+        ("validation_accuracy", "validation", 2), ("test_accuracy", "test", 1)
+    ):  # fmt: skip
+        plan = sweep(
+            axes={"data.validation.server": [0.1, 0.3]}, seeds=[0], metric=metric,
+            choose_on=choose_on, set=[*SMALL, "rounds=2"],
+        )  # fmt: skip
+        run_here(plan, tmp_path / metric)
+        cells = Cells.read(tmp_path / metric)
+        assert len(cells.problems) == problems
+        said = "\n".join(_order(cells))
+        assert ("they differ in data.validation.server" in said) == (problems == 2)
 
 
 def test_an_easier_problem_is_no_better_method(tmp_path, ray_session, capsys):

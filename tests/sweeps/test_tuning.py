@@ -314,7 +314,12 @@ def test_what_rows_and_columns_are_is_not_set():
             with pytest.raises(UserError, match=r"the rows or columns of .* differ in"):
                 targets.resolve(name, "smoke", ()).plans(Running(settings=(setting,)))
         targets.resolve(name, "smoke", ()).plans(Running(settings=("data.limit=500",)))
-    targets.resolve("feddual/table1", "smoke", ()).plans(Running(settings=("rounds=3",)))
+    table = targets.resolve("feddual/table1", "smoke", ())
+    for free in ("rounds=3", "stop.steps_total=9", "stop={round: 2}"):
+        table.plans(Running(settings=(free,)))
+    for goal in ("stop.validation_accuracy=0.3", "stop={test_loss: '<= 1'}"):
+        with pytest.raises(UserError, match="would end each trial where it happened to overshoot"):
+            table.plans(Running(settings=("rounds=3", goal)))
 
 
 def test_how_far_a_mixture_went_is_a_sentence():
