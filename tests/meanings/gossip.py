@@ -1,7 +1,6 @@
 """DR-DSGD on a ring, line by line: steps that weigh high losses, and means with the neighbours."""
 
-import math
-
+import numpy as np
 import torch
 
 from tests.meanings.client import Sent, Trained
@@ -17,7 +16,8 @@ def play(fed, t, ids, counts):
     def correct(g, w):
         if not options["robust"]:
             return g
-        return g * math.exp(fed.world.lost / options["mu"]) / options["mu"]
+        with np.errstate(over="ignore"):
+            return g * float(np.exp(fed.world.lost / options["mu"])) / options["mu"]
 
     for k in ids:
         memory = dict(fed.memory[k])

@@ -9,6 +9,8 @@ from scipy.special import wrightomega
 def nearest(fed, v):
     """The nearest point to ``v`` of the set that the federation ``fed`` plays over."""
     given, n = fed.algorithm["uncertainty"], fed.clients
+    if not np.isfinite(v).all():
+        return np.full(n, np.nan)
     match given["name"]:
         case "simplex":
             return _simplex(v)
