@@ -23,6 +23,8 @@ from tests.meanings import (
 )
 from tests.meanings.client import Sent, Trained, fresh, rate
 
+NEARLY_INFINITE = 1e36
+"""A hundredth of float32's largest number."""
 EXACT = ("buffers", "optimizer/", "xi")
 """What is not compressed."""
 
@@ -96,6 +98,8 @@ class Federation:
         """On the server's rows, where these judge."""
         self.questions = 0
         """Of this round."""
+        self.huge = False
+        """Whether a liar has answered with a number at the end of float32."""
         self.open_ended = False
         """Whether a round could have ended elsewhere, but for rounding."""
         self.worked: dict[int, list] = {}
@@ -469,7 +473,9 @@ class Federation:
         liars = {k: v for k, v in told.items() if k in self.world.bad}
         others = {k: v for k, v in told.items() if k not in liars}
         when, self.questions = (t, self.questions), self.questions + 1
-        return told | channel.forged(attack, "answer", self.config["seed"], when, liars, others)
+        lies = channel.forged(attack, "answer", self.config["seed"], when, liars, others)
+        self.huge |= any(bool((v.abs() > NEARLY_INFINITE).any()) for v in lies.values())
+        return told | lies
 
     def take(self, counted, weights):
         """The means of what is sent beside the updates."""
