@@ -58,6 +58,8 @@ class AlgorithmOptions(Part):
     """Whether all models that are trained are the clients' own (rules with ``personal``)."""
     makes_common: ClassVar[bool] = True
     """Whether it makes one model for all, which is judged."""
+    common: ClassVar[str] = ""
+    """What that model is, where it need be no client's."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
 
@@ -126,7 +128,11 @@ class Algorithm:
         """What a user should know before the first round: an option that changes nothing with this
         network, say.
         """
-        yield from ()
+        if self.options.common:
+            yield (
+                f"{self.options.name}: test_... and client_... judge {self.options.common}, which "
+                "need be no client's; personal_... each client's own"
+            )
 
     @abstractmethod
     def round(self, t: int, clients: Clients) -> dict[str, float]:

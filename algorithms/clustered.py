@@ -56,6 +56,7 @@ class Clustered(Algorithm):
             ),
         )
         needs_rows = True
+        common = "the mean of the clients' clusters' models"
         one_broadcast = False
         eps1: float = option(
             0.4, "a cluster is stationary when its mean update is shorter than this", "ε₁", gt=0

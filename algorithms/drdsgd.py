@@ -72,6 +72,7 @@ class DRDSGD(Algorithm):
         )
         needs_rows = True
         keeps_models = True
+        common = "the mean of the clients' models"
         mu: float = option(6.0, "temperature of the KL regulariser", "μ", gt=0)
         robust: bool = option(True, "scale steps by exp(ℓ/μ)/μ; false: plain decentralised SGD")
         graph: Annotated[SerializeAsAny[Graph], chosen_from(Graph)] = option(

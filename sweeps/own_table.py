@@ -228,7 +228,9 @@ def _given(cells: Cells) -> Iterator[str]:
         unlike = cells.judged.said(compared, first)
         if silent := cells.silent(judged):
             yield f"{judged} is not reported by {', '.join(silent[:LISTED])}, and not tested there"
-        yield from filter(None, (runs.data_said, runs.honest_said, unlike))
+        yield from filter(
+            None, (runs.data_said, runs.honest_said, runs.common_model_said(compared), unlike)
+        )
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})

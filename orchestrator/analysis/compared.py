@@ -39,7 +39,7 @@ from orchestrator.results.own_code import FILES
 from orchestrator.results.provenance import of_which_code
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.metrics import is_of_its_own, more_is_better
+from orchestrator.rounds.metrics import is_of_all, is_of_its_own, more_is_better
 from orchestrator.terminal import HEADLINES, told
 
 
@@ -306,6 +306,20 @@ class Runs:
         judged = any(family_of(key) for r in self.results for key in r["metrics"])
         some = "means over clients are over honest ones, which are fewer where there is an attack"
         return some if attacked == {True, False} and judged else ""
+
+    def common_model_said(self, metrics: Iterable[str]) -> str:
+        """Which columns' models for all need be no client's, where one of the ``metrics`` is
+        of such; or "".
+        """
+        if not any(is_of_all(metric) for metric in metrics):
+            return ""
+        each = [
+            f"{common} in {name}"
+            for name, some in self.columns.items()
+            if (common := self.configs[some[0]].algorithm.common)
+        ]
+        said = "test_... and client_... judge a model that need be no client's"
+        return f"{said}: {'; '.join(each[:SOME])}" if each and len(self.columns) > 1 else ""
 
     @cached_property
     def early(self) -> list[bool]:

@@ -46,6 +46,11 @@ def is_of_its_own(metric: str, declared: Iterable[Metric] = ()) -> bool:
     return _OF_ITS_OWN.fullmatch(metric) is not None and not measured_by(metric, declared, ".*")
 
 
+def is_of_all(metric: str) -> bool:
+    """Whether it judges the model that is for all clients."""
+    return metric.startswith(("test_", "validation_", "heldout_", "client_"))
+
+
 TOTALS = ("seconds", "bytes_up", "bytes_down")
 """Columns of a round by itself, of which a run's number is the sum."""
 COUNTS = ("round", "steps_total", "epochs_total", "evaluated_steps", "virtual_time")

@@ -249,6 +249,21 @@ def test_single_runs_of_other_seeds_and_weights_that_come_with_a_method_are_told
     assert "they differ in aggregator (mean, weighted_mean)" in text
 
 
+def test_a_model_that_need_be_nobody_s_is_told(groups, tmp_path):
+    """Clusters were ranked by the mean of their models, and the clients' first weights by theirs."""
+    clusters = runs_of(tmp_path / "clusters", "algorithm=clustered", "cohort=1.0")
+    text = show_comparison([*groups["plain"], *clusters], None, form="markdown")
+    assert "judge a model that need be no client's: the mean of the clients' clusters' models" in (
+        text.replace("\\", "")
+    )
+    assert "need be no client's" not in show_comparison(groups["plain"], None, form="markdown")
+    alone = runs_of(tmp_path / "alone", "algorithm=local")
+    text = show_comparison([*groups["plain"], *alone], None, form="latex")
+    assert "test\\_accuracy is not reported by" in text
+    tests = comparison.tests_of(Runs.read([*groups["plain"], *alone]), ["test_loss"], "fedavg")
+    assert not [one for one in tests.each if one.group == "local"]
+
+
 def test_methods_are_called_by_those_parts_of_theirs_that_differ():
     """A compressor was "top_k none"."""
     settings = [], ["compression.uplink=top_k"], ["algorithm=scaffold"], ["local.lr=0.2"]
