@@ -69,7 +69,7 @@ class Tables(Family):
 
     name = "tables"
     deadline = 60.0
-    quick = 6
+    quick = 2
 
     def draw(self, rng: Random) -> Pieces:
         choose_on = rng.choice(("validation", "nothing", "nothing", "test"))
