@@ -30,6 +30,7 @@ from orchestrator.models.tried import (
     unstacked,
 )
 from orchestrator.plugins.blame import raised
+from orchestrator.results.usage import frozen_sha256
 from orchestrator.training.precision import unfit
 
 TRIED = 5
@@ -67,7 +68,7 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     ValueError if it does not do what trainers need of it.
     """
     of = config.model.foreign or config.model.name
-    inputs = _trials(config, samples, net)
+    inputs, frozen = _trials(config, samples, net), frozen_sha256(net)
     names = [name for name, _ in net.module.named_parameters()]
     draws = tried(of, net.module, inputs, samples.made)
     net.mixes = not draws and mixes(of, net.module, inputs, samples.made)
@@ -81,6 +82,12 @@ def _tried_out(config: Config, samples: Samples, net: Net) -> bool:
     if not torch.equal(net.initial, again.initial):
         raise ValueError(
             f"model: {of}: its first weights differ from one time to the next; draw them from "
+            "torch's global generator, which is seeded for it"
+        )
+    if frozen != frozen_sha256(again):
+        raise ValueError(
+            f"model: {of}: what it holds beside its weights (tables, frozen tensors, attributes) "
+            "differs from one time to the next, and each actor would have its own; draw it from "
             "torch's global generator, which is seeded for it"
         )
     return draws

@@ -370,6 +370,8 @@ class Drawn(nn.Module):
             self.head.weight.data = torch.tensor(np.random.rand(classes, 784), dtype=torch.float32)
         if kind == "frozen":
             self.requires_grad_(False)
+        if kind == "features":
+            self.features = np.random.rand(784)
 
     def forward(self, x):
         out = self.head(x.flatten(1))
@@ -382,6 +384,7 @@ class Drawn(nn.Module):
     [
         ("numpy", "first weights differ"),
         ("frozen", "no parameters"),
+        ("features", "beside its weights .* differs from one time to the next"),
         ("mixed", "on the other inputs"),
     ],
 )
