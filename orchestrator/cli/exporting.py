@@ -137,16 +137,23 @@ def _traced(model: TrainedModel) -> bytes:
         written, network = io.BytesIO(), Prepared(model).eval()
         trace = torch.jit.trace(network, _examples(model))
         torch.jit.save(torch.jit.script(OfPixels(trace)) if network.pixels else trace, written)
-    others = _others(model)
+    _require_followed(model, trace, "TorchScript's trace does")
+    return written.getvalue()
+
+
+def _require_followed(model: TrainedModel, made: Callable[[Tensor], Tensor], whose: str) -> None:
+    """Raise UserError unless what was ``made`` of a network says what that says, of other inputs
+    than it was made with; ``whose`` does not then.
+    """
+    network, others = Prepared(model).eval(), _others(model)
     # numbers that are small or large may take another way
     scaled = [others * scale for scale in SCALES] if others.is_floating_point() else [others]
     tried = [_taken(network, some, _examples(model)) for some in scaled]
-    if not all(_follows(trace, some, network(some)) for some in tried):
+    if not all(_follows(made, some, network(some)) for some in tried):
         raise UserError(
             f"export: what {type(model.module).__name__} does depends on the values of its inputs, "
-            "which TorchScript's trace does not follow; export .pt or .safetensors"
+            f"which {whose} not follow; export .pt or .safetensors"
         )
-    return written.getvalue()
 
 
 def _taken(network: torch.nn.Module, others: Tensor, examples: Tensor) -> Tensor:
@@ -188,6 +195,7 @@ def _others(model: TrainedModel) -> Tensor:
     return ids.to(getattr(torch, kind))
 
 
+@torch.no_grad()
 def _exported(model: TrainedModel) -> bytes:
     rows = torch.export.Dim("rows")
     with _as_sentence(model):
@@ -196,7 +204,10 @@ def _exported(model: TrainedModel) -> bytes:
         )
         written = io.BytesIO()
         torch.export.save(program, written)
-        return written.getvalue()
+        # not all that torch writes it can read
+        again = torch.export.load(io.BytesIO(written.getvalue())).module()
+    _require_followed(model, again, "torch.export's program does")
+    return written.getvalue()
 
 
 def _onnx(model: TrainedModel, path: Path) -> None:

@@ -262,6 +262,23 @@ def test_an_exported_transformer_reads_whole_texts(checkpoint, tmp_path):
             np.testing.assert_allclose(found, wanted[rows], atol=1e-6)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("reviews")
+def test_an_exported_file_that_torch_cannot_read_is_none(checkpoint, tmp_path):
+    """T5's asks how many texts have an end; it was written all the same."""
+    from transformers import T5Config, T5ForSequenceClassification
+
+    mine = shutil.copytree(checkpoint, tmp_path / "t5")
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    ends = {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
+    config = T5Config(vocab_size=len(WORDS), **sizes, **ends)
+    T5ForSequenceClassification(config).save_pretrained(mine)
+    run_into(RunFolder(tmp_path / "run"), text_config(str(mine), "rounds=1"))
+    with pytest.raises(UserError, match="torch cannot take SequenceClassifier apart"):
+        fedorch.open(tmp_path / "run").export(tmp_path / "m.pt2")
+    assert not (tmp_path / "m.pt2").exists()
+
+
 def test_what_stands_for_padding_may_be_a_word(checkpoint):
     """The end of such a text was cut off, unless a longer one was beside it."""
     net = Transformer(checkpoint=checkpoint).create((2, 12), 2).eval()
