@@ -236,7 +236,11 @@ def distribution(kinds: Sequence[str], x: str, still: bool = False) -> Spec:
             },
             "y": {
                 "aggregate": "count", "type": "quantitative", "title": "clients", "stack": None,
-                "axis": {"tickMinStep": 1, "format": "d"},
+                # of few clients Vega has marks between whole numbers all the same
+                "axis": {
+                    "tickMinStep": 1, "format": "d",
+                    "labelExpr": "datum.value % 1 ? '' : datum.label",
+                },
             },
             "color": {
                 "field": "kind", "type": "nominal", "sort": list(kinds),
