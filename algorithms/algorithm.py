@@ -235,8 +235,8 @@ class Algorithm:
         # nobody can from a compressed one; asked first, because end.known changes the memory that
         # the answer rests on
         heard = (all_here and not self.setting.parts.compressed_down) or not end.follows(about)
-        received, known = dict(received), dict(known or {})
-        (known if heard else received).update(end.known(about))
+        received, known, needed = dict(received), dict(known or {}), end.known(about)
+        (known if heard else received).update(needed)
         with clients.train(cohort, rule, received, known, own) as training:
             chosen = weights() if callable(weights) else weights
             report = end.run(training, about)
@@ -246,6 +246,10 @@ class Algorithm:
                     "was sent; change a copy"
                 )
             updates = training.collect(chosen)
+        if needed and not heard:
+            each = sum(v.numel() * v.element_size() for v in needed.values())
+            remote = np.count_nonzero(cohort.ids != self.setting.server)
+            report = {**report, "bytes_direction": float(each * remote)}
         return updates, report
 
     def round_state(self, t: int, cohort: Cohort, w: Tensor) -> RoundState:

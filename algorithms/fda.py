@@ -71,6 +71,8 @@ class Monitored(RoundEnd):
         "variance_estimate": "H, the monitor's estimate of the models' variance at the "
         "synchronisation; nothing where it was not asked then",
         "theta": "Θ, the threshold on it",
+        "bytes_direction": "bytes of what the monitor's states are made with (ξ), where some "
+        "clients could not work it out, among bytes_down",
     }
     headline: ClassVar[Mapping[str, str]] = {"round_steps": "steps", "variance_estimate": "H"}
     figures: ClassVar[tuple[Figure, ...]] = (
@@ -110,7 +112,8 @@ class Monitored(RoundEnd):
         if steps and steps == len(exceeded):
             yield "That is synchronous training: a larger Θ would save bytes."
         sent = sum(recorded(rounds, column).sum() for column in ("bytes_up", "bytes_down"))
-        once = (sent - recorded(rounds, "bytes_questions").sum()) / max(1, len(exceeded))
+        asking = sum(recorded(rounds, f"bytes_{of}").sum() for of in ("questions", "direction"))
+        once = (sent - asking) / max(1, len(exceeded))
         if sent and steps > len(exceeded):
             yield (
                 "A synchronisation after every step would have sent about "
@@ -258,6 +261,7 @@ class AsyncFda(Thresholded):
     name: str = "fda_async"
     records = {
         "virtual_time": "simulated time so far; a step takes about 1",
+        "round_time": "simulated time of the round",
         "lock_step_time": "what the round's steps would have taken with everybody waiting",
     }
     figures = (
@@ -265,10 +269,10 @@ class AsyncFda(Thresholded):
         Figure(
             "clocks",
             "What waiting for nobody saves",
-            "simulated time (a step takes about 1), and the same with everybody waiting for the "
-            "slowest in each step",
-            "simulated time",
-            {"virtual_time": "without waiting", "lock_step_time": "in lock step"},
+            "simulated time of a round (a step takes about 1), and what as many steps would have "
+            "taken with everybody waiting for the slowest in each",
+            "simulated time of a round",
+            {"round_time": "without waiting", "lock_step_time": "in lock step"},
         ),
     )
     lock_step: ClassVar[bool] = False
@@ -312,5 +316,6 @@ class AsyncFda(Thresholded):
             "round_steps": mean_steps,
             **compared(estimate, theta),
             "virtual_time": total,
+            "round_time": now,
             "lock_step_time": float(mean_steps * speed[timed].max()),
         }

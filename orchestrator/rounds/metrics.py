@@ -55,7 +55,7 @@ TOTALS = ("seconds", "bytes_up", "bytes_down")
 """Columns of a round by itself, of which a run's number is the sum."""
 COUNTS = ("round", "steps_total", "epochs_total", "evaluated_steps", "virtual_time")
 """Columns that grow from round to round."""
-OF_A_ROUND = re.compile(r"round_steps|lock_step_time|(bytes|seconds)_\w+")
+OF_A_ROUND = re.compile(r"round_steps|round_time|lock_step_time|(bytes|seconds)_\w+")
 """Parts of what a round spends, of which a run's number is the mean."""
 
 

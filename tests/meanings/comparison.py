@@ -24,7 +24,7 @@ STIRS = 24
 
 
 TOLD = re.compile(
-    "test_loss|round_steps|variance_estimate|variance|virtual_time|lock_step_time"
+    "test_loss|round_steps|variance_estimate|variance|virtual_time|round_time|lock_step_time"
     r"|reward|state_spread|heldout_class_\d+"
 )
 

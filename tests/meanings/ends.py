@@ -151,6 +151,7 @@ def _fda_async(fed, asked, work, longest):
     fed.told |= {
         "round_steps": mean,
         "virtual_time": fed.past["clock"],
+        "round_time": now,
         "lock_step_time": mean * max(pace.values()),
     }
     return done

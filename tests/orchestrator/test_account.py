@@ -15,7 +15,7 @@ from orchestrator.rounds.account import account_of
 from rl.weighers import Ddpg
 from tests.configs import small
 from tests.orchestrator.test_cli import here
-from tests.running import run_into
+from tests.running import finish, run_into
 
 NAN = float("nan")
 
@@ -32,6 +32,18 @@ def test_fda_counts_its_synchronisations_and_what_every_step_would_have_sent():
     )  # fmt: skip
     assert "synchronised 2 times in 8 local steps: 1 as H exceeded Θ, 1 as their local" in text
     assert f"about {8 * 50} MB, {8 * 50 / 112:.3g} times" in text
+
+
+@pytest.mark.parametrize("cohort", [3, 1.0])
+def test_what_every_step_would_have_sent_is_what_it_sends(cohort):
+    """It had what a monitor's states are made with, too, where clients cannot work that out."""
+    asked = small(
+        "round_end={name: fda, theta: 1e9}", "rounds=3", "local.steps=4", f"cohort={cohort}"
+    )
+    often = finish(small("rounds=12", "local.steps=1", f"cohort={cohort}"))
+    sent = sum(record["bytes_up"] + record["bytes_down"] for record in often.records)
+    (_, said), _ = account_of(asked, finish(asked).records)
+    assert f"would have sent about {sent / 1e6:,.4g} MB" in said
 
 
 def test_fda_that_synchronises_every_step_is_called_what_it_is():

@@ -1,11 +1,14 @@
 """torchvision's networks by name: theirs but for the first and last layer, group norm, small stems."""
 
+import numpy as np
 import pytest
 import torch
 import torchvision
 from torch import nn
 
 from orchestrator.config import load
+from orchestrator.data.own.libraries import TorchVision as TorchVisionData
+from orchestrator.data.samples import Request
 from orchestrator.errors import UserError
 from orchestrator.models import Net
 from orchestrator.models.vision import LeafCnn, TorchVisionModel
@@ -97,6 +100,39 @@ def test_what_torchvision_draws_is_found():
     model = f"model={{name: torchvision, of: googlenet, options: {options}}}"
     with pytest.raises(UserError, match="torchvision's googlenet makes GoogLeNetOutputs of inputs"):
         Experiment(load(None, [*given, model]))
+
+
+def test_splits_are_what_classes_call_them(tmp_path, monkeypatch, capsys):
+    """EMNIST's is a variant, and that it has a test was not seen; ImageNet's test is its "val"."""
+    files = tmp_path / "EMNIST" / "raw"
+    files.mkdir(parents=True)
+    for part, rows, pixel in (("train", 30, 1), ("test", 20, 200)):
+        head = {"images": (3, rows, 28, 28), "labels": (1, rows)}
+        tail = {"images": np.full((rows, 28, 28), pixel, np.uint8).tobytes(), "labels": bytes(rows)}
+        for kind, (dims, *sizes) in head.items():
+            name = f"emnist-digits-{part}-{kind}-idx{dims}-ubyte"
+            numbers = b"".join(size.to_bytes(4, "big") for size in sizes)
+            (files / name).write_bytes(bytes([0, 0, 8, dims]) + numbers + tail[kind])
+    monkeypatch.setenv("FEDORCH_DATA", str(tmp_path))
+    digits = TorchVisionData(dataset="EMNIST", options={"split": "digits"}, grey=True)
+    found = digits.load(Request(0, 1, trains=False))
+    assert (found.train, len(found.y)) == (30, 50)
+    assert found.x[: found.train].max() == 1
+    assert found.x[found.train :].min() == 200
+
+    class Named(torchvision.datasets.FakeData):
+        def __init__(self, root, split="train", **more):
+            if split not in ("train", "val"):
+                raise ValueError(f"Unknown value {split!r} for argument split")
+            super().__init__({"train": 30, "val": 20}[split], (3, 8, 8), 2, **more)
+
+    monkeypatch.setattr(torchvision.datasets, "Named", Named, raising=False)
+    found = TorchVisionData(dataset="Named").load(Request(0, 1))
+    assert (found.train, len(found.y)) == (30, 50)
+    assert not capsys.readouterr().err
+    found = TorchVisionData(dataset="Named", options={"split": "train"}).load(Request(0, 1))
+    assert len(found.y) == 30
+    assert "only its split 'train' is read" in capsys.readouterr().err
 
 
 def test_leaf_s_network_has_its_size():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from orchestrator.data.sources import folders, located
 from orchestrator.data.text_datasets import Tokens
 from orchestrator.errors import UserError
 from orchestrator.files import cache
+from orchestrator.terminal import told
 
 Name = Annotated[str, Field(max_length=200)]
 
@@ -331,6 +332,10 @@ def _numbers(splits: Sequence[Any], name: str, where: str) -> np.ndarray:
     return (found[:, None] if found.ndim == 1 else found).astype(np.float32)
 
 
+SPLITS = (("train", "trainval", "train-standard"), ("test", "val"))
+"""What torchvision's classes call what they are trained on, and tested on."""
+
+
 class TorchVision(Dataset):
     """Any dataset of images and labels of ``torchvision.datasets`` by the name of its class: from a
     data folder in which torchvision finds it, else by its own download to the cache.
@@ -366,21 +371,33 @@ class TorchVision(Dataset):
     def _halves(self, where: str) -> Iterator[Any]:
         """The dataset's training and test splits, or all of it."""
         cls = self._class(where)
-        takes = inspect.signature(cls).parameters
+        takes = _taken(cls)
         unknown = [name for name in self.options if name not in takes]
         if unknown:
             near = nearest(unknown[0], list(takes))
             raise UserError(f"{where} takes no {unknown[0]!r}; {near}"[:500])
         if "train" in takes:
-            splits: list[dict[str, Any]] = [{"train": True}, {"train": False}]
+            for train in (True, False):
+                yield self._made(cls, takes, {"train": train}, where)
         elif "split" in takes and "split" not in self.options:
-            splits = [{"split": "train"}, {"split": "test"}]
+            for names in SPLITS:
+                yield self._split(cls, takes, names, where)
         else:
-            splits = [{}]
-        for split in splits:
-            yield self._made(cls, takes, split, where)
+            if split := self.options.get("split"):
+                told("note", f"{where}: only its split {split!r} is read, and part of it the test")
+            yield self._made(cls, takes, {}, where)
 
-    def _class(self, where: str) -> Callable[..., Any]:
+    def _split(self, cls: type, takes: Collection[str], names: Sequence[str], where: str) -> Any:
+        """A split, by the first of its ``names`` that the class knows."""
+        for name in names[:-1]:
+            try:
+                return self._made(cls, takes, {"split": name}, where)
+            except UserError as error:
+                if "Unknown value" not in str(error):
+                    raise
+        return self._made(cls, takes, {"split": names[-1]}, where)
+
+    def _class(self, where: str) -> type:
         import torchvision
 
         known = {
@@ -394,7 +411,7 @@ class TorchVision(Dataset):
             raise UserError(f"{where}: there is none; {nearest(self.dataset, list(known))}"[:500])
         return known[self.dataset]
 
-    def _made(self, cls: Callable[..., Any], takes: Any, split: dict[str, Any], where: str) -> Any:
+    def _made(self, cls: type, takes: Collection[str], split: dict[str, Any], where: str) -> Any:
         """One split, from the first folder in which it is, or downloaded."""
         given: dict[str, Any] = {**self.options, **split}
         tries: list[tuple[Path, dict[str, Any]]] = [(folder, {}) for folder in folders()]
@@ -408,6 +425,21 @@ class TorchVision(Dataset):
             except Exception as error:  # not there, damaged, or a download that fails
                 why = " ".join(str(error).split())[:300] or type(error).__name__
         raise UserError(f"{where} cannot be had: {why}")
+
+
+def _taken(cls: type) -> list[str]:
+    """What a class takes by name, be it handed on to those that it is derived from."""
+    found: dict[str, None] = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        given = inspect.signature(vars(base)["__init__"]).parameters.values()
+        found |= {
+            one.name: None for one in given if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        }
+        if not any(one.kind == one.VAR_KEYWORD for one in given):
+            break
+    return [name for name in found if name != "self"]
 
 
 def _labels(halves: Sequence[Any], where: str) -> np.ndarray:
