@@ -149,7 +149,8 @@ def _quantized(v, u, s, doubts):
     if norm == 0:
         return v
     level = v.abs().double() / norm * s + u
-    near = (level - level.round()).abs() <= SURE * level.clamp_min(1e-2)
+    # v may be what is left of two weights near one, each of which float32 holds to half of 2^-23
+    near = (level - level.round()).abs() <= SURE * level.clamp_min(1e-2) + 2**-24 / norm * s
     if near.any():
         doubts.append(f"qsgd: {level[near][0]}")
     return (norm * v.sign() * level.floor().clamp_max(s) / s).float()
