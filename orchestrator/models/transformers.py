@@ -73,8 +73,9 @@ class Transformer(Model):
             config = transformers.AutoConfig.from_pretrained(self.checkpoint, num_labels=classes)
             if self.dropout is not None:
                 # architectures have names of their own for their dropout rates
-                for key in [k for k in config.to_dict() if re.search("dropout|pdrop", k)]:
-                    setattr(config, key, self.dropout)
+                for key, value in config.to_dict().items():
+                    if re.search("dropout|pdrop", key) and not isinstance(value, bool):
+                        setattr(config, key, self.dropout)
             net, info = cls.from_pretrained(
                 self.checkpoint, config=config, output_loading_info=True
             )

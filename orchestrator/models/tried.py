@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
 
 from algorithms.flat import floating_buffers
-from orchestrator.models.fixed import plain
 from orchestrator.models.net import extent
 from orchestrator.noted import note
 from orchestrator.plugins.blame import raised
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from orchestrator.models.net import Net
 
+DEPTH = 4
+"""How far within attributes tensors are looked for."""
 Named = tuple[str, str]
 """A module's dotted name, and that of an attribute of its."""
 
@@ -190,9 +192,20 @@ def _require_no_views(of: str, module: torch.nn.Module, first: list[Tensor]) -> 
 
 def _plain_tensors(module: torch.nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     """Module, attribute, and tensor in it, of those that are neither parameters nor buffers."""
-    for name, key, value in plain(module):
-        if isinstance(value, torch.Tensor):
-            yield name, key, value
+    for name, part in module.named_modules():
+        for key, value in vars(part).items():
+            if key not in ("_parameters", "_buffers", "_modules"):
+                yield from ((name, key, one) for one in _tensors_in(value, DEPTH))
+
+
+def _tensors_in(value: object, depth: int) -> Iterator[Tensor]:
+    """A tensor, or those in collections and in plain objects."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and isinstance(value, dict | list | tuple | SimpleNamespace):
+        inside = vars(value) if isinstance(value, SimpleNamespace) else value
+        for one in inside.values() if isinstance(inside, dict) else inside:
+            yield from _tensors_in(one, depth - 1)
 
 
 def _require_kept(of: str, module: torch.nn.Module, before: dict[str, Tensor]) -> None:

@@ -371,7 +371,7 @@ class Drawn(nn.Module):
         if kind == "frozen":
             self.requires_grad_(False)
         if kind == "features":
-            self.features = np.random.rand(784)
+            self.register_buffer("features", torch.tensor(np.random.randint(9, size=784)))
 
     def forward(self, x):
         out = self.head(x.flatten(1))
