@@ -35,33 +35,33 @@ def said(cells: Cells) -> Iterator[str]:
         ]
         if not lines:
             continue
-        tied = lines[: cells.tied(lines)]
+        tried = [_chosen(cells, line) for line in lines]
+        tied = tried[: cells.tied(lines)]
         which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
         which += f" of {name}" * (len(cells.methods) > 1)
         has = "has" if len(tied) == 1 else "have"
-        each = [[*_of(cells, line, lines)] for line in tied]
+        each = [[*_of(cells.plan, best, tried)] for best in tied]
         for edge in each[0]:
             # one that is not at the end says that nothing is better beyond
             if all(edge in others for others in each):
                 yield f"{which} {has} {edge}: what lies beyond may be better"
 
 
-def _of(cells: Cells, line: str, lines: Sequence[str]) -> Iterator[str]:
-    """The ends of axes of numbers at which a line's setting is, of a method's ``lines``, and beyond
-    which there are others.
+def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
+    """The ends of axes of numbers at which the ``best`` is of what was ``tried`` of a method, and
+    beyond which there are others.
     """
-    best = _chosen(cells, line)
-    for path, axis in cells.plan.axes.items():
+    for path, axis in plan.axes.items():
         if path.startswith(NOTHING_TO_TUNE) and not path.startswith("data.augment"):
             continue
         # of pbt's, what was drawn is not what they ended with
-        if axis.range is not None and cells.plan.scheduler.name != "pbt":
-            yield from _of_range(path, axis, best, [_chosen(cells, one) for one in lines])
+        if axis.range is not None and plan.scheduler.name != "pbt":
+            yield from _of_range(path, axis, best, tried)
             continue
         numbers = numbers_of(axis.grid or axis.choice or ())
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
-            if _is_at(best, path, end) and _goes_on(cells.plan, best, path, (end, way)):
+            if _is_at(best, path, end) and _goes_on(plan, best, path, (end, way)):
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
 
 

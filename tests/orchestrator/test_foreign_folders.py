@@ -87,18 +87,31 @@ def test_who_holds_which_rows_is_part_of_the_data():
     assert one.sha256 == other.sha256 != dealt.sha256
 
 
-def test_other_pretrained_weights_are_refused(tmp_path, monkeypatch):
-    """Also of what is never trained, and so in no checkpoint."""
+@pytest.fixture
+def building(monkeypatch):
+    """Has every network built with what is put into it."""
     create = Model.create
 
-    def with_frozen(value):
+    def having(put):
         def made(self, shape, classes):
             module = create(self, shape, classes)
-            frozen = torch.nn.Parameter(torch.full((2,), value), requires_grad=False)
-            module.register_parameter("backbone", frozen)
+            put(module)
             return module
 
         monkeypatch.setattr(Model, "create", made)
+
+    return having
+
+
+def test_other_pretrained_weights_are_refused(tmp_path, building):
+    """Also of what is never trained, and so in no checkpoint."""
+
+    def with_frozen(value):
+        def put(module):
+            frozen = torch.nn.Parameter(torch.full((2,), value), requires_grad=False)
+            module.register_parameter("backbone", frozen)
+
+        building(put)
 
     with_frozen(1.0)
     folder = RunFolder.new(tmp_path / "run")
@@ -110,20 +123,17 @@ def test_other_pretrained_weights_are_refused(tmp_path, monkeypatch):
     run_into(folder, resuming=True)
 
 
-def test_what_a_network_holds_beside_its_weights_is_the_same_to_the_end(tmp_path, monkeypatch):
+def test_what_a_network_holds_beside_its_weights_is_the_same_to_the_end(tmp_path, building):
     """Tables of whole numbers that no file has: a run was judged with others."""
-    create = Model.create
 
     def with_beside(value):
-        def made(self, shape, classes):
-            module = create(self, shape, classes)
+        def put(module):
             whole = torch.full((2,), value, dtype=torch.int8)
             module.register_buffer("table", whole, persistent=False)
             # of which nobody knows what it holds
             module.scratch = torch.empty(3), torch.eye(2).to_sparse()
-            return module
 
-        monkeypatch.setattr(Model, "create", made)
+        building(put)
 
     with_beside(1)
     folder = RunFolder.new(tmp_path / "run")
