@@ -107,7 +107,8 @@ class Cells:
     @cached_property
     def tests(self) -> PairedTests:
         """Of the settings against the first of the table, where that was chosen by other data, by
-        the table's own numbers: a trial that failed has none, and loses.
+        the table's own numbers: a trial that failed as NaN or infinity has none, and loses; one
+        that is broken is in none.
         """
         runs = self.runs
         metric, tested = ("", False) if runs is None else judged_by(self.plan, runs.rounds)
@@ -144,9 +145,10 @@ class Cells:
             return runs.same_data(0, run) and not self.reached.ended(metric, run)
 
         return {
-            name: {one.seed: self._tested(one, metric) for one in trials}
+            name: {one.seed: self._tested(one, metric) for one in trials if not one.broken}
             for name, trials in self.groups.items()
             if name not in {*others, *self.silent(metric)}
+            and not all(one.broken for one in trials)
             and all(fits(number[t.folder.path]) for t in trials if t.folder.path in number)
         }
 

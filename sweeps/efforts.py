@@ -12,7 +12,7 @@ import pandas as pd
 from orchestrator.config import Config
 from orchestrator.results.provenance import of_which_code
 from sweeps.reproduction import Reproduction
-from sweeps.results import Result, by_trial
+from sweeps.results import Result, broken_said, by_trial
 
 MOST = 12
 """Rows that a sentence names, each with its number."""
@@ -44,7 +44,7 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     }
     rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
     said = [_said(what, each) for what, each in _measured(rows).items()]
-    return [*said, *_mixtures(rows), *_commits(trials.values())]
+    return [*said, *_mixtures(rows), *broken_said(trials.values()), *_commits(trials.values())]
 
 
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:

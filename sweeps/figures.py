@@ -125,9 +125,11 @@ def _place(figure: Figure, where: tuple[int, int, int], title: str, part: pd.Dat
 
 
 def _lost(part: pd.DataFrame) -> str:
-    """What a title says of rows with a mean that is not of all seeds: survivors look better."""
-    short = part[part["known"] < part["seeds"]].sort_values("known").groupby("row", sort=False)
-    lost = [f"{row} ({one.known.iloc[0]} of {one.seeds.iloc[0]})" for row, one in short]
+    """What a title says of rows with a mean of fewer seeds than the most: survivors look better."""
+    most = part["seeds"].max()
+    short = part[(part["known"] < most) & (part["seeds"] > 0)]
+    each = short.sort_values("known").groupby("row", sort=False)["known"].first()
+    lost = [f"{row} ({known} of {most})" for row, known in each.items()]
     more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
     return f"; means of fewer seeds: {', '.join(lost[:NAMED])}{more}" if lost else ""
 

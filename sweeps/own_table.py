@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 from collections.abc import Collection, Iterator
@@ -23,6 +24,7 @@ from orchestrator.terminal import console
 from sweeps import edges, efforts
 from sweeps.apart import key_of, leaves, under
 from sweeps.cells import Cells, cell_text, judged_by
+from sweeps.results import broken_said
 
 CHOSEN_ON = {
     "validation": "best first, by data that is not tested on",
@@ -234,6 +236,7 @@ def _given(cells: Cells) -> Iterator[str]:
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
+        yield from broken_said(itertools.chain(*cells.groups.values()))
         yield from filter(None, [cells.reached.looks_said()])
         yield from filter(None, [runs.code_said])
 

@@ -312,13 +312,13 @@ class Reproduction:
         """What the trials in ``folder`` that have ended say, for every cell; nothing where a method
         has no such number, which its runs need not report.
         """
-        results = by_trial(folder)
-        seeds = sorted({seed for _, seed in results})
+        ended = {key: one for key, one in by_trial(folder).items() if not one.broken}
+        seeds = sorted({seed for _, seed in ended})
         return {
             (row, column): {
-                seed: results[label, seed].value(self.entry.columns[column])
+                seed: ended[label, seed].value(self.entry.columns[column])
                 for seed in seeds
-                if (label, seed) in results and self._has(row, column)
+                if (label, seed) in ended and self._has(row, column)
             }
             for (row, column), label in self.labels.items()
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 
 SILENT = "the trial does not report"
+NAMED = 12
+"""Trials that a sentence names."""
+REASON = 200
+"""Characters of why a trial failed that a sentence repeats."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,13 @@ class Result:
             return True
         run = self.folder.config(), self.rounds
         return missed(*run) or is_blind(*run)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it has failed without having diverged (no memory, a file that is gone), which
+        says nothing of what its method is worth: in a comparison it is as if it had not been run.
+        """
+        return self.status == "failed" and not self.diverged
 
     def value(self, column: Column) -> float:
         """A statistic of the trial; NaN for one that failed, and where it says nothing of a model
@@ -128,6 +140,20 @@ def stored(folder: Path) -> tuple[Sweep, list[Result]]:
         # of two that have come to the same settings each has a history of its own
         ended = [replace(one, label=numbered(one.label, one.folder.path.name)) for one in ended]
     return plan, ended
+
+
+def broken_said(results: Iterable[Result]) -> list[str]:
+    """A sentence on those of some trials that are broken, and are left out; none without one."""
+    broken = [one for one in results if one.broken and not one.unreported]
+    if not broken:
+        return []
+    each = [f"{one.label}, seed {one.seed}" for one in broken]
+    more = f" and {len(each) - NAMED} more" if len(each) > NAMED else ""
+    reason = textwrap.shorten(broken[0].error, REASON, placeholder=" …")
+    return [
+        "failed without having diverged, and compared as if they had not been run: "
+        f"{'; '.join(each[:NAMED])}{more} (the first: {reason})"
+    ]
 
 
 def numbered(label: str, trial: str) -> str:

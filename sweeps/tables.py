@@ -45,7 +45,7 @@ class Number:
     standard_error: float
     seeds: int
     missed: int
-    """Seeds that did not reach the target, or failed, but for those that diverged."""
+    """Seeds that did not reach the target, but for those that diverged."""
     diverged: int
     """Seeds whose run ended in NaN or infinity, whether it has a number or not."""
     published: float

@@ -47,7 +47,7 @@ class Paired:
     fewer than two pairs, where nothing differs, and where both have one number each (or none) on
     all seeds, which decide nothing then, and are no repetitions."""
     missed: tuple[int, int]
-    """Runs without a number (target missed, diverged, failed) of the one and of the other."""
+    """Runs without a number (target missed, diverged) of the one and of the other."""
     ahead: bool
     behind: bool
     """Whether it is ahead, or behind, at all."""

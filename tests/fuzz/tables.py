@@ -57,7 +57,8 @@ SIZES = ((1, 3, 1), (2, 0, 3), (2, 2, 3), (4, 0, 5), (2, 0, 7), (3, 1, 2), (2, 3
 """Methods, rates and seeds."""
 STYLES = ("any", "any", "tenths", "few", "one of a method", "one")
 """How the numbers of trials lie: of no two the same, with ties, or of no spread at all."""
-ENDS = ("failed", "diverged", "stopped")
+ENDS = ("broken", "failed", "diverged", "stopped")
+"""Of trials: failed without having diverged, failed for that, ended in NaN, given up."""
 RANKED = r"best first|tied for the best|the best( of [^;]+)? has "
 """What is said of an order in which somebody is the best."""
 
@@ -158,11 +159,11 @@ def _had(pieces: Pieces, plan: Sweep) -> list[tuple[Planned, Had]]:
         kind, when = ends.get(i, ("finished", 5))
         had = Had(one.label, one.seed)
         rounds = 5
-        if kind == "failed":
-            had.status = kind
+        if kind in ("broken", "failed"):
+            had.status = "failed"
         if kind == "stopped" and plan.scheduler.name == "asha":
             had.status, rounds = kind, max(when, every)
-        had.diverged = kind == "diverged"
+        had.diverged = kind in ("failed", "diverged")
         looked = [t % every == 0 or t == 5 for t in range(1, rounds + 1)]
         had.series["judged"] = [1.0 if look else NAN for look in looked]
         for metric in ("test_accuracy", *METRICS["validation"], *METRICS["nothing"]):
@@ -226,7 +227,7 @@ def _lay(plan: Sweep, trials: Sequence[tuple[Planned, Had]], folder: Path) -> No
         place = folder / "trials" / choice.name("")
         names.append(place.name)
         if had.status == "failed":
-            choice.leave_failed(RunFolder(place), "broken")
+            choice.leave_failed(RunFolder(place), "of a reason", had.diverged)
             continue
         shutil.copytree(_original(), place, ignore=shutil.ignore_patterns("checkpoints", ".lock"))
         one = RunFolder(place)

@@ -104,7 +104,9 @@ def tests(plan, trials: list[Had], test: str | None, order: list[str], sided: bo
         return {}
     values = {
         name: {
-            one.seed: number(one, metric, plan, plan.metric) for one in trials if one.line == name
+            one.seed: number(one, metric, plan, plan.metric)
+            for one in trials
+            if one.line == name and (one.status != "failed" or one.diverged)
         }
         for name in order
     }

@@ -115,19 +115,40 @@ def test_tests_are_of_the_table_s_own_numbers(tmp_path, ray_session):
     assert test.pair.p == pytest.approx(stats.ttest_rel(one, other).pvalue)
 
 
-def test_trials_that_failed_lose(tmp_path, ray_session):
-    """Those that were left of a setting were tested, as if the others had not been tried."""
-    plan = sweep(**PLAIN, cells=[cell("safe"), cell("risky", "rounds=2")])
-    run_here(plan, tmp_path / "s")
+def _fail(sweep, label, seed, error, diverged):
+    folder = by_trial(sweep)[label, seed].folder
+    said = {"status": "failed", "error": error, "diverged": diverged}
+    folder.write_json("result.json", said)
+    RunFolder(folder.path).seal()
+
+
+def test_trials_that_diverged_lose_and_broken_ones_are_not_tested(tmp_path, ray_session):
+    """Those that were left of a setting were tested, as if the others had not been tried; and a
+    machine without memory made a method worse.
+    """
+    cells = [cell("safe"), cell("risky", "rounds=2"), cell("large", "rounds=3"), cell("wide")]
+    run_here(sweep(**PLAIN, cells=cells), tmp_path / "s")
     for seed in (0, 1):
-        folder = by_trial(tmp_path / "s")["risky", seed].folder
-        folder.write_json("result.json", {"status": "failed", "error": "NaN", "diverged": True})
-        RunFolder(folder.path).seal()
-    (test,) = Cells.read(tmp_path / "s").tests.each
-    assert (test.pair.n, test.pair.missed) == (3, (2, 0))
+        _fail(tmp_path / "s", "risky", seed, "NaN", True)
+    _fail(tmp_path / "s", "large", 1, "no room in memory", False)
+    for seed in range(3):
+        _fail(tmp_path / "s", "wide", seed, "no such file", False)
+    found = {one.group: one.pair for one in Cells.read(tmp_path / "s").tests.each}
+    assert {name: (pair.n, pair.missed) for name, pair in found.items()} == {
+        "risky": (3, (2, 0)),
+        "large": (2, (0, 0)),
+    }
     told = json.loads(cells_as(tmp_path / "s", "json"))
-    assert told["tests"][0]["missed"] == [2, 0]
+    assert [one["missed"] for one in told["tests"] if one["group"] == "risky"] == [[2, 0]]
     assert "risky: rounds=2" in told["notes"]
+    assert (
+        "compared as if they had not been run: large, seed 1; wide, seed 0; wide, seed 1; wide, "
+        "seed 2 (the first: no room in memory)" in " ".join(told["notes"])
+    )
+    for seed in range(3):
+        _fail(tmp_path / "s", "risky", seed, "NaN", True)
+        _fail(tmp_path / "s", "safe", seed, "no room in memory", False)
+    assert not Cells.read(tmp_path / "s").tests.each
 
 
 def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):

@@ -15,7 +15,7 @@ from scipy import stats
 
 from orchestrator.config import load
 from orchestrator.errors import UserError
-from sweeps import commands, tables
+from sweeps import commands, efforts, tables
 from sweeps.cells import Cells, judged_by
 from sweeps.claims import differences, summaries, verdicts
 from sweeps.entry import Claim, Column, Published, Tuning
@@ -285,6 +285,24 @@ def test_a_cell_says_which_seeds_diverged():
     assert cells.loc["FedProx", "worst"] == "10.00, 1 diverged, n = 1"
     csv = tables.render(REDUCED, values, "csv", tables.About(diverged=gone))
     assert "diverged" in csv.splitlines()[0]
+
+
+def test_what_a_machine_could_not_do_is_no_part_of_a_claim(reproduced, tmp_path):
+    """Seeds that had no memory counted as targets that were missed, and lost."""
+    folder = tmp_path / "entry"
+    shutil.copytree(reproduced, folder)
+    label = REDUCED.labels["FedAvg", "mean"]
+    for seed, diverged in ((0, True), (1, False)):
+        one = by_trial(folder)[label, seed].folder
+        one.leave_failure({"error": "no room in memory", "diverged": diverged})
+    values = REDUCED.measured(folder)["FedAvg", "mean"]
+    assert math.isnan(values[0])
+    assert sorted(values) == [0, 2]
+    said = efforts.sentences(REDUCED, folder)
+    assert (
+        f"failed without having diverged, and compared as if they had not been run: {label}, "
+        "seed 1 (the first: no room in memory)" in said
+    )
 
 
 def test_a_folder_of_another_sweep_has_no_such_table(finished, tmp_path):
