@@ -28,6 +28,7 @@ from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import ended_trials
 from orchestrator.rounds.drive import PATIENCE
+from orchestrator.rounds.metrics import is_of_all
 from orchestrator.terminal import sweep_again, told
 from sweeps import tune_state
 from sweeps.data import FILE as DATA
@@ -143,7 +144,15 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
 
 
 def _require_metric(sweep: Sweep, config: Config) -> None:
-    """Raise UserError for a metric that no trial of such data could report."""
+    """Raise UserError for a metric that no trial of such data, or such an algorithm, could
+    report.
+    """
+    if is_of_all(sweep.metric) and not config.algorithm.makes_common:
+        raise UserError(
+            f"metric: {sweep.metric} is of a model for all clients, and algorithm "
+            f"{config.algorithm.name} makes none but the clients' own; take one of theirs "
+            "(personal_validation_accuracy_mean), or leave it out of this sweep"
+        )
     numbers = getattr(config.data.dataset, "task", "") == "numbers"
     if numbers and config.loss.name in MEASURES and "accuracy" in sweep.metric.split("_"):
         raise UserError(

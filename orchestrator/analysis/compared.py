@@ -62,7 +62,7 @@ class Runs:
             raise UserError("there are no runs to compare")
         failed = [f for f in folders if f.ending()["status"] == "failed"]
         if failed:
-            trial = "; fedorch table SWEEP has the other trials, and counts it as lost"
+            trial = "; fedorch table SWEEP has the other trials"
             raise UserError(
                 f"the run in {failed[0].place} failed and has no metrics to compare"
                 f"{trial if failed[0].holds(TRIAL) else ''}"

@@ -114,6 +114,11 @@ def remarks(config: Config, samples: Samples, net: Net, algorithm: Algorithm) ->
                 f"local.{key}: the learning rate of the last {what} ({last}) is 0: up to it there "
                 f"are {what}s in which nothing is trained, unless its over is raised"
             )
+    if config.evaluation.metrics and not config.algorithm.makes_common:
+        yield (
+            f"evaluation.metrics are of a model for all clients, and {config.algorithm.name} makes "
+            "none but the clients' own: none of them is reported"
+        )
     yield from _of_layers(config, net, x)
     yield from algorithm.remarks()
 

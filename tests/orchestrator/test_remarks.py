@@ -126,6 +126,12 @@ def test_a_schedule_that_has_ended_is_told():
     )
     epochs = {"local.steps": None, "local.epochs": 3, "local.within": cosine}
     assert "learning rate of the last step (" in notes(trained(plain, **epochs))
+
+
+@pytest.mark.parametrize(("algorithm", "told"), [("local", True), ("ditto", False)])
+def test_metrics_of_a_model_that_nobody_makes_are_told(algorithm, told):
+    found = notes(trained(plain, algorithm=algorithm, **{"evaluation.metrics": ["f1_macro"]}))
+    assert ("none of them is reported" in found) == told
     whole = {"local.schedule": {"name": "cosine", "over": 2}}
     assert notes(trained(plain, **whole)) == ""
 

@@ -253,6 +253,14 @@ def test_accuracy_of_labels_that_are_numbers(tmp_path, ray_session):
         _require_metric(plan, configs[1])
 
 
+def test_nobody_is_compared_by_a_model_that_it_does_not_make():
+    """Trials of it were run to their ends, and failed there."""
+    alone = load(None, ["algorithm=local"])
+    with pytest.raises(UserError, match="algorithm local makes none but the clients' own"):
+        _require_metric(sweep(metric="test_accuracy"), alone)
+    _require_metric(sweep(metric="personal_accuracy_mean"), alone)
+
+
 def test_draws_are_numbered_and_said_to_four_digits(tmp_path, ray_session):
     plan = sweep(axes={"local.lr": {"loguniform": [0.01, 0.5]}}, samples=3)
     run_here(plan, tmp_path / "s")
