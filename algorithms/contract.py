@@ -142,7 +142,13 @@ class Training(Protocol):
     ) -> Tensor:
         """Ask all clients: the weighted sum [k] of their answers, or (no weights) rows [m, k].
 
-        With ``among`` only the clients at these places of the cohort answer, in as many rows.
+        With ``among`` only the clients at these places of the cohort answer, in as many rows. With
+        ``non_finite: drop`` the sum is over those whose answer is finite, with the same total.
+        """
+
+    def combine(self, rows: Tensor, weights: np.ndarray) -> Tensor:
+        """Σ_k p_k rows_k [k] of what each of the cohort has answered ``rows`` [m, k], as the sum of
+        a query.
         """
 
     def evaluate(self) -> None:

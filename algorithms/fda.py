@@ -29,7 +29,6 @@ from algorithms.draws import generator
 from algorithms.figure import Figure
 from algorithms.local import Tensors
 from algorithms.part import chosen_from, option
-from algorithms.parts.aggregators import weighted_sum
 from algorithms.parts.monitors import AmsSketch, Drift, Exact, Linear, Monitor
 from algorithms.parts.round_ends import RoundEnd, RoundState
 
@@ -303,7 +302,7 @@ class AsyncFda(Thresholded):
             latest[torch.from_numpy(due)] = answers
             done[due] += 1
             arrival[due] += speed[due]
-            estimate = self.monitor.estimate(weighted_sum(latest, about.weights))
+            estimate = self.monitor.estimate(training.combine(latest, about.weights))
             if not estimate <= theta:
                 break
         mean_steps = float(done[timed].mean())

@@ -12,12 +12,12 @@ import torch
 
 from algorithms.contract import Cohort, Updates
 from algorithms.local import LocalRule, Probe, Tensors
-from algorithms.parts.aggregators import weighted_sum
 from orchestrator.clients import inbox
 from orchestrator.clients.books import Books, Store, Terms
 from orchestrator.clients.plane import Assignment, Plane, abridged
 from orchestrator.errors import UserError
 from orchestrator.training.messages import (
+    ANSWER,
     Advance,
     Ask,
     BlockSpec,
@@ -26,6 +26,7 @@ from orchestrator.training.messages import (
     Command,
     Evaluate,
     Look,
+    Part,
     weight,
 )
 
@@ -99,6 +100,11 @@ class Session:
     def start(self) -> Tensor:
         return self.opening.start
 
+    @property
+    def _drops(self) -> bool:
+        """Whether clients are left out of sums whose numbers are none."""
+        return self.terms.non_finite == "drop"
+
     def advance(self, steps: int | np.ndarray | None = None) -> None:
         watch = self.books.watch
         if watch is not None and steps is None and not any(self.waiting + self.history):
@@ -124,14 +130,24 @@ class Session:
 
     def _look(self, weights: np.ndarray) -> Tensors:
         """The mean of what the clients have, with ``weights`` [m]; nothing is sent."""
-        self._add([Look(weights[s]) for s in self.slices])
-        answers, scale = self._flush(keep=True), self._scale(weights)
-        return {n: inbox.in_order([a[n] for a in answers]) * scale for n in answers[0]}
+        self._add([Look(weights[s], self._drops) for s in self.slices])
+        return self._summed(self._flush(keep=True), self.present, weights)
 
-    def _scale(self, weights: np.ndarray) -> float:
-        """By what a sum over the clients that are left is multiplied, to be one over all."""
-        there = self._there()
-        return 1.0 if there.all() else float(weights.sum() / weights[there].sum())
+    def _summed(
+        self, parts: Sequence[Part], blocks: Sequence[int], weights: np.ndarray
+    ) -> Tensors:
+        """The sums of which ``blocks`` have sent ``parts``, scaled to be over the whole cohort,
+        whose ``weights`` [m] they are with, whoever is left out.
+        """
+        there = np.zeros(len(self.cohort), bool)
+        for b, part in zip(blocks, parts, strict=True):
+            there[self.slices[b]] = part.counted
+        scale = inbox.scale(weights, there)
+        return {n: inbox.in_order([p.sums[n] for p in parts]) * scale for n in parts[0].sums}
+
+    def combine(self, rows: Tensor, weights: np.ndarray) -> Tensor:
+        part = Part.of({ANSWER: rows}, weights, self._drops)
+        return part.sums[ANSWER] * inbox.scale(weights, part.counted)
 
     def query(
         self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
@@ -142,19 +158,20 @@ class Session:
         lying = probe.transmitted and self.terms.adversary.lies(self.cohort.ids)
         for b in blocks:
             mine = None if weights is None or lying else weights[self.slices[b]]
-            self.waiting[b].append(Ask(probe, mine))
+            self.waiting[b].append(Ask(probe, mine, self._drops))
         answers = self._flush(keep=True, blocks=blocks)
         there = self._there()
         if weights is None:
             self._require_all(there)
         if probe.transmitted:
             # what one client sends has the shape of the sum, and of each row
-            one = answers[0] if weights is not None and not lying else answers[0][0]
+            one = answers[0].sums[ANSWER] if isinstance(answers[0], Part) else answers[0][0]
             self._book_answers(self.cohort.ids[wanted[there[wanted]]], one)
+        blocks = [b for b in blocks if b in self.present]
         if weights is not None:
             if lying:
                 answers = self._forged_parts(answers, blocks, weights)
-            return inbox.in_order(answers) * self._scale(weights)
+            return self._summed(answers, blocks, weights)[ANSWER]
         # blocks answer for all their clients; of these the wanted ones are picked, before those
         # that lie learn what the others say
         answered = np.concatenate([rows[self.slices[b]] for b in blocks])
@@ -176,15 +193,12 @@ class Session:
 
     def _forged_parts(
         self, answers: list[Tensor], blocks: Sequence[int], weights: np.ndarray
-    ) -> list[Tensor]:
-        """The parts of the sum of those of ``blocks`` that are left, of their rows with the liars'
-        replaced.
-        """
-        blocks = [b for b in blocks if b in self.present]
+    ) -> list[Part]:
+        """The parts of the sum of ``blocks``, of their rows with the liars' replaced."""
         ids = np.concatenate([self.specs[b].ids for b in blocks])
         pieces = self._forged(torch.cat(answers), ids).split([len(rows) for rows in answers])
         return [
-            weighted_sum(rows, weights[self.slices[b]])
+            Part.of({ANSWER: rows}, weights[self.slices[b]], self._drops)
             for rows, b in zip(pieces, blocks, strict=True)
         ]
 
@@ -233,8 +247,8 @@ class Session:
 
     def _collected(self, weights: np.ndarray | None) -> list[Collected]:
         """The blocks' answers: their parts of the weighted sums, or their rows."""
-        drop = self.terms.non_finite == "drop"
-        self._add([Collect(None if weights is None else weights[s], drop) for s in self.slices])
+        parts = [None if weights is None else weights[s] for s in self.slices]
+        self._add([Collect(part, self._drops) for part in parts])
         return self._flush(keep=False)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from orchestrator.training.engines import Engine, Sequential, Vectorized
 from orchestrator.training.evaluation import per_client, per_sample
 from orchestrator.training.lane import Lane
 from orchestrator.training.messages import (
+    ANSWER,
     Advance,
     Ask,
     BlockSpec,
@@ -24,6 +25,7 @@ from orchestrator.training.messages import (
     Command,
     Evaluate,
     Look,
+    Part,
     scalars,
     travelling,
     vectors,
@@ -104,13 +106,13 @@ class Block:
                     else:
                         self._advance(lane, steps)
                 return None
-            case Ask(probe, weights):
+            case Ask(probe, weights, drop):
                 rows = self._rows([lane.answer(probe) for lane in self.lanes])
-                return rows.cpu() if weights is None else weighted_sum(rows, weights).cpu()
+                return rows.cpu() if weights is None else Part.of({ANSWER: rows}, weights, drop)
             case Evaluate():
                 return self._evaluate()
-            case Look(weights):
-                return self._look(weights)
+            case Look(weights, drop):
+                return self._look(weights, drop)
             case Collect(weights, drop):
                 return self._collect(weights, drop)
 
@@ -125,11 +127,11 @@ class Block:
             return pieces[0]
         return torch.cat(pieces)[self._place]
 
-    def _look(self, weights: np.ndarray) -> Tensors:
+    def _look(self, weights: np.ndarray, drop: bool) -> Part:
         """The changes of the models and the batch-norm statistics, summed with ``weights`` [C]."""
         pieces = [lane.standing() for lane in self.lanes]
         rows = {n: self._rows([piece[n] for piece in pieces]) for n in pieces[0]}
-        return {n: weighted_sum(v, weights).cpu() for n, v in rows.items()}
+        return Part.of(rows, weights, drop)
 
     def _collect(self, weights: np.ndarray | None, drop: bool) -> Collected:
         pairs = [lane.upload() for lane in self.lanes]

@@ -13,9 +13,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
+from algorithms.finite import finite_rows
 from algorithms.flat import outside
 from algorithms.local import LocalRule, Probe, Tensors
+from algorithms.parts.aggregators import weighted_sum
 from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.monitors import XI
 from orchestrator.errors import UserError
@@ -27,6 +30,8 @@ BUFFERS = "buffers"
 """Batch-norm statistics [b], in a broadcast, in an upload, and in the state of a client."""
 PERSONAL = "personal/buffers"
 """Those of a client's own model, in its state, beside which it may keep the common model's."""
+ANSWER = "answer"
+"""What a client says to a question, in a sum over several."""
 OPTIMIZER, ERROR = "optimizer/", "error/"
 """Beginnings of names: moments of the local optimiser, and what compression has left out of the
 client's earlier messages."""
@@ -146,10 +151,14 @@ class Advance:
 
 @dataclass(frozen=True)
 class Ask:
-    """A probe; ``weights`` [C] for this block's part of the weighted sum, or None for the rows."""
+    """A probe; ``weights`` [C] for this block's :class:`Part` of the weighted sum, or None for the
+    rows.
+    """
 
     probe: Probe
     weights: np.ndarray | None
+    drop: bool
+    """Leave clients whose answer is not finite out of the sum."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +168,34 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Look:
-    """What the clients have now, which nobody sends: this block's part of the sums with ``weights``
-    [C].
+    """What the clients have now, which nobody sends: this block's :class:`Part` of the sums with
+    ``weights`` [C].
     """
 
     weights: np.ndarray
+    drop: bool
+    """As :class:`Ask` has it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block's part of weighted sums."""
+
+    sums: Tensors
+    """name -> [...]."""
+    counted: np.ndarray
+    """Mask [C]: who is in them."""
+
+    @classmethod
+    def of(cls, rows: Tensors, weights: np.ndarray, drop: bool) -> Part:
+        """Of ``rows`` (name -> [C, ...]), those of ``weights`` [C] that are not 0; with ``drop``
+        without the clients of which one is not finite.
+        """
+        counted = np.ones(len(weights), bool)
+        if drop:
+            finite = torch.stack([finite_rows(v) for v in rows.values()]).all(0)
+            counted = finite.cpu().numpy()
+        return cls({n: weighted_sum(v, weights * counted).cpu() for n, v in rows.items()}, counted)
 
 
 @dataclass(frozen=True)

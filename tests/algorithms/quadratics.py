@@ -134,6 +134,9 @@ class QuadraticTraining:
         rows = rows if among is None else rows[among]
         return rows if weights is None else torch.as_tensor(weights) @ rows
 
+    def combine(self, rows, weights):
+        return torch.as_tensor(weights) @ rows
+
     def evaluate(self):
         self.world.log.append(self.work.w.clone())
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from algorithms.draws import generator, torch_generator
+from tests.meanings.channel import finite
 from tests.meanings.client import each_pass
 
 NEAR = 1e-4
@@ -81,9 +82,16 @@ class Questions:
             fed.up[k] += 4 * len(answers[k])
         return fed.lied(self.t, answers, self.ids)
 
+    def mean(self, vectors):
+        """Of all, or of those whose numbers are some where others are left out."""
+        there = [k for k in self.ids if finite(vectors[k])]
+        left = there if self.fed.config["non_finite"] == "drop" and there else self.ids
+        total = sum(self.weights[k] for k in left) / sum(self.weights.values())
+        return sum(self.weights[k] * vectors[k].double() for k in left) / total
+
     def estimate(self, answers):
         """H, from the answers of all."""
-        mean = sum(self.weights[k] * answers[k].double() for k in self.ids)
+        mean = self.mean(answers)
         along = mean[1:] @ mean[1:] if len(mean) > 1 else 0.0
         self.size = float(mean[0])
         return float(mean[0] - along)
@@ -117,8 +125,8 @@ def _fda_opt(fed, asked, cap, epoch):
         if asked.exceeds(asked.estimate(asked.states(dict.fromkeys(asked.ids, done))), theta):
             break
     drifts = {k: asked.drift(k, done) for k in asked.ids}
-    mean = sum(asked.weights[k] * v for k, v in drifts.items())
-    variance = sum(asked.weights[k] * ((v - mean) @ (v - mean)) for k, v in drifts.items())
+    mean = asked.mean(drifts)
+    variance = asked.mean({k: ((v - mean) @ (v - mean))[None] for k, v in drifts.items()})
     following = float(cap / 2 / done * variance)
     if np.isfinite(following):
         fed.past["theta"] = following

@@ -227,6 +227,17 @@ def test_when_a_round_ends_and_what_asking_costs(end, monitor):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("end", ["fda", "fda_opt", "fda_async"])
+def test_a_round_does_not_end_by_whose_numbers_are_none(end):
+    """H is about the model that the others' synchronisation makes."""
+    theta = {} if end == "fda_opt" else {"theta": 1e3}
+    monitor = {"name": "linear"} if end == "fda" else {"name": "exact"}
+    agree(
+        ("round_end", {"name": end, "monitor": monitor, **theta}), ("non_finite", "drop"),
+        ("diverging", 1), ("local.steps", 4), ("attack", {"name": "sign_flip", "ids": [2]}),
+    )  # fmt: skip
+
+
 def test_liars_know_the_answers_of_those_who_are_asked():
     """And not of all with whom these share a block."""
     lying = {"name": "ipm", "fraction": 0.4, "knowledge": "benign", "probes": True}

@@ -309,3 +309,16 @@ def test_a_metric_in_stop_that_no_round_reports_is_told_once():
     e = finish(load(None, ["data.limit=400", "data.clients=4", "cohort=2", "model=linear", "rounds=3",
                            "local.steps=1", "stop={foo: 1}"]))  # fmt: skip
     assert e.notes == ["stop: up to round 1 no round has reported 'foo'"]
+
+
+def test_a_look_in_mid_round_leaves_out_whose_numbers_are_none():
+    """As the synchronisation does: one client's NaN was all that was seen of the others' model."""
+
+    def losses(*settings):
+        work = ["cohort=1.0", "local.steps=4", "rounds=2", "non_finite=drop"]
+        e = poisoned(*work, *settings, ids=[0])
+        return [e.step()["test_loss"] for _ in range(2)]
+
+    seen = losses("evaluation.every_steps=2")
+    assert seen == losses()
+    assert all(map(math.isfinite, seen))
