@@ -103,12 +103,17 @@ class Federation:
         with: nothing is sent, booked or compressed. ``known`` and ``own`` are those of
         :meth:`train`.
         """
-        with self._session(Cohort.of(ids), rule, known, own) as session:
+        with self._session(Cohort.of(ids), rule, known, own, judging=True) as session:
             yield session
 
     @contextmanager
     def _session(
-        self, cohort: Cohort, rule: LocalRule, there: Tensors, own: Tensors
+        self,
+        cohort: Cohort,
+        rule: LocalRule,
+        there: Tensors,
+        own: Tensors,
+        judging: bool = False,
     ) -> Iterator[Session]:
         """A session of clients who have what is ``there``."""
         within = self.books.opened
@@ -117,7 +122,7 @@ class Federation:
         self.log.transfer_seconds += time.perf_counter() - begun
         # only forged models are measured from it; a rule without w has none
         start = own.get("model", there.get("w", torch.zeros(0)))
-        opening = Opening(next(self._sessions), within, cohort, rule, handle, start, own)
+        opening = Opening(next(self._sessions), within, cohort, rule, handle, start, own, judging)
         session = Session(self.plane, self.terms, self.books, self.store, opening)
         self.books.opened += 1
         try:

@@ -154,7 +154,7 @@ def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
     return replace(here, counts=here.finite)
 
 
-def booked(here: Arrived, terms: Terms, books: Books, store: Store) -> Arrived:
+def booked(here: Arrived, rule: LocalRule, terms: Terms, books: Books, store: Store) -> Arrived:
     """Uploads and work in the account and the log, and the clients' new memories in the store (a
     client whose update is left out keeps its old one).
     """
@@ -165,7 +165,8 @@ def booked(here: Arrived, terms: Terms, books: Books, store: Store) -> Arrived:
     store.states |= {k: s for k, s in here.states.items() if s and k not in left_out}
     # the server's own training is no client's, so no record speaks of it
     remote = here.ids != terms.server
-    books.log.add(here.ids[remote], {n: v[remote] for n, v in here.diagnostics.items()})
+    diagnostics = {n: v[remote] for n, v in here.diagnostics.items()}
+    books.log.add(here.ids[remote], diagnostics, rule.transmitted)
     return here
 
 

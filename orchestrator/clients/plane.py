@@ -78,14 +78,15 @@ class Plane(ABC):
     def forget(self, keys: Sequence[Key]) -> None:
         """Drop blocks of an abandoned session."""
 
-    def busy(self, answers: Sequence[Answer | None]) -> float:
-        """Of the time until the last answer, how long the trainers there are computed; what one
-        client did is in the answers themselves.
+    def busy(self, answers: Sequence[Answer | None]) -> tuple[float, float]:
+        """Of the time until the last answer, how long the trainers there are trained, and judged;
+        what one client did is in the answers themselves.
         """
         # blocks run side by side, at most one at a time on each trainer
-        return sum(a.seconds for a in answers if a is not None) / max(
-            1, min(self.available, len(answers))
-        )
+        beside = max(1, min(self.available, len(answers)))
+        judging = sum(a.judging for a in answers if a is not None)
+        every = sum(a.seconds for a in answers if a is not None)
+        return (every - judging) / beside, judging / beside
 
     def close(self) -> None:
         """Release everything."""

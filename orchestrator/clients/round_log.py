@@ -13,8 +13,9 @@ class RoundLog:
 
     cohort: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     diagnostics: dict[str, np.ndarray] = field(default_factory=dict)
-    """train_loss (a mean over all local steps), update_norm (of the last session), steps of each
-    client, and gradient_norm/LAYER where it is asked for."""
+    """train_loss and, where it is asked for, gradient_norm/LAYER (means over all local steps),
+    update_norm (of the last session whose models were sent, where there is one), steps of each
+    client."""
     dropped: list[int] = field(default_factory=list)
     unjudged: list[int] = field(default_factory=list)
     """Who was too late when its model was to be judged; it may have been dropped before, or not."""
@@ -46,9 +47,9 @@ class RoundLog:
         counted = [s for k, s in self.computing.items() if k not in gone]
         return sum(counted) / len(counted) if counted else None
 
-    def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray]) -> None:
-        """Note a session of clients ``ids`` [m]: what the same clients did in several sessions adds
-        up; others stand beside them (clusters).
+    def add(self, ids: np.ndarray, diagnostics: dict[str, np.ndarray], sent: bool = True) -> None:
+        """Note a session of clients ``ids`` [m], whose models were ``sent`` or stay with them: what
+        the same clients did in several sessions adds up; others stand beside them (clusters).
         """
         if not len(self.cohort):
             self.cohort, self.diagnostics = ids, diagnostics
@@ -58,11 +59,12 @@ class RoundLog:
             n: np.concatenate([self.diagnostics[n], v]).astype(float)
             for n, v in diagnostics.items()
         }
-        steps = np.bincount(place, both["steps"])
-        for name, values in both.items():
-            self.diagnostics[name] = np.zeros(len(self.cohort))
-            self.diagnostics[name][place] = values  # the last one of a client stays
-        loss = np.bincount(place, both["steps"] * both["train_loss"])
-        self.diagnostics["steps"] = steps
+        of = both.pop("steps")
+        steps = np.bincount(place, of)
+        norms = np.zeros(len(self.cohort))
+        # of what is written twice the last stays
+        last = slice(None) if sent else slice(None, None, -1)
+        norms[place[last]] = both.pop("update_norm")[last]
         # a client without data has done no step
-        self.diagnostics["train_loss"] = loss / np.maximum(steps, 1)
+        means = {n: np.bincount(place, of * v) / np.maximum(steps, 1) for n, v in both.items()}
+        self.diagnostics = {"steps": steps, "update_norm": norms, **means}

@@ -50,6 +50,8 @@ class Opening:
     """Models [d] or [m, d] that the cohort starts from."""
     own: Tensors
     """What each client has of its own, [m, ...]."""
+    judging: bool = False
+    """Whether nobody trains in it."""
 
 
 class Session:
@@ -133,9 +135,7 @@ class Session:
         self._add([Look(weights[s], self._drops) for s in self.slices])
         return self._summed(self._flush(keep=True), self.present, weights)
 
-    def _summed(
-        self, parts: Sequence[Part], blocks: Sequence[int], weights: np.ndarray
-    ) -> Tensors:
+    def _summed(self, parts: Sequence[Part], blocks: Sequence[int], weights: np.ndarray) -> Tensors:
         """The sums of which ``blocks`` have sent ``parts``, scaled to be over the whole cohort,
         whose ``weights`` [m] they are with, whoever is left out.
         """
@@ -235,7 +235,7 @@ class Session:
             start = opening.start if opening.start.dim() == 1 else opening.start[there]
             here = inbox.forged(here, terms, opening.rule, (books.t, opening.within), start)
         here = inbox.judged(here, terms, books)
-        here = inbox.booked(here, terms, books, self.store)
+        here = inbox.booked(here, opening.rule, terms, books, self.store)
         if weights is None:
             updates, moments = inbox.rows(here, terms)
         else:
@@ -271,12 +271,13 @@ class Session:
         self.open = True
         begun, log = time.perf_counter(), self.books.log
         answers = self.plane.run([self._assignment(b, keep) for b in blocks])
-        busy = self.plane.busy(answers)
-        log.train_seconds += busy
+        training, judging = self.plane.busy(answers)
+        log.train_seconds += training
+        log.evaluate_seconds += judging
         # all that was not computing: calls, transfers, waiting
-        log.transfer_seconds += max(0.0, time.perf_counter() - begun - busy)
+        log.transfer_seconds += max(0.0, time.perf_counter() - begun - training - judging)
         for b, answer in zip(blocks, answers, strict=True):
-            if answer is not None and self.opening.rule.transmitted:
+            if answer is not None and not self.opening.judging:
                 log.computed(self.specs[b].ids, answer.clients)
         self.open = keep
         for b in blocks:
@@ -302,8 +303,8 @@ class Session:
     def _leave_out(self, lost: list[int]) -> None:
         """Go on without blocks that took too long; raises UserError if too few clients are left."""
         self.present = [b for b in self.present if b not in lost]
-        trained, log = self.opening.rule.transmitted, self.books.log
-        late = log.dropped if trained else log.unjudged
+        log = self.books.log
+        late = log.unjudged if self.opening.judging else log.dropped
         late.extend(int(k) for b in lost for k in self.specs[b].ids)
         there, least = self._there(), self.terms.minimum_cohort
         remote = self.cohort.ids != self.terms.server
@@ -313,7 +314,7 @@ class Session:
                 "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
             )
         left = int((there & remote).sum())
-        if not trained:
+        if not self.opening.rule.transmitted:
             return
         if left < least:
             raise UserError(

@@ -65,16 +65,19 @@ class Block:
         rows = np.concatenate([lane.ids for lane in self.lanes])
         self.order = np.argsort(rows, kind="stable")
         self._place = torch.from_numpy(self.order).to(world.device)
-        self._seconds = np.zeros(size)
+        self._judging, self._seconds = 0.0, np.zeros(size)
 
     def run(self, command: Command) -> Any:
         """Execute one command; None for those that only change the models."""
         begun, before = now(self.world.device), self._steps()
         answer = self._execute(command)
         self._require_untouched()
+        took = now(self.world.device) - begun
         # the judge's work is not the clients'
-        if not isinstance(command, Evaluate):
-            self._seconds += shares(now(self.world.device) - begun, self._steps() - before)
+        if isinstance(command, Evaluate | Look):
+            self._judging += took
+        else:
+            self._seconds += shares(took, self._steps() - before)
         return answer
 
     def _require_untouched(self) -> None:
@@ -88,9 +91,10 @@ class Block:
                     "which the other clients have received, too; change a copy"
                 )
 
-    def spent(self) -> np.ndarray:
-        """Seconds that each client [C] has computed since this was last asked."""
-        spent, self._seconds = self._seconds, np.zeros(len(self.spec.ids))
+    def spent(self) -> tuple[float, np.ndarray]:
+        """Seconds since this was last asked: of judging, and that each client [C] has computed."""
+        spent = self._judging, self._seconds
+        self._judging, self._seconds = 0.0, np.zeros(len(self.spec.ids))
         return spent
 
     def _steps(self) -> np.ndarray:

@@ -32,6 +32,8 @@ class Answer:
     outputs: list[Any]
     seconds: float
     """Of the whole call: with what was replayed, and with what only the judge wanted."""
+    judging: float
+    """What of these only the judge wanted."""
     clients: np.ndarray
     """Seconds that each client of the block [C] computed."""
 
@@ -90,7 +92,7 @@ class BlockHost:
         block = self.blocks[key] if keep else self.blocks.pop(key)
         with _fitting():
             outputs = [block.run(c) for c in commands]
-        return Answer(outputs, time.perf_counter() - begun, block.spent())
+        return Answer(outputs, time.perf_counter() - begun, *block.spent())
 
     def forget(self, key: Key) -> None:
         """Drop a block, if it is here."""

@@ -308,12 +308,30 @@ def test_sessions_that_overlap_count_a_client_once():
     ):
         log.add(
             np.array(ids),
-            {"steps": np.array(steps), "train_loss": np.array(loss), "update_norm": np.array(loss)},
-        )
+            {
+                "steps": np.array(steps), "train_loss": np.array(loss),
+                "update_norm": np.array(loss), "gradient_norm/a": 2 * np.array(loss),
+            },
+        )  # fmt: skip
     assert log.cohort.tolist() == [0, 1, 2, 5]
     assert log.diagnostics["steps"].tolist() == [8, 2, 2, 1]
     assert log.diagnostics["train_loss"].tolist() == [2.5, 2, 3, 7]
+    assert log.diagnostics["gradient_norm/a"].tolist() == [5, 4, 6, 14]
     assert log.diagnostics["update_norm"].tolist() == [3, 2, 0, 7]
+
+
+def test_norms_of_a_client_that_trains_two_models():
+    """Of the update that it sends: ditto's was of the model that stays; gradients are those of all
+    steps.
+    """
+    watched = ["rounds=2", "evaluation.gradient_norms=true"]
+    alone = finish(small(*watched, "algorithm=fedavg")).records
+    both = finish(small(*watched, "algorithm={name: ditto, personal_steps: 6}")).records
+    norms = [[record["update_norm"] for record in run] for run in (both, alone)]
+    assert norms[0] == pytest.approx(norms[1])
+    (norm, *_) = [name for name in alone[0] if name.startswith("gradient_norm/")]
+    twice = finish(small(*watched, "algorithm={name: ditto, personal_steps: 600}")).records
+    assert alone[0][norm] > both[0][norm] > twice[0][norm]
 
 
 def test_a_fault_leaves_a_word_on_disk(tmp_path):

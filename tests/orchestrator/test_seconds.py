@@ -77,6 +77,38 @@ def test_judging_is_nobodys_work(clock):
     assert record["seconds_client"] == pytest.approx(3 * STEP + UPLOAD)
 
 
+@pytest.mark.parametrize(("looks", "many"), [("local_models=true", 1), ("every_steps=1", 3)])
+def test_models_are_judged_in_the_judge_s_seconds(clock, monkeypatch, looks, many):
+    """In mid-round they were judged in the time in which the clients train."""
+    monkeypatch.setattr("orchestrator.training.host.time.perf_counter", lambda: clock[0])
+    e = Experiment(small("algorithm=fedavg", f"evaluation.{looks}", "cohort=4", "rounds=1"))
+    monkeypatch.setattr(Block, "_look", slowed(clock, Block._look))
+    e.step()
+    log = e.federation.log
+    assert log.train_seconds == pytest.approx(4 * (3 * STEP + UPLOAD))
+    # of two blocks
+    assert log.evaluate_seconds == pytest.approx(2 * many * JUDGING)
+    assert e.records[0]["seconds_client"] == pytest.approx(3 * STEP + UPLOAD)
+
+
+def slowed(clock, before):
+    def slower(self, *arguments):
+        clock[0] += JUDGING
+        return before(self, *arguments)
+
+    return slower
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("algorithm", "steps"), [("local", 3), ("ditto", 3 + 5)])
+def test_a_model_that_stays_with_its_client_is_its_work(algorithm, steps):
+    """Ditto's personal problem took no time, and ``local`` none at all."""
+    own = "{name: ditto, personal_steps: 5}" if algorithm == "ditto" else algorithm
+    record = finish(small(f"algorithm={own}", "cohort=1.0", "rounds=1")).records[0]
+    sessions = 1 + (algorithm == "ditto")
+    assert record["seconds_client"] == pytest.approx(steps * STEP + sessions * UPLOAD)
+
+
 @pytest.mark.usefixtures("clock")
 def test_the_server_is_no_client():
     """It trains among them in FLTrust, and alone in server_only."""
