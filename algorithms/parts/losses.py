@@ -31,6 +31,8 @@ class Loss(Part):
     """Whether they may be numbers."""
     tokens: ClassVar[bool] = False
     """Whether they may be classes of tokens."""
+    softmax: ClassVar[bool | None] = None
+    """Whether a softmax of the outputs says how likely each class is; None: nobody has said it."""
 
     @abstractmethod
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -52,6 +54,13 @@ class Loss(Part):
             return torch.full((len(targets),), torch.nan, device=targets.device)
         hit = outputs.argmax(-1) == targets
         return hit if targets.dim() == 1 else over_tokens(hit.float(), targets)
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """A number [n, o] of each class, the larger the likelier: its probability by a softmax, or,
+        where that says nothing of it, the output itself.
+        """
+        made = outputs.double()
+        return made if self.softmax is False else made.softmax(1)
 
     def refuses(self, outputs: int, targets: Tensor) -> str | None:
         """Why a model of so many outputs cannot be trained towards ``targets``, or None."""
@@ -82,6 +91,7 @@ class CrossEntropy(Loss):
     """−log softmax(outputs)[y], of classes; of tokens, the mean over each sample's."""
 
     name: str = "cross_entropy"
+    softmax = True
     tokens = True
     label_smoothing: float = option(
         0.0, "part of each target that is spread evenly over all classes", ge=0, lt=1
@@ -133,6 +143,7 @@ class Focal(Loss):
     """−(1 − p)^γ log p with p = softmax(outputs)[y] (Lin et al. 2017, Equation 4)."""
 
     name: str = "focal"
+    softmax = True
     gamma: float = option(2.0, "how much less well-predicted samples count", "γ", ge=0, le=100)
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -145,6 +156,7 @@ class MeanSquares(Loss):
     """Σ_j (outputs_j − target_j)² / o, of numbers; of classes, of their one-hot rows."""
 
     name: str = "mse"
+    softmax = False
     numbers = True
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -155,6 +167,7 @@ class MeanMagnitudes(Loss):
     """Σ_j |outputs_j − target_j| / o, of numbers; of classes, of their one-hot rows."""
 
     name: str = "l1"
+    softmax = False
     numbers = True
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -165,6 +178,7 @@ class Huber(Loss):
     """Squares of differences up to δ, their magnitudes beyond (Huber 1964), meaned over outputs."""
 
     name: str = "huber"
+    softmax = False
     numbers = True
     delta: float = option(1.0, "where squares end", "δ", gt=0, le=1e30)
 
@@ -181,6 +195,7 @@ class BinaryCrossEntropy(Loss):
     """
 
     name: str = "bce"
+    softmax = False
     numbers = True
 
     def per_sample(self, outputs: Tensor, targets: Tensor) -> Tensor:

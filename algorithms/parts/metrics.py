@@ -6,7 +6,7 @@ import re
 import warnings
 from abc import abstractmethod
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
@@ -47,6 +47,9 @@ class Metric(Part):
     """None: as its name says (:func:`side_of`); of one that does not, neither is."""
     classes: ClassVar[bool] = True
     """Whether targets are classes, or else numbers; None: both will do."""
+    given: ClassVar[Literal["outputs", "scores", "odds"]] = "outputs"
+    """What it is made from: the model's outputs, or the loss's ``scores`` of them; with ``odds``
+    these are to be probabilities."""
 
     @property
     def called(self) -> str:
@@ -93,10 +96,8 @@ class _OfTorchmetrics(Metric):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of classes without rows, which clients have
             one = getattr(functional, self.function)
-            probabilities = outputs.double().softmax(1)
-            found: Tensor = one(
-                probabilities, targets, num_classes=outputs.shape[1], **self.settings
-            )
+            many = outputs.shape[1]
+            found: Tensor = one(outputs.double(), targets, num_classes=many, **self.settings)
             return found
 
     def refuses(self, targets: Tensor) -> str | None:
@@ -130,11 +131,12 @@ class BalancedAccuracy(_OfTorchmetrics):
 
 
 class Auroc(_OfTorchmetrics):
-    """Area under the receiver operating characteristic of each class against the others, meaned
-    over the classes that have rows; NaN for rows of one class only.
+    """Area under the receiver operating characteristic of each class against the others, by its
+    scores, meaned over the classes that have rows; NaN for rows of one class only.
     """
 
     name: str = "auroc"
+    given = "scores"
     function = "multiclass_auroc"
     settings = {"average": "none"}
 
@@ -143,13 +145,24 @@ class Auroc(_OfTorchmetrics):
         if len(there) < 2 or outputs.isnan().any():
             return float("nan")
         # torchmetrics counts a class without rows as 0, and a client's rows are of few classes
-        return float(self._found(outputs, targets)[there].mean())
+        return float(self._found(_up_to_one(outputs), targets)[there].mean())
+
+
+def _up_to_one(scores: Tensor) -> Tensor:
+    """In the same order, each class by itself: of others than 0 to 1 torchmetrics would take the
+    softmax.
+    """
+    if scores.min() >= 0 and scores.max() <= 1:
+        return scores
+    low, high = scores.double().amin(0), scores.double().amax(0)
+    return (scores.double() - low) / torch.where(high > low, high - low, 1.0)
 
 
 class CalibrationError(_OfTorchmetrics):
     """Expected calibration error: confidence against accuracy in 15 bins (Naeini et al. 2015)."""
 
     name: str = "calibration_error"
+    given = "odds"
     function = "multiclass_calibration_error"
     more_is_better = False
 

@@ -23,8 +23,6 @@ from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import Inputs, TrainedModel
 
-ODDS = ("cross_entropy", "focal")
-"""Losses under which a softmax of the outputs says how likely a class is."""
 Odds = Literal["none", "best", "each"]
 """Which probabilities are told."""
 
@@ -63,7 +61,7 @@ def predictions(place: str, files: Sequence[Path], each: bool = False) -> pd.Dat
 
 def gives_odds(model: TrainedModel, config: Config) -> bool:
     """Whether a softmax of the model's outputs says how likely each class is."""
-    return config.loss.name in ODDS and model.inputs["task"] == "classes"
+    return config.loss.softmax is True and model.inputs["task"] == "classes"
 
 
 def require_odds(model: TrainedModel, config: Config, called: str) -> None:

@@ -69,8 +69,10 @@ def project(module: torch.nn.Module, width: int) -> None:
 
 
 def glorot(module: torch.nn.Module) -> None:
-    """Glorot-uniform weights and zero biases for linear and convolutional layers."""
-    if isinstance(module, torch.nn.Linear | torch.nn.Conv2d):
+    """Glorot-uniform weights and zero biases for linear and convolutional layers that are
+    trained.
+    """
+    if isinstance(module, torch.nn.Linear | torch.nn.Conv2d) and module.weight.requires_grad:
         torch.nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             torch.nn.init.zeros_(module.bias)

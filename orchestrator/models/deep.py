@@ -90,8 +90,9 @@ class FedDualVgg16(Model):
     """FedDUAL's CIFAR network: a frozen ImageNet VGG16, mean pooling, 64 ReLU units (33,482 trained
     for 10 classes).
 
-    Dataset ``features`` with backbone ``vgg16`` and model ``mlp`` of 64 units compute the same
-    faster.
+    Dataset ``features`` with backbone ``vgg16`` (and ``side`` as the images have) takes such
+    features once, of images normalised as ImageNet's are, on which model ``mlp`` of 64 units
+    trains: faster, and not the same numbers.
     """
 
     name: str = "feddual_vgg16"

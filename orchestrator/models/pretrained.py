@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
+from pydantic import model_validator
 
 from orchestrator.errors import UserError
+from orchestrator.models.base import Model
+
+
+class LibraryModel(Model):
+    """A network of a library, whose weights may be loaded."""
+
+    weights: str = "none"
+
+    @model_validator(mode="after")
+    def _keeps_what_it_loads(self) -> Self:
+        if self.init != "default" and self.weights != "none":
+            raise ValueError(
+                f"init: {self.init} would draw anew what weights has loaded; leave init at default"
+            )
+        return self
 
 
 def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options: Any) -> Any:

@@ -8,12 +8,12 @@ import torch
 from pydantic import JsonValue
 
 from algorithms.part import nearest, option
-from orchestrator.models.base import Model, image_shape
+from orchestrator.models.base import image_shape
 from orchestrator.models.layers import group_norm
-from orchestrator.models.pretrained import load_weights
+from orchestrator.models.pretrained import LibraryModel, load_weights
 
 
-class TimmModel(Model):
+class TimmModel(LibraryModel):
     """A network of timm for images, with as many outputs and channels as the data have."""
 
     name: str = "timm"

@@ -10,10 +10,10 @@ from pydantic import JsonValue
 from algorithms.part import nearest, option
 from orchestrator.models.base import Model, image_shape
 from orchestrator.models.layers import group_norm, like, put, replace_last
-from orchestrator.models.pretrained import pretrained
+from orchestrator.models.pretrained import LibraryModel, pretrained
 
 
-class TorchVisionModel(Model):
+class TorchVisionModel(LibraryModel):
     """A network of ``torchvision.models`` for classes or numbers: its last dense layer has as many
     outputs as are wanted, its first convolution as many channels as the images have.
     """

@@ -105,7 +105,7 @@ class Experiment:
         """What the run has begun with, apart from its config."""
         self.world = self._world()
         self.federation = self._federation(plane(self.world))
-        self.judge = Judge(config.evaluation, self.algorithm, self.federation)
+        self.judge = Judge(config.evaluation, config.loss, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
         first = self.algorithm.state()
         require_storable(first)

@@ -18,6 +18,7 @@ import torch
 from algorithms.algorithm import Algorithm
 from algorithms.finite import all_finite
 from algorithms.local import GivenModel
+from algorithms.parts.losses import Loss
 from algorithms.parts.metrics import Metric, each_token
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
@@ -71,9 +72,14 @@ class Judge:
     """Evaluates an algorithm's models after a round."""
 
     def __init__(
-        self, evaluation: EvaluationConfig, algorithm: Algorithm, federation: Federation
+        self,
+        evaluation: EvaluationConfig,
+        loss: Loss,
+        algorithm: Algorithm,
+        federation: Federation,
     ) -> None:
-        self.evaluation, self.algorithm, self.federation = evaluation, algorithm, federation
+        self.evaluation, self.loss = evaluation, loss
+        self.algorithm, self.federation = algorithm, federation
         self.data = federation.data
         self.benign = federation.terms.adversary.benign
         """Mask [N] of the clients whose metrics count."""
@@ -166,6 +172,7 @@ class Judge:
         made, targets = outputs[torch.from_numpy(places)], torch.from_numpy(samples.wanted[rows])
         if samples.tags:
             made, targets = each_token(made.view(len(rows), *samples.made), targets)
+        made = made if metric.given == "outputs" else self.loss.scores(made)
         try:
             return metric.number(made, targets)
         except ValueError as error:  # one of the user's own

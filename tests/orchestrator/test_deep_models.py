@@ -90,6 +90,20 @@ def test_wrong_weights_get_a_sentence(tmp_path):
             FedDualVgg16(weights=str(tmp_path / name)).build((3, 32, 32), 10)
 
 
+def test_what_was_loaded_is_not_drawn_anew():
+    """``init: glorot`` was for all layers, be they frozen or a file's."""
+    torch.manual_seed(0)
+    net = FedDualVgg16(weights="none", init="glorot").create((3, 32, 32), 10)
+    assert all(float(m.bias.abs().max()) == 0 for m in net if isinstance(m, torch.nn.Linear))
+    torch.manual_seed(0)
+    frozen = FedDualVgg16(weights="none").create((3, 32, 32), 10)[0].state_dict()
+    assert all(torch.equal(v, frozen[name]) for name, v in net[0].state_dict().items())
+    for name in ("torchvision", "timm"):
+        load(None, [f"model={{name: {name}, init: glorot}}"])
+        with pytest.raises(UserError, match="init: glorot would draw anew what weights has loaded"):
+            load(None, [f"model={{name: {name}, init: glorot, weights: my.pt}}"])
+
+
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """A BERT of two layers with random weights, and a tokenizer of fourteen words, saved as the

@@ -249,6 +249,7 @@ def test_several_labels_a_sample(own):
         (["evaluation.metrics=[./own.py:margin, ./own.py:margin]"], "'margin' twice"),
         (["evaluation.metrics=[r2]"], "r2 is of numbers, and the data's targets are classes"),
         (["evaluation.metrics=[f2]"], "there is no 'f2'"),
+        (["loss=bce", "evaluation.metrics=[calibration_error]"], "of probabilities, and a model"),
         (["data.partition=./own.py:too_far"], "names client 6; there are 0 to 5"),
         (["data.partition=./own.py:short"], "a client, for each of"),
         ([*NUMBERS, "loss=cross_entropy"], "the data's targets are numbers"),
@@ -279,3 +280,15 @@ def test_actors_have_the_same_bits(own, company):
 
 def _measured(e):
     return {n: v for n, v in e.records[-1].items() if not n.startswith("seconds")}
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "bce", "mse"])
+def test_a_class_s_score_is_what_the_loss_trains(loss):
+    """AUROC was by a softmax of outputs that are no logits: another order of rows."""
+    e = finish(f"loss={loss}", "evaluation.metrics=[auroc]", "local.lr=0.5")
+    rows = e.data.test_rows
+    outputs = e.federation.per_sample(e.algorithm.w, e.algorithm.buffers, rows).outputs.double()
+    y = e.data.samples.y[rows]
+    scores = (outputs.softmax(1) if loss == "cross_entropy" else outputs).numpy()
+    areas = [np.mean(scores[y == c, c][:, None] > scores[y != c, c]) for c in sorted({*y.tolist()})]
+    assert e.records[-1]["test_auroc"] == pytest.approx(np.mean(areas), abs=1e-4)
