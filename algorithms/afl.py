@@ -55,7 +55,7 @@ class AFL(Minimax):
         batch = None if self.options.full_loss else self.setting.parts.local.batch_size
         # at the old w, which the clients still have: both steps are taken from (w, λ)
         losses = clients.loss(cohort.ids, self.w, self.buffers, batch, known=True).numpy()
-        self.w = self.w + updates.mean("delta")
+        self.w = self.w + self.mean(updates, "delta")
         self.take_buffers(updates)
         dual = self.dual
         self.dual = self.project(dual + at(self.options.dual_lr, t) * losses)

@@ -306,8 +306,7 @@ class Algorithm:
         how much.
         """
         if updates.weights is not None:
-            self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
-            return updates.mean(name)
+            return self.mean(updates, name)
         # the server's own update is what the others are held against, not one of them
         servers = torch.from_numpy(updates.clients == self.setting.server)
         combined = self._combined(updates, name, servers)
@@ -326,6 +325,15 @@ class Algorithm:
             full[~servers] = shares.double()
             self.influence = Influence(updates.clients, full.numpy())
         return self._with_private(combined.vector, updates.rows(name), ~servers)
+
+    def mean(self, updates: Updates, name: str) -> Tensor:
+        """The sum [d] of the uploads ``name`` by the weights that they were collected with; notes
+        who counted how much. Raises TypeError for rows.
+        """
+        total = updates.mean(name)
+        assert updates.weights is not None
+        self.influence, self.notes = Influence(updates.clients, updates.weights.numpy()), {}
+        return total
 
     def _require_shares(self, shares: Tensor, clients: int) -> None:
         """Raise Broken for what are no parts of the aggregate; a method may have used nobody."""

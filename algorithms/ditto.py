@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from algorithms.contract import Clients
+from algorithms.contract import Clients, Cohort
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Work
 from algorithms.local_only import OwnModel
 from algorithms.part import option
+from algorithms.parts.round_ends import Fixed
 from algorithms.setting import Composition
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Ditto(FedAvg):
         )
         personal_steps: int | None = option(
             None,
-            "steps of the personal problem; unset: the config's local work, so that a client does "
-            "it twice",
+            "steps of the personal problem; unset: the config's local work, whatever else may end "
+            "the round, so that a client does it twice",
             ge=1,
         )
 
@@ -71,10 +72,17 @@ class Ditto(FedAvg):
         with clients.train(
             cohort, self.personal_rule(), received={}, known=self.broadcast()
         ) as training:
-            training.advance(self.options.personal_steps)
+            training.advance(self._personal_steps(t, cohort))
             training.collect()  # sends nothing, but v_k is stored by it
         self.apply(updates)
         return report
+
+    def _personal_steps(self, t: int, cohort: Cohort) -> int | None:
+        """Of the personal problem; None: each client's own local work."""
+        end = self.setting.parts.round_end
+        if self.options.personal_steps is None and isinstance(end, Fixed) and end.steps != "own":
+            return self.round_state(t, cohort, self.w).work_steps
+        return self.options.personal_steps
 
     def personal_rule(self) -> LocalRule:
         return Anchored(self.options.strength)

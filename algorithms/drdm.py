@@ -86,7 +86,7 @@ class DRDM(DRFA):
         updates, mu = training.collect(weights), self.options.mu
         # the weights are 1/m, so m times a mean is the paper's Σ over the drawn clients
         share = mu * self.setting.parts.cohort / self.setting.clients
-        ends, middles = updates.mean("delta"), middle - training.start
+        ends, middles = self.mean(updates, "delta"), middle - training.start
         # lines 17–18, both from c^(s)
         control_middle = self.control - share * middles
         self.control = self.control - share * ends

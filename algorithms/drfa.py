@@ -99,7 +99,7 @@ class DRFA(Minimax):
         updates = training.collect(weights)
         # of a compressed broadcast both are moved by what the clients have not got yet
         snapshot = middle + (self.w - training.start)
-        self.w = self.w + updates.mean("delta")
+        self.w = self.w + self.mean(updates, "delta")
         self.take_buffers(updates)
         return snapshot
 

@@ -78,7 +78,7 @@ class FedDyn(FedAvg):
         return DynamicRegularizer(self.options.mu)
 
     def apply(self, updates: Updates) -> None:
-        delta, mu = updates.mean("delta"), self.options.mu
+        delta, mu = self.mean(updates, "delta"), self.options.mu
         # |P_t|/m times a mean is (1/m) Σ; clients that were dropped have not changed their g_k
         self.control = self.control - mu * len(updates.clients) / self.setting.clients * delta
         self.w = self.w + delta - self.control / mu

@@ -106,7 +106,7 @@ class FedNova(FedAvg):
         assert updates.weights is not None  # refuses() has seen to it
         effective = float(updates.weights @ updates.scalars["weight"].to(updates.weights))
         # Eq. 5 with its minus in ``delta``: the server optimiser adds what it is given
-        step = effective * updates.mean("delta")
+        step = effective * self.mean(updates, "delta")
         self.w = self.setting.parts.server_optimizer.step(self.optimizer, self.w, step)
         self.take_buffers(updates)
 

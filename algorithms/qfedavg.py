@@ -70,6 +70,6 @@ class QFedAvg(FedAvg):
         squares = lipschitz**2 * updates.scalars["square"].double()
         # Σ_S Δ_k is −L Σ_k F_k^q times the mean below, whose weights are F_k^q / Σ_j F_j^q
         h = q * losses ** (q - 1) * squares + lipschitz * powers
-        self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * updates.mean("delta")
+        self.w = self.w + lipschitz * float(powers.sum() / h.sum()) * self.mean(updates, "delta")
         self.take_buffers(updates)
         return report

@@ -124,7 +124,7 @@ class ScaffPD(Minimax):
         updates, report = self.train(
             t, clients, cohort, Anchored(), {"control": control}, sent, weights=weights
         )
-        self.w = self.w + options.server_scale * updates.mean("delta")
+        self.w = self.w + options.server_scale * self.mean(updates, "delta")
         self.take_buffers(updates)
         known = np.where(self.heard, self.losses, losses.mean())
         return report | self.close(known, dual, whole=len(ids) == self.setting.clients)

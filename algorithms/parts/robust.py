@@ -292,7 +292,11 @@ class NormClipping(Robust):
 
     name: str = "norm_clipping"
     radius: float | None = option(
-        None, "longest update; unset: the median length in the cohort", "τ", gt=0
+        None,
+        "longest update; unset: the median length in the cohort (of an even number the lower of "
+        "the two in the middle)",
+        "τ",
+        gt=0,
     )
 
     def judge(self, rows: Rows, set_aside: int) -> Combined:

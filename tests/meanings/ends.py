@@ -30,7 +30,7 @@ def xi(fed, ids):
 def steps(fed, t, ids, counts, there, direction):
     """{k: local steps}, None for what the client has planned itself."""
     end, name = fed.config["round_end"], fed.config["round_end"]["name"]
-    longest, work = _longest(fed, ids)
+    longest, work = longest_of(fed, ids)
     if name == "fixed":
         return dict.fromkeys(fed.all_of(ids), work if end["steps"] == "longest" else None)
     weights = fed._weights(ids, counts, None, ids)
@@ -44,7 +44,7 @@ def steps(fed, t, ids, counts, there, direction):
     return done | {fed.clients: max(1, round(np.mean(list(done.values()))))}
 
 
-def _longest(fed, ids):
+def longest_of(fed, ids):
     """Mini-batches of the longest client's pass, and its local work."""
     local = fed.config["local"]
     one = max(1, *(each_pass(local, int(fed.sizes[k])) for k in ids))

@@ -347,6 +347,9 @@ class Federation:
     def _personal(self, t, session, ids, there):
         """Work on the clients' own models, of which nothing is sent."""
         strength, sents = self.algorithm.get("strength", 0.0), []
+        more, end = self.algorithm.get("personal_steps"), self.config["round_end"]
+        if more is None and end.get("steps") == "longest":
+            _, more = ends.longest_of(self, ids)
 
         def correct(g, w):
             return g + strength * (w - there["w"]) if strength else g
@@ -356,7 +359,6 @@ class Federation:
             w = memory.get("model", there["w"])
             first = there["buffers"] if self.config["buffers"] == "aggregate" else self.initial
             stats = memory.get("personal/buffers", first)
-            more = self.algorithm.get("personal_steps")
             done = Trained(self.world, t, session, k, w, stats, self._moments(k, {}), correct, more)
             memory["model"] = done.w
             if len(self.initial):

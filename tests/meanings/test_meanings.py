@@ -238,6 +238,14 @@ def test_a_round_does_not_end_by_whose_numbers_are_none(end):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("algorithm", [{"name": "ditto", "strength": 0.3}, "local"])
+def test_personal_problems_take_as_long_as_the_longest(algorithm):
+    agree(
+        ("algorithm", algorithm), ("round_end", {"name": "fixed", "steps": "longest"}),
+        ("local.steps", None), ("local.epochs", 2), ("data.partition", "zipf"), NORMED,
+    )  # fmt: skip
+
+
 def test_liars_know_the_answers_of_those_who_are_asked():
     """And not of all with whom these share a block."""
     lying = {"name": "ipm", "fraction": 0.4, "knowledge": "benign", "probes": True}

@@ -513,3 +513,17 @@ def test_malicious_clients_that_were_too_late_forge_nothing(attack):
     rows = torch.randn(len(left), 5)
     sent = adversary.forge((1, 0), left, {"delta": rows}, torch.zeros(5))
     assert torch.equal(sent["delta"], rows)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["afl", "drdm", "drfa", "scaffpd", "qfedavg", "feddyn", "fednova"]
+)
+def test_methods_with_sums_of_their_own_say_who_counted(algorithm):
+    """They said nothing of it, whatever the attackers had in their model."""
+    work = ["local.steps=1", "cohort=1.0"] if algorithm == "afl" else ["local.steps=2"]
+    e = finish(small(f"algorithm={algorithm}", "attack={name: ipm, ids: [1, 4]}", *work))
+    shares = np.nan_to_num(e.client_rows[-1]["weight"])
+    assert shares.sum() == pytest.approx(1)
+    last = e.records[-1]
+    assert last["effective_clients"] == pytest.approx(1 / np.square(shares).sum())
+    assert last["malicious_weight"] == pytest.approx(shares[[1, 4]].sum())
