@@ -33,10 +33,11 @@ def said(cells: Cells) -> Iterator[str]:
             for line, its in cells.groups.items()
             if its[0].folder.path in folders and any(one.status != "failed" for one in its)
         ]
-        if not lines:
+        # of lines without a number none is the best
+        if not lines or not (many := cells.tied(lines)):
             continue
         tried = [_chosen(cells, line) for line in lines]
-        tied = tried[: cells.tied(lines)]
+        tied = tried[:many]
         which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
         which += f" of {name}" * (len(cells.methods) > 1)
         has = "has" if len(tied) == 1 else "have"

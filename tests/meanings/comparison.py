@@ -46,9 +46,10 @@ def compare(config, data=None) -> str:
             try:
                 goes_on = _modelled(modelled, t, reason)
             except Disagreement:
-                # of such numbers, which overflows is a matter of what is multiplied first
-                sent = (v for _, v in forged.values())
-                if modelled.huge or any(bool((v.abs() > NEARLY_INFINITE).any()) for v in sent):
+                # of such numbers, which overflows is a matter of what is multiplied first; what a
+                # network makes of its weights is some thousand times as large
+                large = [modelled.w * 1e3, *(v for _, v in forged.values())]
+                if modelled.huge or any(bool((v.abs() > NEARLY_INFINITE).any()) for v in large):
                     return "undecided"
                 raise
             if not goes_on:

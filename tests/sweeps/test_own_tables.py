@@ -666,3 +666,20 @@ def test_who_ends_at_an_easier_goal_is_no_better(tmp_path, ray_session):
     cells = Cells.read(tmp_path / "s")
     assert "2 problems: they differ in stop" in "\n".join(_order(cells))
     assert not cells.tests.each
+
+
+def test_a_method_without_a_number_is_at_no_end(tmp_path, ray_session):
+    """The table of a sweep in which a method had diverged was a traceback."""
+    plan = sweep(
+        axes={"algorithm": ["fedavg", "scaffold"], "local.lr": [0.1, 0.2]}, seeds=[0],
+        metric="validation_loss", choose_on="validation", set=[*SMALL, "rounds=2"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    for (label, _), one in by_trial(tmp_path / "s").items():
+        if "scaffold" in label:
+            rounds = one.rounds.assign(validation_loss=math.nan)
+            one.folder.write_table("rounds.parquet", rounds)
+            edit(one.folder.path, diverged=True)
+    told = [one for one in _order(Cells.read(tmp_path / "s")) if "what lies beyond" in one]
+    assert len(told) == 1
+    assert "of fedavg" in told[0]
