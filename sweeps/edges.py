@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 from sweeps.cells import Cells
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
+from sweeps.results import Result
 from sweeps.spaces import Axis, as_settings, numbers_of
 
 NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resources.", "track.")
@@ -27,16 +28,9 @@ def said(cells: Cells) -> Iterator[str]:
     if len(cells.problems) > 1 or not cells.finished or cells.overshot:
         return
     for name, trials in cells.methods.items():
-        folders = {one.folder.path for one in trials}
-        lines = [
-            line
-            for line, its in cells.groups.items()
-            if its[0].folder.path in folders and any(one.status != "failed" for one in its)
-        ]
-        # of lines without a number none is the best
-        if not lines or not (many := cells.tied(lines)):
+        tried, many = _tried(cells, trials)
+        if not many:
             continue
-        tried = [_chosen(cells, line) for line in lines]
         tied = tried[:many]
         which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
         which += f" of {name}" * (len(cells.methods) > 1)
@@ -64,6 +58,19 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
         for which, end, way in ends if len(numbers) > 1 else ():
             if _is_at(best, path, end) and _goes_on(plan, best, path, (end, way)):
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
+
+
+def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:
+    """What was tried of a method that has these ``trials``, the best first, and how many are as
+    good as the first: none, where it has no number.
+    """
+    folders = {one.folder.path for one in trials}
+    lines = [
+        line
+        for line, its in cells.groups.items()
+        if its[0].folder.path in folders and any(one.status != "failed" for one in its)
+    ]
+    return [_chosen(cells, line) for line in lines], cells.tied(lines) if lines else 0
 
 
 def _chosen(cells: Cells, line: str) -> Choice:
