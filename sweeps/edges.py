@@ -12,7 +12,7 @@ from sweeps.cells import Cells
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result
-from sweeps.spaces import Axis, as_settings, numbers_of
+from sweeps.spaces import Axis, Yaml, as_settings, numbers_of
 
 NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resources.", "track.")
 """How axes begin that say how it is looked at, and what it is tried on."""
@@ -53,10 +53,12 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
         if axis.range is not None and plan.scheduler.name != "pbt":
             yield from _of_range(path, axis, best, tried)
             continue
-        numbers = numbers_of(axis.grid or axis.choice or ())
+        values = axis.grid or axis.choice or ()
+        read = [_number(value) for value in values]
+        numbers = numbers_of(read)
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
-            if _is_at(best, path, end) and _goes_on(plan, best, path, (end, way)):
+            if _is_at(best, path, values[read.index(end)]) and _goes_on(plan, best, path, (end, way)):
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
 
 
@@ -101,7 +103,15 @@ def _what(axis: Axis) -> str:
     return "grid" if axis.grid is not None else "values"
 
 
-def _is_at(one: Choice, path: str, value: float) -> bool:
+def _number(value: Yaml) -> Yaml:
+    """A number that YAML takes for a text: 1e-3 has no point."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _is_at(one: Choice, path: str, value: Yaml) -> bool:
     """Whether a trial has a value of an axis, be it of its cell or drawn."""
     if path in one.drawn:
         return one.drawn[path] == value

@@ -550,10 +550,13 @@ def test_each_method_s_best_may_be_at_an_end_of_its_grid(tmp_path, ray_session):
     ]
 
 
-def test_tied_settings_that_are_all_at_an_end_are_told(tmp_path, ray_session):
-    """Of two that were tied at the end of an axis nothing was said."""
+@pytest.mark.parametrize("largest", [1e-2, "1e-2"])
+def test_tied_settings_that_are_all_at_an_end_are_told(tmp_path, ray_session, largest):
+    """Of two that were tied at the end of an axis nothing was said; nor of a number without a
+    point, which is a text to YAML.
+    """
     plan = sweep(
-        axes={"algorithm.mu": [1e-9, 2e-9], "local.lr": [1e-4, 1e-3, 1e-2]}, seeds=[0],
+        axes={"algorithm.mu": [1e-9, 2e-9], "local.lr": [1e-4, 1e-3, largest]}, seeds=[0],
         metric="validation_accuracy", choose_on="validation",
         set=[*SMALL, "rounds=3", "algorithm=fedprox"],
     )  # fmt: skip
