@@ -58,7 +58,9 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
         numbers = numbers_of(read)
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
-            if _is_at(best, path, values[read.index(end)]) and _goes_on(plan, best, path, (end, way)):
+            if _is_at(best, path, values[read.index(end)]) and _goes_on(
+                plan, best, path, (end, way)
+            ):
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
 
 

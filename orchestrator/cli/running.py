@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from algorithms.local_config import SETTLED
 from algorithms.section import WHOLE
 from orchestrator.cli.run_shown import INTERRUPTED, RoundProgress, show_notes, show_plan, tell_where
 from orchestrator.config import Config
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.results import manifest
 from orchestrator.results.contents import CONFIG, RESULT
 from orchestrator.results.own_code import FILES, other, untold
@@ -215,12 +215,13 @@ class Series:
     ) -> list[RunFolder]:
         """Run them one after the other by ``one``, as far as they are not finished, until one is
         stopped, or the series is; returns the folders of those that are. Raises UserError for a
-        place that is a run's own folder, or holds other runs.
+        place that is a run's own folder, or holds other runs, and, at the end, Diverged if some
+        have.
         """
         if RunFolder.at(self.place).holds(CONFIG):
             raise UserError(f"{self.place} is the folder of one run; choose another --out")
         folders = {name: self.folder(name) for name in self.configs}
-        finished: list[RunFolder] = []
+        finished, diverged = list[RunFolder](), list[str]()
         interrupts: list[int] = []
         for name, folder in folders.items():
             begun = folder.holds(CONFIG)
@@ -231,6 +232,11 @@ class Series:
                     result = one(self.configs[name], folder, begun, interrupts)
                 except KeyboardInterrupt:
                     break
+                except Diverged as error:
+                    # with other seeds it may not have
+                    told("note", f"{name}: {error}")
+                    diverged.append(name)
+                    continue
                 finally:
                     folder.forget_empty()
                 if result is None or result["status"] == "stopped":
@@ -238,7 +244,17 @@ class Series:
             finished.append(folder)
             if interrupts:  # in its last round
                 break
+        else:
+            self._require_sound(diverged)
         return finished
+
+    def _require_sound(self, diverged: Sequence[str]) -> None:
+        """Raise Diverged if some runs have, now that all have ended."""
+        if diverged:
+            raise Diverged(
+                f"{len(diverged)} of {len(self.configs)} runs in {self.place} diverged: "
+                f"{', '.join(diverged)}"
+            )
 
 
 def _says(asked: Config, there: Config) -> bool:

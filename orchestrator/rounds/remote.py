@@ -82,7 +82,7 @@ def answer_of(reference: Any) -> Any:
         return ray.get(reference)
     except RayTaskError as error:
         if isinstance(error.cause, UserError):
-            raise UserError(str(error.cause)) from error
+            raise type(error.cause)(str(error.cause)) from error
         raise
     except RayActorError as error:
         if missing := NO_MODULE.search(str(error)):

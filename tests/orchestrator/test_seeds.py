@@ -12,7 +12,7 @@ import fedorch as facade
 from orchestrator.analysis.compared import Runs
 from orchestrator.cli.app import app
 from orchestrator.cli.running import Series, run_here, seed_folders, seeds_of
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.results.members import members
 from orchestrator.results.own_code import files_sha256
 from orchestrator.results.run_folder import RunFolder
@@ -185,6 +185,24 @@ def test_a_series_is_stopped_whenever_it_is_asked_to(tmp_path, when):
     finished = Series(configs, str(tmp_path)).run(one)
     assert ran == [0, 1]
     assert len(finished) == (1 if when == "at once" else 2)
+
+
+def test_a_seed_that_diverges_does_not_end_the_others(tmp_path, capsys):
+    """They were never run, and nothing said which had."""
+    configs = seed_folders({seed: small(f"seed={seed}", "rounds=1") for seed in range(3)})
+
+    def one(config, folder, begun, interrupts):
+        bad = ["algorithm={name: qfedavg, q: 1000}"] if config.seed == 1 else []
+        return run_here(small(f"seed={config.seed}", "rounds=1", *bad), folder, begun, interrupts)
+
+    series = Series(configs, str(tmp_path))
+    with pytest.raises(Diverged, match=r"1 of 3 runs in .* diverged: seed-1$"):
+        series.run(one)
+    assert "seed-1: round 1: the server's model became" in capsys.readouterr().err.replace(
+        "\n", " "
+    )
+    done = [RunFolder(tmp_path / f"seed-{seed}").ending()["status"] for seed in range(3)]
+    assert done == ["finished", "failed", "finished"]
 
 
 def test_a_second_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
