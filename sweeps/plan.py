@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -398,14 +399,16 @@ class Sweep(Section):
         return found
 
     def configs(self) -> Iterator[Config]:
-        """Configs that stand for all trials: every cell of the grid, and the ends of the ranges;
-        raises UserError.
+        """Configs that stand for all trials: every cell of the grid, and of ranges the ends and a
+        number between; raises UserError.
         """
         base, planned = self.raw(), self.planned()
         for one in planned:
             yield self._checked(Choice(one).config(base))
         for path in self.drawn():
-            for value in self.axes[path].some():
+            axis = self.axes[path]
+            between = [low + (high - low) / math.pi for low, high in filter(None, [axis.range])]
+            for value in (*axis.some(), *between):
                 yield self._checked(Choice(planned[0], {path: value}).config(base))
 
     def _checked(self, config: Config) -> Config:

@@ -144,9 +144,9 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
 
 
 def _require_metric(sweep: Sweep, config: Config) -> None:
-    """Raise UserError for a metric that no trial of such data, or such an algorithm, could
-    report.
-    """
+    """Raise UserError for a metric that no trial of such a config could report."""
+    if why := _unlooked_at(sweep.metric, config):
+        raise UserError(f"metric: no trial would report {sweep.metric}: {why}")
     if is_of_all(sweep.metric) and not config.algorithm.makes_common:
         raise UserError(
             f"metric: {sweep.metric} is of a model for all clients, and algorithm "
@@ -159,6 +159,20 @@ def _require_metric(sweep: Sweep, config: Config) -> None:
             f"metric: {sweep.metric}, and data.dataset.task is numbers, of which none is right or "
             "wrong; take validation_loss, or validation_rmse"
         )
+
+
+def _unlooked_at(metric: str, config: Config) -> str:
+    """Why nobody looks at the rows that a metric is of, or ""."""
+    kept = config.data.validation
+    of_clients = metric.startswith("client_")
+    if of_clients and not config.evaluation.clients:
+        return "evaluation.clients is false"
+    own = of_clients or metric.startswith("personal_")
+    if own and "_validation_" in metric and not kept.clients:
+        return "data.validation.clients is 0, and clients have no such rows"
+    if metric.startswith("validation_") and not (kept.clients or kept.server):
+        return "data.validation keeps no rows back"
+    return ""
 
 
 def _count(home: Home) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from algorithms.fedaa import FedAA
@@ -36,6 +37,11 @@ def federation_of(path: Path | None, settings: Sequence[str]) -> dict[str, int]:
     if not isinstance(options, FedAA.Options):
         who = f"--for {path}: its" if path else "--for is not given, and the default config's"
         raise UserError(f"{who} algorithm is {options.name}; policies are fedaa's")
+    if options.accuracy_in_state:
+        raise UserError(
+            "algorithm.accuracy_in_state: the simulation has no accuracies, so that no policy can "
+            "be trained for such states; set it to false"
+        )
     participants = options.participants(cohort)
     malicious = len(config.attack.malicious(config.seed, config.data.clients))
     return {
@@ -91,7 +97,7 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
     )
     if gained > 0:
         console.print(f"a gain of {gained:.2f} over the better of what it began with and uniform")
-    chosen = f"{{name: {weigher.name}, preset: {weigher.preset}, policy: {out}}}"
+    chosen = yaml.safe_dump(_beginning(weigher, out), default_flow_style=True, width=10**6).strip()
     console.print(
         "to begin with it, where as many clients are selected: --set "
         f"{shlex.quote(f'algorithm.agent={chosen}')}",
@@ -106,6 +112,16 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
             "another --seed, or other options of the agent may find one",
             soft_wrap=True,
         )
+
+
+def _beginning(weigher: Ddpg, out: Path) -> dict[str, object]:
+    """How a config names the agent that begins with the policy in ``out``, with the options that it
+    was trained with.
+    """
+    begun = {"name": weigher.name, "preset": weigher.preset}
+    usual = READ.validate_python(begun).model_dump(mode="json")
+    given = {k: v for k, v in weigher.model_dump(mode="json").items() if v != usual[k]}
+    return {**begun, **given, "policy": str(out)}
 
 
 def _weigher(agent: str) -> Ddpg:

@@ -14,7 +14,9 @@ class Model(Part):
     """Builds a classifier for inputs of a given shape."""
 
     init: Literal["default", "glorot"] = option(
-        "default", "initial weights: PyTorch's defaults, or Glorot-uniform weights with zero biases"
+        "default",
+        "initial weights: PyTorch's defaults, or Glorot-uniform weights with zero biases of dense "
+        "and 2-d convolutional layers",
     )
 
     projection: Width | None = option(

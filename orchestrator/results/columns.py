@@ -11,7 +11,8 @@ OF_A_ROUND = {
     "round": "communication round, from 1",
     "train_loss": "loss of local training: mean over each client's steps, then over the cohort's "
     "honest clients that did any",
-    "update_norm": "L2 norm of a client's update, mean over the cohort's honest clients",
+    "update_norm": "L2 norm of a client's update as it is sent (compressed; fednova's by its "
+    "steps), mean over the cohort's honest clients",
     "steps": "local steps, mean over the cohort's honest clients",
     "steps_total": "local steps in lock step: each round's longest client, added up",
     "epochs_total": "the same in passes over the largest client's training rows",
@@ -20,6 +21,7 @@ OF_A_ROUND = {
     "last time",
     "cohort": "clients that were asked to train",
     "contacted": "clients that sent or were sent anything",
+    "unjudged": "clients that were too late when their own models were judged",
     "dropped": "clients of the cohort that were lost, too late, or sent NaN (those that the "
     "aggregator gave no weight are not among them)",
     "bytes_up": "bytes from clients to the server in this round",

@@ -40,7 +40,7 @@ def checked(who: str, reported: Record, metrics: Sequence[str]) -> Record:
 def _of_models(name: str, metrics: Sequence[str]) -> bool:
     """Whether a round's record may have that of its models."""
     of_rows = {f"{who}_{metric}" for who in WHOSE for metric in ("accuracy", "loss", *metrics)}
-    return name in of_rows or name.startswith(OF_CLIENTS) or name == "unjudged"
+    return name in of_rows or name.startswith(OF_CLIENTS)
 
 
 def _too_large(value: Real | np.bool_) -> bool:

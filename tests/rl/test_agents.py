@@ -15,7 +15,7 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from orchestrator.cli.pretraining import federation_of
+from orchestrator.cli.pretraining import _beginning, _weigher, federation_of
 from orchestrator.errors import UserError
 from rl.env import AggregationEnv, Simulation
 from rl.learning import load_policy, module_weights, save_policy
@@ -522,6 +522,16 @@ def test_a_policy_for_a_config(settings, federation):
     found = federation_of(Path("examples/fedaa/mnist.yaml"), settings)
     assert tuple(found[name] for name in ("participants", "slots", "attackers")) == federation
     assert Simulation(**found).slots == federation[1]
+
+
+def test_a_policy_s_options_are_said_to_whom_it_is_for():
+    """They were left out of what was printed, with which the policy was refused."""
+    weigher = _weigher("{name: ddpg, preset: robust, hidden: [32, 32]}")
+    assert _beginning(weigher, Path("p")) == {
+        "name": "ddpg", "preset": "robust", "hidden": [32, 32], "policy": "p",
+    }  # fmt: skip
+    with pytest.raises(UserError, match="accuracy_in_state: the simulation has no accuracies"):
+        federation_of(Path("examples/fedaa/mnist.yaml"), ["algorithm.accuracy_in_state=true"])
 
 
 def test_a_policy_is_for_fedaa():

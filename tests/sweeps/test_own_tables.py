@@ -240,8 +240,9 @@ def test_seeds_that_a_scheduler_let_finish_are_no_sample(tmp_path, ray_session):
 def test_accuracy_of_labels_that_are_numbers(tmp_path, ray_session):
     """Several labels are right or wrong; what is measured is not."""
     numbers = {"name": "csv", "path": "t.csv", "label": ["u", "v"], "task": "numbers"}
+    kept = ["data.validation.clients=0.1"]
     configs = [
-        load(None, ["model=linear", f"loss={loss}"]).model_copy(deep=True)
+        load(None, ["model=linear", f"loss={loss}", *kept]).model_copy(deep=True)
         for loss in ("bce", "mse")
     ]
     for config in configs:
@@ -259,6 +260,27 @@ def test_nobody_is_compared_by_a_model_that_it_does_not_make():
     with pytest.raises(UserError, match="algorithm local makes none but the clients' own"):
         _require_metric(sweep(metric="test_accuracy"), alone)
     _require_metric(sweep(metric="personal_accuracy_mean"), alone)
+
+
+@pytest.mark.parametrize(
+    ("metric", "settings", "why"),
+    [
+        ("client_validation_accuracy_worst", ["data.validation.server=0.1"], "validation.clients"),
+        ("client_accuracy_mean", ["evaluation.clients=false"], "evaluation.clients is false"),
+        ("validation_loss", [], "keeps no rows back"),
+        ("client_validation_loss_worst", ["data.validation.clients=0.1"], ""),
+        ("validation_accuracy", ["data.validation.server=0.1"], ""),
+    ],
+)
+def test_a_metric_of_rows_that_nobody_looks_at_is_refused(metric, settings, why):
+    """Trials ran to their ends, and what they had was thrown away."""
+    choose_on = "validation" if "validation" in metric else "test"
+    plan = sweep(metric=metric, choose_on=choose_on)
+    if not why:
+        _require_metric(plan, load(None, settings))
+        return
+    with pytest.raises(UserError, match=f"no trial would report {metric}: .*{why}"):
+        _require_metric(plan, load(None, settings))
 
 
 def test_draws_are_numbered_and_said_to_four_digits(tmp_path, ray_session):

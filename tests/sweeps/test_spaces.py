@@ -102,6 +102,7 @@ def test_further_settings_win():
     [
         ({"axes": {"local.lrr": [1]}}, "local.lrr: there is no such key; did you mean 'lr'"),
         ({"axes": {"local.lr": {"uniform": [-1.0, 1.0]}}}, "local.lr: must be greater than 0"),
+        ({"axes": {"local.batch_size": {"uniform": [8, 64]}}}, "local.batch_size: "),
         ({"set": ["cohort=99"]}, "cohort 99 is larger than the 30 clients"),
     ],
 )
