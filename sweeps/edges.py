@@ -12,7 +12,7 @@ from sweeps.cells import Cells
 from sweeps.choice import Choice
 from sweeps.plan import Sweep
 from sweeps.results import Result
-from sweeps.spaces import Axis, Yaml, as_settings, numbers_of
+from sweeps.spaces import Axis, Yaml, as_number, as_settings, numbers_of
 
 NOTHING_TO_TUNE = ("evaluation.", "data.", "attack.", "stop.", "energy.", "resources.", "track.")
 """How axes begin that say how it is looked at, and what it is tried on."""
@@ -54,7 +54,7 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
             yield from _of_range(path, axis, best, tried)
             continue
         values = axis.grid or axis.choice or ()
-        read = [_number(value) for value in values]
+        read = [as_number(value) for value in values]
         numbers = numbers_of(read)
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
         for which, end, way in ends if len(numbers) > 1 else ():
@@ -103,14 +103,6 @@ def _of_range(path: str, axis: Axis, best: Choice, tried: Sequence[Choice]) -> I
 
 def _what(axis: Axis) -> str:
     return "grid" if axis.grid is not None else "values"
-
-
-def _number(value: Yaml) -> Yaml:
-    """A number that YAML takes for a text: 1e-3 has no point."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 def _is_at(one: Choice, path: str, value: Yaml) -> bool:

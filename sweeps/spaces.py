@@ -132,6 +132,14 @@ def numbers_of(values: Sequence[Yaml]) -> list[int | float]:
     return sorted(set(found)) if len(found) == len(values) else []
 
 
+def as_number(value: Yaml) -> Yaml:
+    """A number that YAML takes for a text: 1e-3 has no point."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def require_few(trials: int, where: str) -> None:
     """Raise ValueError if there are more ``trials`` than a sweep may have."""
     if trials > MOST:
@@ -162,7 +170,7 @@ def _problem(path: str, axis: Axis, above: Mapping[str, list[Yaml]]) -> str | No
     for key, value in axis.when.items():
         if _name(value) not in above.get(key, []):
             return f"when {key} is {_name(value)!r}, which no grid above it has"
-    values = [_yaml(value) for value in axis.grid or ()]
+    values = [_yaml(as_number(value)) for value in axis.grid or ()]
     if unending := next((value for value in axis.grid or () if not _finite(value)), None):
         return f"{_name(unending)!r} is no value of a setting"
     return "a value is there twice" if len(set(values)) < len(values) else None

@@ -165,6 +165,7 @@ def booked(here: Arrived, rule: LocalRule, terms: Terms, books: Books, store: St
     store.states |= {k: s for k, s in here.states.items() if s and k not in left_out}
     # the server's own training is no client's, so no record speaks of it
     remote = here.ids != terms.server
+    books.log.server_steps += float(here.diagnostics["steps"][~remote].sum())
     diagnostics = {n: v[remote] for n, v in here.diagnostics.items()}
     books.log.add(here.ids[remote], diagnostics, rule.transmitted)
     return here

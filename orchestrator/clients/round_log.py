@@ -29,6 +29,8 @@ class RoundLog:
     snapshots); also uploads."""
     computing: dict[int, float] = field(default_factory=dict)
     """client -> seconds that it computed, wherever and beside whom that was."""
+    server_steps: float = 0.0
+    """Local steps of the server's own training, which is no client's."""
     train_seconds: float = 0.0
     """Of the round's duration, as the others: while client actors computed."""
     transfer_seconds: float = 0.0

@@ -14,7 +14,8 @@ OF_A_ROUND = {
     "update_norm": "L2 norm of a client's update as it is sent (compressed; fednova's by its "
     "steps), mean over the cohort's honest clients",
     "steps": "local steps, mean over the cohort's honest clients",
-    "steps_total": "local steps in lock step: each round's longest client, added up",
+    "steps_total": "local steps in lock step: each round's longest client (of server_only the "
+    "server), added up",
     "epochs_total": "the same in passes over the largest client's training rows",
     "evaluated_steps": "local steps at which the metrics were measured (evaluation.every_steps)",
     "judged": "how often models were judged within and after the round; the numbers are of the "

@@ -452,10 +452,12 @@ class Experiment:
         }
 
     def _steps(self) -> Record:
-        """Local steps of the rounds so far, each counted with its longest client's; and how many
-        passes over the data of the client that has most those are.
+        """Local steps of the rounds so far, each counted with its longest client's (where no client
+        trains, the server's); and how many passes over the data of the client that has most those
+        are.
         """
-        mine = float(self.federation.log.diagnostics["steps"].max(initial=0))
+        log = self.federation.log
+        mine = float(log.diagnostics["steps"].max(initial=0)) or log.server_steps
         total = self._steps_before() + mine
         return {"steps_total": total, "epochs_total": total / self.clock.epoch}
 

@@ -230,3 +230,10 @@ def test_all_clients_of_a_round_can_do_as_many_steps(local):
     fda = "round_end={name: fda, theta: 1e30}"  # in lock step up to the same number
     other = finish(small(*skewed, "local.steps=null", *local, "rounds=2", fda))
     assert other.weights_sha256() == e.weights_sha256()
+
+
+def test_a_server_that_trains_alone_has_steps_that_the_clock_counts():
+    """It was looked at at the very end, and a budget of steps never ended it."""
+    alone = ["algorithm=server_only", "data.heldout.per_class=10", "rounds=4", "local.steps=3"]
+    assert moments(finish(small(*alone, "evaluation.every_steps=6"))) == [6, 12]
+    assert finish(small(*alone, "stop.steps_total=6")).t == 2

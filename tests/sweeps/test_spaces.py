@@ -81,6 +81,13 @@ def sweep(**changes):
     )
 
 
+def test_a_number_without_a_point_is_the_same_number():
+    """To YAML it is a text: two settings were one."""
+    with pytest.raises(ValidationError, match="a value is there twice"):
+        Sweep(axes={"local.lr": ["1e-3", 0.001]})
+    Sweep(axes={"local.lr": ["1e-3", 0.002], "algorithm": ["fedavg", "scaffold"]})
+
+
 def test_trials_are_cells_times_seeds():
     planned = sweep(
         seeds=[3, 4], cells=[{"label": "a"}, {"label": "b", "settings": ["cohort=2"]}]
