@@ -80,6 +80,10 @@ class Sent:
     nbytes: int = 0
     path: list = field(default_factory=list)
     """Its model after each step."""
+    change: torch.Tensor | None = None
+    """Of the model that it has trained, where that is not sent."""
+    stays: bool = False
+    """Whether that is its own."""
     session: int = 0
     """Of the round's."""
     forger: bool = False

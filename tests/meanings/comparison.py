@@ -58,7 +58,10 @@ def compare(config, data=None) -> str:
             meant = {
                 k: v for k, (new, v) in forged.items() if k in modelled.forgeries or _is(new, v)
             }
-            found = differences(_of_product(product, record, meant), _of_model(modelled))
+            ours, theirs = _of_product(product, record, meant), _of_model(modelled)
+            if (shares := modelled.shared()) is not None:
+                ours["shares"], theirs["shares"] = product.shares, shares
+            found = differences(ours, theirs)
             if found and _undecided(product, modelled, found, t):
                 return "undecided"
             if found:
@@ -130,6 +133,7 @@ def _of_product(product, record, forged) -> dict:
         "w": algorithm.w,
         "statistics": algorithm.buffers,
         "train_loss": federation.log.diagnostics["train_loss"],
+        "update norm": _norms(product),
         **_named("replica", federation.mailroom.replicas),
         **_named("averaged", federation.store.optimizer),
         **_named("forged", forged),
@@ -151,11 +155,19 @@ def _of_product(product, record, forged) -> dict:
     return named
 
 
+def _norms(product) -> np.ndarray:
+    """Of the updates of the round's cohort; 0 of who sends another one."""
+    log = product.federation.log
+    forged = np.isin(log.cohort, product.adversary.forgers)
+    return np.where(forged, 0.0, log.diagnostics["update_norm"])
+
+
 def _of_model(modelled) -> dict:
     named = {
         "w": modelled.w,
         "statistics": modelled.statistics,
         "train_loss": modelled.train_losses(),
+        "update norm": [modelled.norms[k] for k in sorted(modelled.norms)],
         **_named("replica", modelled.replicas),
         **_named("averaged", modelled.averaged),
         **_named("forged", modelled.forgeries),

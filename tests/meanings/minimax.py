@@ -43,12 +43,13 @@ def play(fed, t, ids, counts):
     fed.arrived(t, sents, there)
     if options["name"] == "afl":
         weights = {k: float(fed.dual[k]) for k in ids}
-        losses = _losses(fed, t, ids, there["w"], there["buffers"])
+        losses, fed.shares = _losses(fed, t, ids, there["w"], there["buffers"]), weights
         fed.w = fed.w + _sum(sents, weights)
         fed.take(sents, weights)
         fed.dual = sets.nearest(fed, fed.dual + _size(options["dual_lr"], t) * losses)
         return
     weights = {k: c / counts.sum() for k, c in zip(ids, counts, strict=True)}
+    fed.shares = weights
     # t', and how far each client is by then from what it was sent
     at = int(generator(fed.config["seed"], "snapshot", t).integers(1, steps + 1))
     middles = fed.lied(t, {s.k: s.path[at - 1] for s in sents}, ids)
@@ -115,6 +116,7 @@ def _primal_dual(fed, t, ids):
 
     counted = fed.arrived(t, [corrected(k) for k in ids], there)
     fed.w = fed.w + options["server_scale"] * _sum(counted, weights)
+    fed.shares = {s.k: weights[s.k] for s in counted}
     fed.take(counted, weights)
     fed.losses |= lost
 

@@ -104,6 +104,10 @@ class Federation:
         """Whether a round could have ended elsewhere, but for rounding."""
         self.worked: dict[int, list] = {}
         """Of this round's cohort: (steps, mean loss of them) in each session."""
+        self.shares: dict[int, float] | None = None
+        """How much each of those counted of whom the round's sum is, where there is one."""
+        self.norms: dict[int, float] = {}
+        """Of its updates."""
         self.doubts: list[str] = []
         """Decisions that could have gone either way."""
         self.forgeries: dict = {}
@@ -117,8 +121,8 @@ class Federation:
 
     def _round(self, t: int) -> None:
         ids, counts = self._cohort(t)
-        self.worked = {k: [] for k in ids}
-        self.questions, self.told = 0, {}
+        self.worked, self.norms = {k: [] for k in ids}, {}
+        self.questions, self.told, self.shares = 0, {}, None
         name = self.algorithm["name"]
         if name == "server_only":
             self.worked = {}
@@ -145,6 +149,7 @@ class Federation:
         if name == "ditto":
             known = {"w": there["w"], "buffers": self.statistics}
             self._personal(t, 1, self.all_of(ids), known)
+        self.shares = weights
         if name == "fedaa":
             selected.step(self, t, counted)
         else:
@@ -268,7 +273,7 @@ class Federation:
         )
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
-        sent.session = session
+        sent.session, sent.change = session, delta
         if kept:
             memory["buffers"] = done.stats
         if self.private.any():
@@ -310,6 +315,7 @@ class Federation:
         start = fresh(self.config["local"]["optimizer"], len(self.w))
         done = Trained(self.world, t, session, k, there["w"], stats, start, correct, steps)
         sent = Sent(k, done.steps, done.loss, memory=memory, path=done.path, session=session)
+        sent.change = done.change
         if kept:
             memory["buffers"] = done.stats
         return self.with_common(sent, done), done
@@ -364,7 +370,8 @@ class Federation:
             if len(self.initial):
                 memory["personal/buffers"] = done.stats
             self._remember_moments(memory, done.moments)
-            sents.append(Sent(k, done.steps, done.loss, memory=memory))
+            own = {"change": done.change, "stays": True}
+            sents.append(Sent(k, done.steps, done.loss, memory=memory, **own))
         self._committed(sents)
 
     # Upwards
@@ -439,6 +446,7 @@ class Federation:
             self.steps[s.k] += s.steps
             if s.k < self.clients:
                 self.worked[s.k].append((s.steps, s.loss))
+                self._measure(s)
         counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]
         spoilt = any(s.k == self.clients and s not in counted for s in sents)
         alone = not any(s.k < self.clients for s in counted)
@@ -450,6 +458,15 @@ class Federation:
             if keep or not s.forger or channel.finite(*s.memory.values()):
                 self.memory[s.k] = s.memory
         return counted
+
+    def _measure(self, s):
+        """How long the update is that it has sent, or if it has sent none, of its own model; a
+        liar's is another.
+        """
+        if channel.forges(self.config["attack"]) and s.k in self.world.bad:
+            self.norms[s.k] = 0.0
+        elif not (s.stays and s.k in self.norms):
+            self.norms[s.k] = float(s.parts.get("delta", s.change).double().norm())
 
     # At the server
 
@@ -589,6 +606,18 @@ class Federation:
             sum(n * loss for n, loss in did) / max(1, sum(n for n, _ in did))
             for did in self.worked.values()
         ]
+
+    def shared(self):
+        """Of each client its part in the sum of the round, NaN of who was not in it; None where
+        there was no sum.
+        """
+        if self.shares is None:
+            return None
+        found, total = np.full(self.clients, np.nan), sum(map(abs, self.shares.values()))
+        for k, p in self.shares.items():
+            if k < self.clients:
+                found[k] = abs(p) / total
+        return found
 
     def judged(self):
         """(w, statistics): the mean of rounds that the config's ``output`` takes."""

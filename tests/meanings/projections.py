@@ -53,5 +53,5 @@ def _trained(fed, t, k, there):
     if len(fed.initial):
         memory["personal/buffers"] = work.stats
     fed._remember_moments(memory, work.moments)
-    sent = Sent(k, work.steps, work.loss, {"reference": omega}, memory=memory)
+    sent = Sent(k, work.steps, work.loss, {"reference": omega}, memory=memory, change=work.change)
     return fed.with_common(sent, work)

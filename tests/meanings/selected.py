@@ -23,6 +23,8 @@ def step(fed, t, counted):
         p = _WEIGHERS[options["agent"]["name"]](fed, t, sents, away, options["agent"])
         p = p / p.sum()
         fed.w, fed.statistics = _made(fed, sents, p, keep=True)
+        used = dict(zip((s.k for s in sents), p.tolist(), strict=True))
+        fed.shares = {s.k: used.get(s.k, 0.0) for s in counted}
     _rate(fed, sums)
 
 
