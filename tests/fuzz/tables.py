@@ -316,16 +316,24 @@ def _require_compared(
     told = json.loads(show_comparison(runs, None, [metric], form="json", against=str(against)))
     keys = ("difference", "p", "p_holm", "low", "d_z")
     found, wanted = (
-        sorted([-math.inf if _gone(one[key]) else one[key] for key in keys] for one in some)
+        [[-math.inf if _gone(one[key]) else one[key] for key in keys] for one in some]
         for some in (told["tests"], expected)
     )
-    if len(found) != len(wanted) or any(
-        abs(a - b) > 1e-9 * max(1.0, abs(b))
-        for mine, theirs in zip(found, wanted, strict=True)
-        for a, b in zip(mine, theirs, strict=True)
-        if a != b
-    ):
-        raise Wrong(f"compared: {found}, not {wanted}")
+    # in whatever order: which of two comes first may be a matter of rounding
+    left = [*found]
+    for theirs in wanted:
+        mine = next((one for one in left if _alike(one, theirs)), None)
+        if mine is None:
+            raise Wrong(f"compared: {found}, not {wanted}")
+        left.remove(mine)
+    if left:
+        raise Wrong(f"compared: {left}, and nothing like it")
+
+
+def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(
+        a == b or abs(a - b) <= 1e-9 * max(1.0, abs(b)) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _gone(value: float | None) -> bool:

@@ -114,8 +114,8 @@ def _features(module, x):
 
 def _cosine(a, b):
     """Of each row of a with that of b [n]; 0 where one of them is."""
-    lengths = (a.norm(dim=1) * b.norm(dim=1)).clamp_min(1e-8)
-    return (a * b).sum(1) / lengths
+    a, b = (v / v.norm(dim=1, keepdim=True).clamp_min(1e-8) for v in (a, b))
+    return (a * b).sum(1)
 
 
 def ties(module, w, stats, x) -> bool:
