@@ -126,16 +126,22 @@ def _order(cells: Cells) -> Iterator[str]:
     if plan.choose_on == "nothing" or not len(data):
         return
     yield from _cut(cells)
-    if len(cells.results) < plan.trials and data["count"].nunique() > 1:
-        yield (
-            "settings of which fewer seeds have finished stand below the others, whatever their "
-            "mean"
-        )
+    yield from _fewer(cells)
     yield from _tied(cells)
     if on_rows and plan.choose_on == "validation" and cells.tests.each:
         yield SAME_RUNS
     if len(cells.results) >= plan.trials:  # which setting is the best is open before that
         yield from edges.said(cells)
+
+
+def _fewer(cells: Cells) -> Iterator[str]:
+    """That some lines stand below others for having fewer seeds, which have not ended, or broke."""
+    fewer = len(cells.results) < cells.plan.trials or any(one.broken for one in cells.results)
+    if fewer and cells.data["count"].nunique() > 1:
+        yield (
+            "settings of which fewer seeds have finished stand below the others, whatever their "
+            "mean"
+        )
 
 
 def _tied(cells: Cells) -> Iterator[str]:
@@ -230,9 +236,8 @@ def _given(cells: Cells) -> Iterator[str]:
         unlike = cells.judged.said(compared, first)
         if silent := cells.silent(judged):
             yield f"{judged} is not reported by {', '.join(silent[:LISTED])}, and not tested there"
-        yield from filter(
-            None, (runs.data_said, runs.honest_said, runs.common_model_said(compared), unlike)
-        )
+        said = (runs.data_said, runs.honest_said, runs.common_model_said(compared))
+        yield from filter(None, (*said, unlike, runs.planes_said(compared)))
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})

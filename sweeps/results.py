@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pandas.api.typing import SeriesGroupBy
 
 
+NO_SETTING = ("seed", "status", "value", "test", "diverged", "broken")
+"""Of a trial's line, what does not say which line of the table it is of."""
 SILENT = "the trial does not report"
 NAMED = 12
 """Trials that a sentence names."""
@@ -196,7 +198,7 @@ def table(folder: Path) -> pd.DataFrame:
     """One row a cell of the sweep: label, drawn values, seeds, mean and standard error of its
     metric, and how many of its trials were stopped, failed or diverged; the best first, unless
     nothing is to be chosen, behind them those that a scheduler has stopped, whose numbers are of
-    fewer rounds, and last those of which some seed has no number.
+    fewer rounds, and last those of which some seed has no number (but for what broke).
 
     Where the metric is of validation rows, ``test`` is the mean of the same on test rows, and
     ``test_sem`` its standard error.
@@ -217,9 +219,10 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame()
     data = pd.DataFrame(rows)
-    keys = [c for c in data.columns if c not in ("seed", "status", "value", "test", "diverged")]
+    keys = [c for c in data.columns if c not in NO_SETTING]
     # what was drawn twice is one run, whose number counts once
     data = data.drop_duplicates([*keys, "seed"])
+    data["sound"] = data["value"].notna() | data["broken"]
     grouped = data.groupby(keys, sort=False)
     cells = grouped["value"].agg(["count", "mean", "sem"]).reset_index()
     if "test" in data:
@@ -236,7 +239,8 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
         return cells.iloc[place.argsort(kind="stable")].reset_index(drop=True)
     # a setting that some seeds did not survive is not as good as the rest of them, whatever a model
     # that says one class to all is worth by the metric
-    cells["whole"] = grouped["value"].agg(_all_known).to_numpy() & (cells["diverged"] == 0)
+    whole = grouped["sound"].all() & ~grouped["broken"].all()
+    cells["whole"] = whole.to_numpy() & (cells["diverged"] == 0)
     cells["cut"] = cells["stopped"] > 0
     # of several seeds those that a scheduler let finish are the better ones, and those that have
     # come first may be the easy ones: more of them first
@@ -245,10 +249,6 @@ def table_of(sweep: Sweep, results: Sequence[Result]) -> pd.DataFrame:
     cells["level"] = [float(f"{mean:.9g}") for mean in cells["mean"]]
     best = cells.sort_values(["whole", "cut", "count", "level"], ascending=upwards, kind="stable")
     return best.drop(columns=["whole", "cut", "level"]).reset_index(drop=True)
-
-
-def _all_known(values: pd.Series) -> bool:
-    return bool(values.notna().all())
 
 
 def _count(statuses: SeriesGroupBy[Any, tuple[Hashable, ...]], status: str) -> np.ndarray:
@@ -270,4 +270,4 @@ def _row(result: Result, sweep: Sweep, several: bool) -> dict[str, object]:
         "value": result.value(column) if ended else math.nan,
     }
     test = {} if metric is None else {"test": result.beside(column, metric) if ended else math.nan}
-    return {**result.setting, **own, **test, "diverged": result.diverged}
+    return {**result.setting, **own, **test, "diverged": result.diverged, "broken": result.broken}

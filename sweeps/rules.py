@@ -84,10 +84,18 @@ def _points(entry: Entry, rule: Rule, values: Values, setting: str) -> dict[str,
 
 
 def _costs(entry: Entry, values: Values, column: str) -> dict[str, float]:
-    """Mean cost of each row that was measured; infinite with a seed that missed the target."""
-    seeds = {row: list(values.get((row, column), {}).values()) for row in entry.rows}
-    means = {row: float(np.mean(found)) for row, found in seeds.items() if found}
-    return {row: mean if math.isfinite(mean) else math.inf for row, mean in means.items()}
+    """Mean cost of each row that was measured, over the seeds that all of them have; infinite where
+    one of its own missed the target.
+    """
+    found = {row: its for row in entry.rows if (its := values.get((row, column), {}))}
+    common = set.intersection(*(set(its) for its in found.values())) if found else set()
+    return {
+        row: float(np.mean([its[seed] for seed in sorted(common)]))
+        if all(map(math.isfinite, its.values()))
+        else math.inf
+        for row, its in found.items()
+        if common
+    }
 
 
 def _cheapest(rule: Rule, size: float, costs: dict[str, float]) -> Point | None:

@@ -200,13 +200,22 @@ class Runs:
 
     def planes_said(self, rows: Iterable[str]) -> str:
         """Why seconds do not compare, where some of the table's ``rows`` are seconds and the runs
-        had different numbers of actors; or "".
+        had different numbers of actors, or some are from another sweep; or "".
         """
         if not any("seconds" in row for row in rows):
             return ""
+        said = []
         actors = sorted({result["actors"] for result in self.results})
-        some = " and ".join(map(str, actors))
-        return f"seconds: of {some} client actors, which share the cores" if actors[1:] else ""
+        if actors[1:]:
+            some = " and ".join(map(str, actors))
+            said.append(f"seconds: of {some} client actors, which share the cores")
+        taken = sum("taken_from" in result for result in self.results)
+        if 0 < taken < len(self.results):
+            said.append(
+                f"seconds: {taken} of {len(self.results)} runs are taken over from another sweep, "
+                "which had other machines, or other work beside it"
+            )
+        return "; ".join(said)
 
     @property
     def code_said(self) -> str:

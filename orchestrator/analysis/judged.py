@@ -128,7 +128,10 @@ class Basis:
             for one in self.config.evaluation.metrics
             if re.search(rf"(^|_){re.escape(one.called)}(_|$)", metric)
         ]
-        return "\n".join(text for one in [*chosen, *own] for text in self._formula(one))
+        texts = [text for one in [*chosen, *own] for text in self._formula(one)]
+        if any(one.given != "outputs" for one in own):
+            texts.append(f"softmax {self.config.loss.softmax is not False}")
+        return "\n".join(texts)
 
     def _formula(self, part: Part) -> Iterator[str]:
         """What a part is, and what code it is of where that is not ours."""

@@ -23,7 +23,7 @@ from algorithms.parts.metrics import Metric, each_token
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
 from orchestrator.data.federated import SPLITS, FederatedData
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.results.columns import OF_A_CLIENT
 from orchestrator.rounds.metrics import Record, over_clients, over_rows, spread
 from orchestrator.training.evaluation import per_client
@@ -176,7 +176,8 @@ class Judge:
         try:
             return metric.number(made, targets)
         except ValueError as error:  # one of the user's own
-            raise UserError(str(error)) from error
+            kind = UserError if all_finite(made) else Diverged
+            raise kind(str(error)) from error
 
     def _sizes(self, split: str) -> np.ndarray:
         """Rows of each client [N]."""

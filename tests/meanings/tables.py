@@ -69,7 +69,8 @@ def lines(plan, trials: list[Had], test: str | None) -> list[dict]:
         for status in ("stopped", "failed"):
             row[status] = sum(one.status == status for one in its)
         row["diverged"] = sum(one.diverged for one in its)
-        whole = row["count"] == len(its) and not row["diverged"]
+        sound = [one for one in its if one.status != "failed" or one.diverged]
+        whole = row["count"] == len(sound) > 0 and not row["diverged"]
         up = float(f"{row['mean']:.9g}") if row["count"] else 0.0
         up = up if plan.direction == "min" else -up
         place = (not whole, row["stopped"] > 0, -row["count"], up, *_parts(name))

@@ -145,6 +145,19 @@ def test_formulas_of_plugins_are_what_their_code_is(groups):
     retire(Own.__module__)
 
 
+def test_scores_of_classes_are_by_two_formulas():
+    """Two runs of the same weights were told apart by their AUROC: one's was of a softmax."""
+    metrics = "evaluation.metrics=[auroc, f1_macro]"
+    softmax, focal, bce, mse = (
+        Basis(load(None, [metrics, f"loss={loss}"]), {}, {}, "")
+        for loss in ("cross_entropy", "focal", "bce", "mse")
+    )
+    assert softmax.yardstick("test_auroc") == focal.yardstick("test_auroc")
+    assert softmax.yardstick("test_auroc") != bce.yardstick("test_auroc")
+    assert bce.yardstick("test_auroc") == mse.yardstick("test_auroc")
+    assert softmax.yardstick("test_f1_macro") == bce.yardstick("test_f1_macro")
+
+
 def test_columns_say_by_which_modules_they_are(groups, tmp_path):
     folders = []
     for name in "ab":

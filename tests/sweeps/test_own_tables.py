@@ -24,7 +24,7 @@ from sweeps.entry import Column
 from sweeps.home import Home
 from sweeps.own_table import OVERSHOT, PICKED, SAME_RUNS, _alike, _given, _order, cells_as
 from sweeps.plan import Sweep
-from sweeps.results import by_trial, table, table_of
+from sweeps.results import by_trial, stored, table, table_of
 from sweeps.runner import _require_metric
 from sweeps.status import Status
 from sweeps.targets import Running, SweepFile, show_next
@@ -145,6 +145,11 @@ def test_trials_that_diverged_lose_and_broken_ones_are_not_tested(tmp_path, ray_
         "compared as if they had not been run: large, seed 1; wide, seed 0; wide, seed 1; wide, "
         "seed 2 (the first: no room in memory)" in " ".join(told["notes"])
     )
+    chosen = sweep(**{**PLAIN, "choose_on": "test"}, cells=cells)
+    data = table_of(chosen, stored(tmp_path / "s")[1])
+    assert data["trial"].tolist() == ["safe", "large", "risky", "wide"]
+    cells_of = replace(Cells.read(tmp_path / "s"), plan=chosen, data=data)
+    assert any("fewer seeds have finished stand below" in one for one in _order(cells_of))
     for seed in range(3):
         _fail(tmp_path / "s", "risky", seed, "NaN", True)
         _fail(tmp_path / "s", "safe", seed, "no room in memory", False)

@@ -12,6 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.contents import ROUNDS
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
+from sweeps.own_table import cells_as
 from sweeps.results import by_trial
 from sweeps.reuse import Finished, work
 from tests.sweeps.plans import REDUCED, SMALL, results, sweep, tuned
@@ -144,3 +145,14 @@ def test_what_is_refused(there, tmp_path):
     with trials_here(), pytest.raises(UserError, match="take the scheduler fifo"):
         run_here(asha, tmp_path / "s", Finished.of([str(there)]))
     assert not (tmp_path / "s").exists()
+
+
+def test_seconds_of_elsewhere_are_told(there, tmp_path):
+    """A trial that was taken over was tested against one that had the machine to itself."""
+    rates = {"local.lr": [0.02, 0.1, 0.2]}
+    run_again(there, tmp_path / "a", axes=rates, metric="seconds", choose_on="nothing")
+    told = " ".join(json.loads(cells_as(tmp_path / "a", "json"))["notes"])
+    assert "seconds: 2 of 3 runs are taken over from another sweep" in told
+    by_accuracy = {"choose_on": "nothing", "metric": "test_accuracy"}
+    run_again(there, tmp_path / "b", axes=rates, **by_accuracy)
+    assert "taken over" not in cells_as(tmp_path / "b", "json")

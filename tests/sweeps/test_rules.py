@@ -65,6 +65,20 @@ def test_a_best_at_the_edge_is_marked(costs, best, edge):
     assert (f"the {edge} tried" in str(line)) == bool(edge)
 
 
+def test_rows_are_compared_on_the_seeds_that_all_have():
+    """One that a machine had not done was the cheapest by the others of its row."""
+    rule = Rule({"1": 1.0, "2": 2.0, "3": 3.0}, {"net": 1.0}, {"slow": 2.0})
+    one = Entry(
+        "x/figure", "", {"1": (), "2": (), "3": ()},
+        {"c": Column(panel="slow", group="net")}, (), {}, rule=rule,
+    )  # fmt: skip
+    values = {
+        ("1", "c"): {0: 9.0}, ("2", "c"): {0: 8.0, 1: 90.0}, ("3", "c"): {0: 10.0, 1: 80.0},
+    }  # fmt: skip
+    (line,) = lines(one, values)
+    assert (line.points["net"].y, line.points["net"].margin) == (2, pytest.approx(9 / 8 - 1))
+
+
 def test_costs_of_figure_3_15_are_the_thesis_formulas():
     columns = entry("fda/figure3.15").columns
     steps, nbytes, target = 30, 9e9, {"target": 0.75}
