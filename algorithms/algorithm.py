@@ -56,6 +56,8 @@ class AlgorithmOptions(Part):
     left out."""
     keeps_models: ClassVar[bool] = False
     """Whether all models that are trained are the clients' own (rules with ``personal``)."""
+    uses_heldout: ClassVar[bool] = False
+    """Whether what it makes depends on the labelled rows that the server holds out."""
     makes_common: ClassVar[bool] = True
     """Whether it makes one model for all, which is judged."""
     common: ClassVar[str] = ""

@@ -105,6 +105,7 @@ class FedAA(FedAvg):
             ),
         )
         needs_classes = True
+        uses_heldout = True
         preset: Literal["paper", "authors"] = option(
             "paper", "settings of the text, or of the published code"
         )

@@ -32,6 +32,7 @@ class ServerOnly(Algorithm):
 
         name: str = "server_only"
         defaults = {"data.heldout.per_class": 100}
+        uses_heldout = True
 
         def refuses(self, parts: Composition) -> str | None:
             return (

@@ -236,8 +236,10 @@ def _given(cells: Cells) -> Iterator[str]:
         unlike = cells.judged.said(compared, first)
         if silent := cells.silent(judged):
             yield f"{judged} is not reported by {', '.join(silent[:LISTED])}, and not tested there"
-        about = (runs.data_said, runs.honest_said, runs.common_model_said(compared))
-        yield from filter(None, (*about, unlike, runs.planes_said(compared)))
+        about = (runs.data_said, runs.heldout_said, runs.honest_said)
+        yield from filter(
+            None, (*about, runs.common_model_said(compared), unlike, runs.planes_said(compared))
+        )
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})

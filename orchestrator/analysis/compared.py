@@ -330,6 +330,22 @@ class Runs:
         said = "test_... and client_... judge a model that need be no client's"
         return f"{said}: {'; '.join(each[:SOME])}" if each and len(self.columns) > 1 else ""
 
+    @property
+    def heldout_said(self) -> str:
+        """Which columns' methods learn by labelled rows at the server, where others do not; or
+        "".
+        """
+        learns = {
+            name: config.algorithm.uses_heldout or config.aggregator.needs_reference
+            for name, config in (
+                (name, self.configs[some[0]]) for name, some in self.columns.items()
+            )
+        }
+        who = [name for name, does in learns.items() if does]
+        some = f"{', '.join(who[:SOME])}{' ...' * (len(who) > SOME)}"
+        told = f"labelled rows that the server holds out teach {some}, and not the others"
+        return told if 0 < len(who) < len(learns) else ""
+
     @cached_property
     def early(self) -> list[bool]:
         """Of each run, whether ``stop`` has ended it before its last round."""

@@ -303,3 +303,15 @@ def test_who_has_more_tries_is_told(tmp_path, ray_session):
     assert "2 of fedprox" in text
     *_, last = Cells.read(tmp_path / "s").data["trial"]
     assert "1e+38" in last.replace(".0", "")
+
+
+def test_who_learns_by_rows_of_the_server_s_is_told(tmp_path):
+    """FedAA and FLTrust have labelled rows that FedAvg never sees."""
+    held = ["data.heldout.per_class=5", "rounds=1"]
+    plain = runs_of(tmp_path / "a", *held)
+    trusting = runs_of(tmp_path / "b", *held, "aggregator=fltrust", "local.block=6")
+    alone = runs_of(tmp_path / "c", *held, "algorithm=server_only")
+    told = Runs.read([*plain, *trusting, *alone]).heldout_said
+    assert re.search("rows that the server holds out teach .*fltrust.*server_only.*, and not", told)
+    assert Runs.read([*trusting, *alone]).heldout_said == ""
+    assert Runs.read(plain).heldout_said == ""

@@ -7,7 +7,7 @@ import torch
 
 from orchestrator.cli.run_shown import headline
 from orchestrator.config import load
-from orchestrator.errors import UserError
+from orchestrator.errors import Diverged, UserError
 from orchestrator.pages.figures import ACCURACY
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
@@ -45,6 +45,16 @@ def wide(outputs, targets):
 
 def text(outputs, targets):
     return "good"
+
+def strict(outputs, targets):
+    if not outputs.isfinite().all():
+        raise ValueError("input contains NaN")
+    return 1.0
+
+def never(outputs, targets):
+    if len(outputs) > 100:
+        raise ValueError("no")
+    return 1.0
 
 def huge(outputs, targets):
     return -10**400
@@ -292,3 +302,13 @@ def test_a_class_s_score_is_what_the_loss_trains(loss):
     scores = (outputs.softmax(1) if loss == "cross_entropy" else outputs).numpy()
     areas = [np.mean(scores[y == c, c][:, None] > scores[y != c, c]) for c in sorted({*y.tolist()})]
     assert e.records[-1]["test_auroc"] == pytest.approx(np.mean(areas), abs=1e-4)
+
+
+def test_a_metric_that_refuses_nan_says_that_the_run_diverged(own):
+    """Its sentence was of no divergence, and a sweep took the trial for one that was never run."""
+    lost = ["local.lr=1e30", "non_finite=keep", "evaluation.metrics=[./own.py:strict]"]
+    with pytest.raises(Diverged, match="strict"):
+        finish(*lost)
+    with pytest.raises(UserError) as caught:
+        finish("evaluation.metrics=[./own.py:never]")
+    assert not isinstance(caught.value, Diverged)
