@@ -345,9 +345,9 @@ def run(
             seed: config_of(config, plugins, **{**settings, "seed": seed}) for seed in numbers
         }
         place = RunFolder.dated(chosen.name).place if out is None else str(out)
-        finished = Series(seed_folders(configs), place).run(one)
-        if len(finished) < len(configs):
-            raise KeyboardInterrupt
+        series = Series(seed_folders(configs), place)
+        finished = series.run(one)
+        series.require_whole(finished)
         return Runs([Run(f.place) for f in finished])
 
 

@@ -53,7 +53,9 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
         if axis.range is not None and plan.scheduler.name != "pbt":
             yield from _of_range(path, axis, best, tried)
             continue
-        values = axis.grid or axis.choice or ()
+        # what could not be run is beyond the ends
+        every = axis.grid or axis.choice or ()
+        values = [value for value in every if any(_is_at(one, path, value) for one in tried)]
         read = [as_number(value) for value in values]
         numbers = numbers_of(read)
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
@@ -61,7 +63,8 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
             if _is_at(best, path, values[read.index(end)]) and _goes_on(
                 plan, best, path, (end, way)
             ):
-                yield f"{path} = {end:g}, the {which} of its {_what(axis)}"
+                ran = " that ran" if len(values) < len(every) else ""
+                yield f"{path} = {end:g}, the {which} of its {_what(axis)}{ran}"
 
 
 def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:
@@ -72,13 +75,13 @@ def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:
     lines = [
         line
         for line, its in cells.groups.items()
-        if its[0].folder.path in folders and any(one.status != "failed" for one in its)
+        if its[0].folder.path in folders and not all(one.broken for one in its)
     ]
     return [_chosen(cells, line) for line in lines], cells.tied(lines) if lines else 0
 
 
 def _chosen(cells: Cells, line: str) -> Choice:
-    trial = next(one for one in cells.groups[line] if one.status != "failed")
+    trial = next(one for one in cells.groups[line] if not one.broken)
     return Choice.read(trial.folder.path)
 
 

@@ -58,10 +58,13 @@ def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
 
 
 def tries(methods: Mapping[str, Sequence[Result]]) -> list[str]:
-    """How many settings each method has had, be they failed or stopped, where several have not had
-    as many: who has more tries has a better best one, by luck alone.
+    """How many settings each method has had, be they diverged or stopped, where several have not
+    had as many: who has more tries has a better best one, by luck alone.
     """
-    settings = {name: {tuple(one.setting.values()) for one in its} for name, its in methods.items()}
+    settings = {
+        name: {tuple(one.setting.values()) for one in its if not one.broken}
+        for name, its in methods.items()
+    }
     if len({len(tried) for tried in settings.values()}) < 2:
         return []
     listed = "; ".join(f"{len(tried)} of {name}" for name, tried in settings.items())

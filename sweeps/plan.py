@@ -29,6 +29,7 @@ from orchestrator.rounds.metrics import (
     on_test,
     on_validation,
 )
+from sweeps.asked import is_by_the_loss, require_metric
 from sweeps.choice import Choice, Planned
 from sweeps.entry import Column
 from sweeps.spaces import (
@@ -250,11 +251,11 @@ class Sweep(Section):
     def _require_one_loss(self) -> None:
         settings = (*self.axes, *(s for cell in self.cells for s in cell.settings))
         varies = any(re.match(r"loss\b", one) for one in settings)
-        if varies and self.choose_on != "nothing" and "loss" in self.metric.split("_"):
+        if varies and self.choose_on != "nothing" and is_by_the_loss(self.metric):
             raise ValueError(
-                f"metric: {self.metric}, and trials have losses of their own, of which the least "
-                "says nothing; choose by a metric that is one for all (validation_accuracy, or of "
-                "numbers validation_rmse)"
+                f"metric: {self.metric}, and trials have losses of their own, by which it is "
+                "another number in each; choose by a metric that is one for all "
+                "(validation_accuracy, or of numbers validation_rmse)"
             )
 
     @property
@@ -413,7 +414,7 @@ class Sweep(Section):
 
     def _checked(self, config: Config) -> Config:
         """The config; raises UserError if its rounds end by test data, where nothing is to be
-        chosen on them, or if it names trackers of its own.
+        chosen on them, if it names trackers of its own, or could not report the metric.
         """
         if config.track != Config.model_fields["track"].default:
             raise UserError("track: trials are passed on by the sweep's loggers; name them there")
@@ -423,6 +424,7 @@ class Sweep(Section):
                 f"stop: a run that ends by {of_test[0]} is chosen on test data; take "
                 f"{on_validation(of_test[0])}, or say choose_on: test (or nothing)"
             )
+        require_metric(self.metric, config)
         return config
 
 

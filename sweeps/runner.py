@@ -28,7 +28,6 @@ from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import ended_trials
 from orchestrator.rounds.drive import PATIENCE
-from orchestrator.rounds.metrics import is_of_all
 from orchestrator.terminal import sweep_again, told
 from sweeps import tune_state
 from sweeps.data import FILE as DATA
@@ -78,8 +77,6 @@ ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 """What we need of Tune otherwise than it is by default."""
-MEASURES = ("mse", "l1", "huber")
-"""Losses of numbers, of which none is right or wrong."""
 SHUFFLED = ("asha", "median")
 """Schedulers that compare a trial with earlier ones: a grid in its own order may show them ever
 better trials."""
@@ -137,42 +134,8 @@ def _prepared(sweep: Sweep, home: Home) -> Prepared:
             "all trials of a sweep ask the cluster for the same; resources.actors, cpus_per_actor, "
             "gpus_per_actor and strategy must not differ among them"
         )
-    for config in configs:
-        _require_metric(sweep, config)
     check_room(resources)
     return Prepared(sweep, configs, Shelf.of(configs), _searcher(sweep), _loggers(sweep, home))
-
-
-def _require_metric(sweep: Sweep, config: Config) -> None:
-    """Raise UserError for a metric that no trial of such a config could report."""
-    if why := _unlooked_at(sweep.metric, config):
-        raise UserError(f"metric: no trial would report {sweep.metric}: {why}")
-    if is_of_all(sweep.metric) and not config.algorithm.makes_common:
-        raise UserError(
-            f"metric: {sweep.metric} is of a model for all clients, and algorithm "
-            f"{config.algorithm.name} makes none but the clients' own; take one of theirs "
-            "(personal_validation_accuracy_mean), or leave it out of this sweep"
-        )
-    numbers = getattr(config.data.dataset, "task", "") == "numbers"
-    if numbers and config.loss.name in MEASURES and "accuracy" in sweep.metric.split("_"):
-        raise UserError(
-            f"metric: {sweep.metric}, and data.dataset.task is numbers, of which none is right or "
-            "wrong; take validation_loss, or validation_rmse"
-        )
-
-
-def _unlooked_at(metric: str, config: Config) -> str:
-    """Why nobody looks at the rows that a metric is of, or ""."""
-    kept = config.data.validation
-    of_clients = metric.startswith("client_")
-    if of_clients and not config.evaluation.clients:
-        return "evaluation.clients is false"
-    own = of_clients or metric.startswith("personal_")
-    if own and "_validation_" in metric and not kept.clients:
-        return "data.validation.clients is 0, and clients have no such rows"
-    if metric.startswith("validation_") and not (kept.clients or kept.server):
-        return "data.validation keeps no rows back"
-    return ""
 
 
 def _count(home: Home) -> None:

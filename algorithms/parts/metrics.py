@@ -12,7 +12,7 @@ import torch
 
 from algorithms.contract import Broken
 from algorithms.part import Part
-from algorithms.parts.losses import IGNORED
+from algorithms.parts.losses import IGNORED, Loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,6 +79,12 @@ class Metric(Part):
             return None
         kinds = ("numbers", "classes") if self.classes else ("classes", "numbers")
         return f"{self.name} is of {kinds[1]}, and the data's targets are {kinds[0]}"
+
+    def refuses_loss(self, loss: Loss) -> str | None:
+        """Why it is nothing for models that are trained by such a ``loss``, or None."""
+        if self.given != "odds" or loss.softmax is not False:
+            return None
+        return f"{self.name} is of probabilities, and a model of loss {loss.name} gives none"
 
 
 class _OfTorchmetrics(Metric):

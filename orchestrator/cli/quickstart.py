@@ -55,7 +55,9 @@ def show_quickstart(out: str | None, in_process: bool) -> None:
     series = Series(configs, out or RunFolder.dated("quickstart").place)
     with nullcontext() if in_process else connected("local"):
         finished = series.run(partial(run_here if in_process else run_on_ray, lines=LINES))
-    if len(finished) < len(configs):
+    try:
+        series.require_whole(finished)
+    except KeyboardInterrupt:
         interrupted(f"fedorch quickstart --out {shlex.quote(series.place)}")
     _compare(series, finished)
 

@@ -215,13 +215,13 @@ class Series:
     ) -> list[RunFolder]:
         """Run them one after the other by ``one``, as far as they are not finished, until one is
         stopped, or the series is; returns the folders of those that are. Raises UserError for a
-        place that is a run's own folder, or holds other runs, and, at the end, Diverged if some
-        have.
+        place that is a run's own folder, or holds other runs. Those that diverge are told, and not
+        among them (``require_whole``).
         """
         if RunFolder.at(self.place).holds(CONFIG):
             raise UserError(f"{self.place} is the folder of one run; choose another --out")
         folders = {name: self.folder(name) for name in self.configs}
-        finished, diverged = list[RunFolder](), list[str]()
+        finished: list[RunFolder] = []
         interrupts: list[int] = []
         for name, folder in folders.items():
             begun = folder.holds(CONFIG)
@@ -235,7 +235,6 @@ class Series:
                 except Diverged as error:
                     # with other seeds it may not have
                     told("note", f"{name}: {error}")
-                    diverged.append(name)
                     continue
                 finally:
                     folder.forget_empty()
@@ -244,17 +243,29 @@ class Series:
             finished.append(folder)
             if interrupts:  # in its last round
                 break
-        else:
-            self._require_sound(diverged)
         return finished
 
-    def _require_sound(self, diverged: Sequence[str]) -> None:
-        """Raise Diverged if some runs have, now that all have ended."""
+    def require_whole(self, finished: Sequence[RunFolder]) -> None:
+        """Raise Diverged if some runs have, so that they have no result, and KeyboardInterrupt if
+        others are not ``finished``.
+        """
+        diverged = self._diverged()
+        if len(finished) + len(diverged) < len(self.configs):
+            raise KeyboardInterrupt
         if diverged:
             raise Diverged(
                 f"{len(diverged)} of {len(self.configs)} runs in {self.place} diverged: "
                 f"{', '.join(diverged)}"
             )
+
+    def _diverged(self) -> list[str]:
+        diverged = []
+        for name in self.configs:
+            folder = RunFolder.at(join(self.place, name))
+            ending = self._begun(folder).ending() if folder.holds(RESULT) else None
+            if ending is not None and ending["status"] == "failed" and ending.get("diverged"):
+                diverged.append(name)
+        return diverged
 
 
 def _says(asked: Config, there: Config) -> bool:

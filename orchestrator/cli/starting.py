@@ -202,15 +202,17 @@ def _show_series(finished: list[RunFolder], series: Series) -> None:
 
     if finished:
         show_comparison([RunFolder.viewed(folder.place) for folder in finished], None)
-    stopped = len(series.configs) - len(finished)
     place = shlex.quote(series.place)
     console.print(
         f"{len(finished)} seeds finished: {series.place}; beside another folder of seeds: fedorch "
         f"compare {place} OTHER",
         soft_wrap=True,
     )
-    if stopped:
-        interrupted(f"the same command with --out {place}, for {stopped} seeds")
+    try:
+        series.require_whole(finished)
+    except KeyboardInterrupt:
+        left = len(series.configs) - len(finished)
+        interrupted(f"the same command with --out {place}, for {left} seeds")
 
 
 @data.command("show")

@@ -49,7 +49,7 @@ def raw_of(path: Path | None) -> dict[str, Any]:
 
 def build(raw: Mapping[str, Any], begun: bool = False) -> Config:
     """Validate a raw config, with all defaults where it is silent; raises UserError. ``begun``: a
-    run has already, and means by its goals what it says.
+    run has already, and is read whatever it is that none may begin with any more.
     """
     raw = with_plugins(raw)
     with blamed(_plugins_of(raw)):  # their properties are asked for here
@@ -61,7 +61,7 @@ def build(raw: Mapping[str, Any], begun: bool = False) -> Config:
             config = Config.model_validate(filled)
         except ValidationError as error:
             raise UserError(sentence(error, filled)) from error
-        problem = None if begun else config.goal_problem()
+        problem = None if begun else config.new_problem()
         if problem:
             raise UserError(f"config: {problem}")
         return config

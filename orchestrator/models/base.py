@@ -28,6 +28,10 @@ class Model(Part):
         """What a network that is none of ours is called, which is tried before anything starts."""
         return "" if type(self).__module__.startswith("orchestrator.") else self.name
 
+    def forgets(self) -> str | None:
+        """What it would load and then draw anew, which nobody can mean, in a sentence; or None."""
+        return None
+
     @property
     def tags(self) -> bool:
         """Whether it says a class for each token of an input, and not one for the input."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from pydantic import model_validator
 
 from orchestrator.errors import UserError
 from orchestrator.models.base import Model
@@ -17,13 +16,13 @@ class LibraryModel(Model):
 
     weights: str = "none"
 
-    @model_validator(mode="after")
-    def _keeps_what_it_loads(self) -> Self:
-        if self.init != "default" and self.weights != "none":
-            raise ValueError(
-                f"init: {self.init} would draw anew what weights has loaded; leave init at default"
-            )
-        return self
+    def forgets(self) -> str | None:
+        if self.init == "default" or self.weights == "none":
+            return None
+        return (
+            f"model.init: {self.init} would draw anew what model.weights has loaded; leave init at "
+            "default"
+        )
 
 
 def pretrained(name: str, weights: str, key: str, otherwise: str = "", **options: Any) -> Any:

@@ -259,11 +259,6 @@ def _problems(config: Config, samples: Samples) -> Iterator[str]:
         each = targets[targets != IGNORED] if samples.tags else targets
         if (refusal := metric.refuses(each)) is not None:
             yield f"evaluation.metrics: {refusal}"
-        if metric.given == "odds" and config.loss.softmax is False:
-            yield (
-                f"evaluation.metrics: {metric.name} is of probabilities, and a model of loss "
-                f"{config.loss.name} gives none"
-            )
     if samples.targets is None:
         return
     kind = "classes of tokens" if samples.tags else "numbers"

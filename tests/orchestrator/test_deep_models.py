@@ -100,7 +100,7 @@ def test_what_was_loaded_is_not_drawn_anew():
     assert all(torch.equal(v, frozen[name]) for name, v in net[0].state_dict().items())
     for name in ("torchvision", "timm"):
         load(None, [f"model={{name: {name}, init: glorot}}"])
-        with pytest.raises(UserError, match="init: glorot would draw anew what weights has loaded"):
+        with pytest.raises(UserError, match=r"init: glorot would draw anew what model.weights has"):
             load(None, [f"model={{name: {name}, init: glorot, weights: my.pt}}"])
 
 

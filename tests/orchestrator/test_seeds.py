@@ -196,8 +196,12 @@ def test_a_seed_that_diverges_does_not_end_the_others(tmp_path, capsys):
         return run_here(small(f"seed={config.seed}", "rounds=1", *bad), folder, begun, interrupts)
 
     series = Series(configs, str(tmp_path))
+    finished = series.run(one)
+    assert [folder.path.name for folder in finished] == ["seed-0", "seed-2"]
     with pytest.raises(Diverged, match=r"1 of 3 runs in .* diverged: seed-1$"):
-        series.run(one)
+        series.require_whole(finished)
+    with pytest.raises(KeyboardInterrupt):
+        series.require_whole(finished[:1])
     assert "seed-1: round 1: the server's model became" in capsys.readouterr().err.replace(
         "\n", " "
     )

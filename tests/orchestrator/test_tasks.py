@@ -306,7 +306,7 @@ def test_a_class_s_score_is_what_the_loss_trains(loss):
 
 def test_a_metric_that_refuses_nan_says_that_the_run_diverged(own):
     """Its sentence was of no divergence, and a sweep took the trial for one that was never run."""
-    lost = ["local.lr=3e38", "non_finite=keep", "evaluation.metrics=[./own.py:strict]"]
+    lost = ["local.lr=1e38", "rounds=6", "non_finite=keep", "evaluation.metrics=[./own.py:strict]"]
     with pytest.raises(Diverged, match="strict"):
         finish(*lost)
     with pytest.raises(UserError) as caught:

@@ -19,13 +19,13 @@ from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.results.run_folder import RunFolder
 from sweeps import edges
+from sweeps.asked import require_metric
 from sweeps.cells import Cells
 from sweeps.entry import Column
 from sweeps.home import Home
 from sweeps.own_table import OVERSHOT, PICKED, SAME_RUNS, _alike, _given, _order, cells_as
 from sweeps.plan import Sweep
 from sweeps.results import by_trial, stored, table, table_of
-from sweeps.runner import _require_metric
 from sweeps.status import Status
 from sweeps.targets import Running, SweepFile, show_next
 from tests.fuzz.tables import Tables
@@ -254,17 +254,17 @@ def test_accuracy_of_labels_that_are_numbers(tmp_path, ray_session):
         dataset = load(None, [f"data.dataset={json.dumps(numbers)}"]).data.dataset
         object.__setattr__(config.data, "dataset", dataset)
     plan = sweep(metric="validation_accuracy", choose_on="validation")
-    _require_metric(plan, configs[0])
+    require_metric(plan.metric, configs[0])
     with pytest.raises(UserError, match="none is right or wrong"):
-        _require_metric(plan, configs[1])
+        require_metric(plan.metric, configs[1])
 
 
 def test_nobody_is_compared_by_a_model_that_it_does_not_make():
     """Trials of it were run to their ends, and failed there."""
     alone = load(None, ["algorithm=local"])
     with pytest.raises(UserError, match="algorithm local makes none but the clients' own"):
-        _require_metric(sweep(metric="test_accuracy"), alone)
-    _require_metric(sweep(metric="personal_accuracy_mean"), alone)
+        require_metric("test_accuracy", alone)
+    require_metric("personal_accuracy_mean", alone)
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_a_metric_of_rows_that_nobody_looks_at_is_refused(metric, settings, why)
     choose_on = "validation" if "validation" in metric else "test"
     plan = sweep(metric=metric, choose_on=choose_on)
     if not why:
-        _require_metric(plan, load(None, settings))
+        require_metric(plan.metric, load(None, settings))
         return
     with pytest.raises(UserError, match=f"no trial would report {metric}: .*{why}"):
-        _require_metric(plan, load(None, settings))
+        require_metric(plan.metric, load(None, settings))
 
 
 def test_draws_are_numbered_and_said_to_four_digits(tmp_path, ray_session):

@@ -95,7 +95,7 @@ def test_settings_that_lost_a_seed_stand_behind_the_others_and_in_order(low):
     trials = [
         SimpleNamespace(
             label=label, seed=seed, setting={"trial": label}, status="finished", diverged=False,
-            value=lambda column, number=number: number, beside=lambda *_, number=number: number,
+            broken=False, value=lambda column, number=number: number, beside=lambda *_, number=number: number,
         )
         for label, numbers in values.items()
         for seed, number in enumerate([*numbers, math.nan][:2])

@@ -1,0 +1,51 @@
+"""What a sweep asks of its trials, and whether they could answer."""
+
+from __future__ import annotations
+
+from algorithms.part import variants
+from algorithms.parts.metrics import Metric
+from orchestrator.config import Config
+from orchestrator.errors import UserError
+from orchestrator.rounds.metrics import is_of_all
+
+MEASURES = ("mse", "l1", "huber")
+"""Losses of numbers, of which none is right or wrong."""
+
+
+def is_by_the_loss(metric: str) -> bool:
+    """Whether it is of the loss, or of what the loss makes of a model's outputs."""
+    family: type[Metric] = Metric  # type: ignore[type-abstract]
+    scores = [name for name, one in variants(family).items() if one.given != "outputs"]
+    return "loss" in metric.split("_") or any(f"_{name}" in metric for name in scores)
+
+
+def require_metric(metric: str, config: Config) -> None:
+    """Raise UserError for a metric that no trial of such a config could report."""
+    if why := _unlooked_at(metric, config):
+        raise UserError(f"metric: no trial would report {metric}: {why}")
+    if is_of_all(metric) and not config.algorithm.makes_common:
+        raise UserError(
+            f"metric: {metric} is of a model for all clients, and algorithm "
+            f"{config.algorithm.name} makes none but the clients' own; take one of theirs "
+            "(personal_validation_accuracy_mean), or leave it out of this sweep"
+        )
+    numbers = getattr(config.data.dataset, "task", "") == "numbers"
+    if numbers and config.loss.name in MEASURES and "accuracy" in metric.split("_"):
+        raise UserError(
+            f"metric: {metric}, and data.dataset.task is numbers, of which none is right or "
+            "wrong; take validation_loss, or validation_rmse"
+        )
+
+
+def _unlooked_at(metric: str, config: Config) -> str:
+    """Why nobody looks at the rows that a metric is of, or ""."""
+    kept = config.data.validation
+    of_clients = metric.startswith("client_")
+    if of_clients and not config.evaluation.clients:
+        return "evaluation.clients is false"
+    own = of_clients or metric.startswith("personal_")
+    if own and "_validation_" in metric and not kept.clients:
+        return "data.validation.clients is 0, and clients have no such rows"
+    if metric.startswith("validation_") and not (kept.clients or kept.server):
+        return "data.validation keeps no rows back"
+    return ""
