@@ -713,3 +713,17 @@ def test_a_method_without_a_number_is_at_no_end(tmp_path, ray_session):
     told = [one for one in _order(Cells.read(tmp_path / "s")) if "what lies beyond" in one]
     assert len(told) == 1
     assert "of fedavg" in told[0]
+
+
+def test_what_could_not_be_run_is_no_try(tmp_path, ray_session):
+    """A method had had as many settings as the other, and its best was in the middle of them."""
+    plan = sweep(
+        axes={"algorithm": ["fedavg", "scaffold"], "local.lr": [1e-4, 1e-3, 1e-2]}, seeds=[0],
+        metric="validation_accuracy", choose_on="validation", set=[*SMALL, "rounds=3"],
+    )  # fmt: skip
+    run_here(plan, tmp_path / "s")
+    _fail(tmp_path / "s", "algorithm=fedavg, local.lr=0.01", 0, "no room in memory", False)
+    cells = Cells.read(tmp_path / "s")
+    assert any("settings tried: 2 of fedavg; 3 of scaffold" in one for one in _given(cells))
+    (told,) = (one for one in _order(cells) if "of fedavg has local.lr" in one)
+    assert "local.lr = 0.001, the largest of its grid that ran" in told

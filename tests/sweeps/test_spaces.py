@@ -199,6 +199,18 @@ def test_a_base_beside_the_sweep(tmp_path):
     assert [(c.rounds, c.local.lr, c.cohort) for c in configs] == [(5, 0.3, 2), (5, 0.3, 3)]
 
 
+@pytest.mark.parametrize(
+    "metric", ["validation_loss", "validation_auroc", "client_validation_auroc_mean"]
+)
+def test_nobody_is_chosen_by_what_its_own_loss_says(metric):
+    """AUROC is of a softmax where the loss trains one: the same models were the best and the last."""
+    plan = {"axes": {"loss": ["cross_entropy", "bce"]}, "metric": metric}
+    with pytest.raises(ValidationError, match="trials have losses of their own"):
+        Sweep.model_validate(plan)
+    Sweep.model_validate(plan | {"metric": "validation_f1_macro"})
+    Sweep.model_validate(plan | {"metric": "test_auroc", "choose_on": "nothing"})
+
+
 def test_a_plan_is_counted_before_it_is_built():
     """A grid of 10⁹ cells took all memory before anything was said."""
     values = [i / 1000 for i in range(1, 1001)]
