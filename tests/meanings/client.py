@@ -80,6 +80,8 @@ class Sent:
     nbytes: int = 0
     path: list = field(default_factory=list)
     """Its model after each step."""
+    stats: list = field(default_factory=list)
+    """The model's statistics then."""
     change: torch.Tensor | None = None
     """Of the model that it has trained, where that is not sent."""
     stays: bool = False
@@ -140,7 +142,7 @@ class Trained:
         wanted = planned(local, len(rows))
         self.steps = wanted if steps is None or not wanted else steps
         stream = batches(local, rows, world.config["seed"], t, k, session)
-        losses, self.path = [], []
+        losses, self.path, self.passed = [], [], []
         self.reach = 0.0
         """The rates of all steps."""
         for s in range(1, self.steps + 1):
@@ -160,6 +162,7 @@ class Trained:
             self.reach += lr
             losses.append(loss)
             self.path.append(self.w)
+            self.passed.append(self.stats)
         self.loss = float(np.mean(losses)) if losses else 0.0
 
     @property

@@ -24,7 +24,7 @@ STIRS = 24
 
 
 TOLD = re.compile(
-    "test_loss|round_steps|variance_estimate|variance|virtual_time|round_time|lock_step_time"
+    "test_loss|evaluated_steps|round_steps|variance_estimate|variance|virtual_time|round_time|lock_step_time"
     r"|reward|state_spread|heldout_class_\d+"
 )
 
@@ -150,8 +150,9 @@ def _of_product(product, record, forged) -> dict:
         named[f"ledger {what}"] = getattr(federation.ledger, what)
     # how good it is, and what a round ends by
     named |= {n: value for n, value in record.items() if TOLD.fullmatch(n)}
-    if "personal_accuracy" in product.client_rows[-1]:
-        named["personal accuracy"] = product.client_rows[-1]["personal_accuracy"]
+    rows = product.client_rows[-1] if product._is_judged else {}
+    if "personal_accuracy" in rows:
+        named["personal accuracy"] = rows["personal_accuracy"]
     return named
 
 
@@ -173,8 +174,11 @@ def _of_model(modelled) -> dict:
         **_named("forged", modelled.forgeries),
     }
     # nobody trains the server's model of the others
-    if modelled.algorithm["name"] not in ("local", "lp_proj"):
-        named["test_loss"] = modelled.test_loss()
+    looked, clocked = modelled.looked, modelled.config["evaluation"]["every_steps"] is not None
+    if looked is not None and modelled.algorithm["name"] not in ("local", "lp_proj"):
+        named["test_loss"] = modelled.test_loss(looked[1])
+    if looked is not None and clocked:
+        named["evaluated_steps"] = looked[0]
     if modelled.algorithm["name"] in ("scaffold", "fedpvr", "feddyn", "drdm", "scallion"):
         named["control"] = modelled.control
     if modelled.algorithm["name"] in minimax.NAMES:
@@ -186,7 +190,8 @@ def _of_model(modelled) -> dict:
     for what in ("down", "up", "steps"):
         named[f"ledger {what}"] = getattr(modelled, what)[: modelled.clients]
     named |= modelled.told
-    if (personal := modelled.personal()) is not None:
+    at_end = looked is not None and looked[1] is None
+    if at_end and (personal := modelled.personal()) is not None:
         named["personal accuracy"] = personal
     return named
 

@@ -196,6 +196,8 @@ def drawn(rng) -> list[tuple[str, Any]]:
     pieces += [piece for draw in (_moments, _server, _cohort) for piece in draw(rng, name)]
     if name not in ("lp_proj", *EVERYBODY) and rng.random() < 0.3:
         pieces.append(("round_end", _end(rng)))
+    if rng.random() < 0.2:
+        pieces.append(("evaluation.every_steps", rng.choice((1, 2, 3, 4, 5, 7))))
     if model != "tiny_norm" and rng.random() < 0.2:
         pieces.append(("local.execution", "vectorized"))
     if name != "qfedavg" and rng.random() < 0.15:

@@ -15,6 +15,7 @@ from tests.meanings import (
     dual,
     ends,
     gossip,
+    looks,
     minimax,
     networks,
     projections,
@@ -106,6 +107,10 @@ class Federation:
         """Of this round's cohort: (steps, mean loss of them) in each session."""
         self.shares: dict[int, float] | None = None
         """How much each of those counted of whom the round's sum is, where there is one."""
+        self.stepped = 0
+        """Local steps so far, of each round's longest client."""
+        self.looked: tuple | None = None
+        """When the round's models were judged last, and at which model; None: at its end."""
         self.norms: dict[int, float] = {}
         """Of its updates."""
         self.doubts: list[str] = []
@@ -116,14 +121,19 @@ class Federation:
     # A round
 
     def round(self, t: int) -> None:
+        self.sents, start = [], (self.w, self.statistics)
         self._round(t)
         self.iterates.append((self.w, self.statistics))
+        before, each = self.stepped, [sum(n for n, _ in did) for did in self.worked.values()]
+        self.stepped += max(each, default=0) or self.alone
+        self.looked = looks.last(self, t, before, start)
 
     def _round(self, t: int) -> None:
         ids, counts = self._cohort(t)
         self.worked, self.norms = {k: [] for k in ids}, {}
         self.questions, self.told, self.shares = 0, {}, None
         name = self.algorithm["name"]
+        self.alone = 0
         if name == "server_only":
             self.worked = {}
             selected.alone(self, t)
@@ -144,6 +154,7 @@ class Federation:
         losses = self._losses(t, ids, there) if name == "qfedavg" else None
         steps = ends.steps(self, t, ids, counts, there, direction)
         sents = [self._trained(t, k, there, steps[k]) for k in self.all_of(ids)]
+        self.sents, self.counts = sents, counts
         counted = self.arrived(t, sents, there)
         weights = self._weights(ids, counts, losses, [s.k for s in counted])
         if name == "ditto":
@@ -273,7 +284,7 @@ class Federation:
         )
         delta = done.w - there["w"]
         sent = Sent(k, done.steps, done.loss, {"delta": delta}, memory=memory, path=done.path)
-        sent.session, sent.change = session, delta
+        sent.session, sent.change, sent.stats = session, delta, done.passed
         if kept:
             memory["buffers"] = done.stats
         if self.private.any():
@@ -636,9 +647,9 @@ class Federation:
         each = zip(*self.iterates, strict=True)
         return tuple((shares @ torch.stack(v).double()).float() for v in each)
 
-    def test_loss(self) -> float:
+    def test_loss(self, model=None) -> float:
         x, y = self.world.batch(self.world.data.test_rows)
-        losses, _ = networks.judged(self.world.module, *self.judged(), x, y)
+        losses, _ = networks.judged(self.world.module, *(model or self.judged()), x, y)
         return float(losses.double().mean())
 
     def personal(self):

@@ -37,7 +37,7 @@ def alone(fed, t):
     if aside and len(stats):
         memory["buffers"] = done.stats
     fed._remember_moments(memory, done.moments)
-    fed.w = done.w
+    fed.w, fed.alone = done.w, done.steps
     if fed.config["buffers"] != "exclude":
         fed.statistics = done.stats
     fed._require_finite()

@@ -246,6 +246,19 @@ def test_personal_problems_take_as_long_as_the_longest(algorithm):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [NORMED, ("local.steps", 5), ("aggregator", "weighted_mean"), ("data.partition", "zipf")],
+        [("round_end", {"name": "fda", "theta": 1e-2}), ("local.steps", 7), ("diverging", 1),
+         ("non_finite", "drop"), ("sampler", {"name": "weighted", "replace": True})],
+        [("algorithm", {"name": "ditto", "strength": 0.3}), ("local.epochs", 1)],
+    ],
+)  # fmt: skip
+def test_what_a_clock_sees_in_the_middle_of_rounds(pieces):
+    agree(("evaluation.every_steps", 3), *pieces)
+
+
 def test_liars_know_the_answers_of_those_who_are_asked():
     """And not of all with whom these share a block."""
     lying = {"name": "ipm", "fraction": 0.4, "knowledge": "benign", "probes": True}
