@@ -252,7 +252,7 @@ def test_personal_problems_take_as_long_as_the_longest(algorithm):
         [NORMED, ("local.steps", 5), ("aggregator", "weighted_mean"), ("data.partition", "zipf")],
         [("round_end", {"name": "fda", "theta": 1e-2}), ("local.steps", 7), ("diverging", 1),
          ("non_finite", "drop"), ("sampler", {"name": "weighted", "replace": True})],
-        [("algorithm", {"name": "ditto", "strength": 0.3}), ("local.epochs", 1)],
+        [("algorithm", {"name": "ditto", "strength": 0.3}), ("local.steps", 4)],
     ],
 )  # fmt: skip
 def test_what_a_clock_sees_in_the_middle_of_rounds(pieces):
