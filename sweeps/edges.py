@@ -32,30 +32,31 @@ def said(cells: Cells) -> Iterator[str]:
         if not many:
             continue
         tied = tried[:many]
+        ran = [Choice.read(one.folder.path) for one in trials if not one.broken]
         which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
         which += f" of {name}" * (len(cells.methods) > 1)
         has = "has" if len(tied) == 1 else "have"
-        each = [[*_of(cells.plan, best, tried)] for best in tied]
+        each = [[*_of(cells.plan, best, ran)] for best in tied]
         for edge in each[0]:
             # one that is not at the end says that nothing is better beyond
             if all(edge in others for others in each):
                 yield f"{which} {has} {edge}: what lies beyond may be better"
 
 
-def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
-    """The ends of axes of numbers at which the ``best`` is of what was ``tried`` of a method, and
-    beyond which there are others.
+def _of(plan: Sweep, best: Choice, ran: Sequence[Choice]) -> Iterator[str]:
+    """The ends of axes of numbers at which the ``best`` is of the trials that ``ran`` of a method,
+    and beyond which there are others.
     """
     for path, axis in plan.axes.items():
         if path.startswith(NOTHING_TO_TUNE) and not path.startswith("data.augment"):
             continue
         # of pbt's, what was drawn is not what they ended with
         if axis.range is not None and plan.scheduler.name != "pbt":
-            yield from _of_range(path, axis, best, tried)
+            yield from _of_range(path, axis, best, ran)
             continue
         # what could not be run is beyond the ends
         every = axis.grid or axis.choice or ()
-        values = [value for value in every if any(_is_at(one, path, value) for one in tried)]
+        values = [value for value in every if any(_is_at(one, path, value) for one in ran)]
         read = [as_number(value) for value in values]
         numbers = numbers_of(read)
         ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
@@ -63,8 +64,8 @@ def _of(plan: Sweep, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
             if _is_at(best, path, values[read.index(end)]) and _goes_on(
                 plan, best, path, (end, way)
             ):
-                ran = " that ran" if len(values) < len(every) else ""
-                yield f"{path} = {end:g}, the {which} of its {_what(axis)}{ran}"
+                some = " that ran" if len(values) < len(every) else ""
+                yield f"{path} = {end:g}, the {which} of its {_what(axis)}{some}"
 
 
 def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:

@@ -61,12 +61,12 @@ class RoundLog:
             n: np.concatenate([self.diagnostics[n], v]).astype(float)
             for n, v in diagnostics.items()
         }
-        of = both.pop("steps")
-        steps = np.bincount(place, of)
+        done = both.pop("steps")
+        steps = np.bincount(place, done)
         norms = np.zeros(len(self.cohort))
         # of what is written twice the last stays
         last = slice(None) if sent else slice(None, None, -1)
         norms[place[last]] = both.pop("update_norm")[last]
         # a client without data has done no step
-        means = {n: np.bincount(place, of * v) / np.maximum(steps, 1) for n, v in both.items()}
+        means = {n: np.bincount(place, done * v) / np.maximum(steps, 1) for n, v in both.items()}
         self.diagnostics = {"steps": steps, "update_norm": norms, **means}

@@ -322,6 +322,12 @@ def test_what_a_scheduler_stopped_stands_below_what_finished(tmp_path, ray_sessi
     assert [*_order(Cells.read(tmp_path / "s"))][1] == (
         "trials that asha stopped stand below the others: their numbers are after 2 rounds"
     )
+    # what it gave up was tried
+    (largest,) = (one for (label, _), one in by_trial(tmp_path / "s").items() if "0.3" in label)
+    edit(best.folder.path, status="finished", rounds=3)
+    edit(largest.folder.path, status="stopped", rounds=2)
+    ends = [one for one in _order(Cells.read(tmp_path / "s")) if "what lies beyond" in one]
+    assert not any("0.1" in one or "that ran" in one for one in ends)
 
 
 def test_what_a_goal_took_is_of_those_who_reached_it(tmp_path, ray_session):
