@@ -151,6 +151,7 @@ def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
             f"local.lr or the options of algorithm that scale its steps{ways}"
         )
     books.log.dropped += bad.tolist()
+    books.log.uncounted += bad.tolist()
     return replace(here, counts=here.finite)
 
 

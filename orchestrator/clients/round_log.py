@@ -17,6 +17,9 @@ class RoundLog:
     update_norm (of the last session whose models were sent, where there is one), steps of each
     client."""
     dropped: list[int] = field(default_factory=list)
+    """Who was lost, too late, or sent NaN."""
+    uncounted: list[int] = field(default_factory=list)
+    """Of these, whose update does not count: who was late with its own model has sent it before."""
     unjudged: list[int] = field(default_factory=list)
     """Who was too late when its model was to be judged; it may have been dropped before, or not."""
     not_finite: list[int] = field(default_factory=list)

@@ -304,18 +304,22 @@ class Session:
         """Go on without blocks that took too long; raises UserError if too few clients are left."""
         self.present = [b for b in self.present if b not in lost]
         log = self.books.log
-        late = log.unjudged if self.opening.judging else log.dropped
-        late.extend(int(k) for b in lost for k in self.specs[b].ids)
+        late = [int(k) for b in lost for k in self.specs[b].ids]
+        if self.opening.judging:
+            log.unjudged += late
+            return
+        log.dropped += late
+        log.uncounted += late if self.opening.rule.transmitted else []
         there, least = self._there(), self.terms.minimum_cohort
         remote = self.cohort.ids != self.terms.server
-        if not there[~remote].all():
+        # a model of its own is nothing to a server that trains beside clients
+        needed = self.opening.rule.transmitted or not remote.any()
+        if needed and not there[~remote].all():
             raise UserError(
                 f"round {self.books.t}: the server's own training took too long, and nobody else "
                 "can do it; raise resources.client_timeout, or set resources.on_timeout to redo"
             )
         left = int((there & remote).sum())
-        if not self.opening.rule.transmitted:
-            return
         if left < least:
             raise UserError(
                 f"round {self.books.t}: {left} clients are left without "

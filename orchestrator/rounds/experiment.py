@@ -557,10 +557,11 @@ class Experiment:
     def _training_metrics(self) -> Record:
         """Means over the benign clients of the cohort whose update counted."""
         log = self.federation.log
-        counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.dropped)
-        dropped = float(len(set(log.dropped)))
+        counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.uncounted)
+        dropped = {*log.dropped} - {self.data.clients}  # the server is no client
+        asked = {*log.cohort.tolist(), *dropped}
         means = over_cohort(log.diagnostics, counted)
-        return {"cohort": float(len(log.cohort)), "dropped": dropped, **means}
+        return {"cohort": float(len(asked)), "dropped": float(len(dropped)), **means}
 
     def _evaluate(self, t: int, looks: int) -> Record:
         """The models judged after round ``t``, after so many ``looks`` within it; what is said of

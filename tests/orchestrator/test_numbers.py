@@ -261,6 +261,48 @@ def test_who_was_late_twice_is_dropped_and_not_judged():
     assert np.isnan(run.client_rows[-1]["personal_accuracy"][2])
 
 
+class LateAgain(InProcess):
+    """The blocks of clients 2 and 3 are late in the round's last session."""
+
+    def run(self, assignments):
+        answers = super().run(assignments)
+        return [
+            None if one.spec.session == 1 and {2, 3} & {*one.spec.ids.tolist()} else answer
+            for one, answer in zip(assignments, answers, strict=True)
+        ]
+
+
+def test_who_is_late_with_its_own_model_has_sent_an_update():
+    """It counted, and the round's means were without it; the cohort was of who had answered."""
+    limits = ["resources.on_timeout=drop", "resources.client_timeout=9", "local.block=1"]
+    whole = ["rounds=1", "cohort=6", "algorithm={name: ditto, personal_steps: 2}"]
+    (late,) = finish(small(*whole, *limits, "evaluation.personal=false"), LateAgain).records
+    (plain,) = finish(small(*whole, "evaluation.personal=false")).records
+    assert (late["cohort"], late["dropped"]) == (6, 2)
+    assert late["update_norm"] == plain["update_norm"]
+    assert late["steps"] == pytest.approx((4 * 5 + 2 * 3) / 6)
+    assert late["effective_clients"] == pytest.approx(6)
+
+
+@pytest.mark.parametrize("least", [1, 4])
+def test_nobody_trains_alone_with_fewer_than_the_least(least):
+    """All who were late was an IndexError, and fewer than minimum_cohort a round."""
+
+    class Late(InProcess):
+        def run(self, assignments):
+            answers = super().run(assignments)
+            there = {0, 1, 2} if least == 4 else set()
+            return [
+                answer if there & {*one.spec.ids.tolist()} else None
+                for one, answer in zip(assignments, answers, strict=True)
+            ]
+
+    limits = ["resources.on_timeout=drop", "resources.client_timeout=9", "local.block=1"]
+    few = f"resources.minimum_cohort={least}"
+    with pytest.raises(UserError, match=f"resources.minimum_cohort is {least}"):
+        Experiment(small("algorithm=local", "cohort=6", *limits, few), Late).step()
+
+
 def test_who_is_late_with_a_forged_answer_is_left_out(monkeypatch):
     """Attackers that send what is true: the variance is that of the same run without them."""
 

@@ -198,7 +198,7 @@ def test_columns_of_clients_are_numbers_of_each_under_new_names(monkeypatch, tol
     [
         ({"test_accuracy": 0.1}, "'test_accuracy', which is a name of what models are judged by"),
         ({"client_accuracy_mean": 9.0}, "'client_accuracy_mean', which is a name of"),
-        ({"unjudged": 1.0}, "'unjudged', which is a name of"),
+        ({"unjudged": 1.0}, "'unjudged', by which every round records"),
         ({"foo": torch.tensor(1.5)}, "'foo' as a Tensor; give a number"),
         ({"foo": "bar"}, "'foo' as a str; give a number"),
         ({"foo": None}, "'foo' as a NoneType; give a number"),
