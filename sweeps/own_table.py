@@ -230,6 +230,7 @@ def _given(cells: Cells) -> Iterator[str]:
             f"numbers that are the {'best' if cells.plan.statistic == 'best' else 'mean'} of other "
             f"rounds than those of {first}, and not tested: {each}"
         )
+    yield from broken_said(itertools.chain(*cells.groups.values()))
     if (runs := cells.runs) is not None:
         judged = judged_by(cells.plan, runs.rounds)[0]
         compared = dict.fromkeys((cells.plan.metric, judged))
@@ -243,7 +244,6 @@ def _given(cells: Cells) -> Iterator[str]:
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
-        yield from broken_said(itertools.chain(*cells.groups.values()))
         yield from filter(None, [cells.reached.looks_said()])
         yield from filter(None, [runs.code_said])
 

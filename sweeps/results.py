@@ -188,8 +188,8 @@ def _result(path: Path, planned_ones: Collection[Planned]) -> Result | None:
         error=ended.get("error", ""),
         drawn=choice.drawn,
         folder=folder,
-        diverged=ended.get("diverged", False),
         # sweeps of before say it in words alone
+        diverged=ended.get("diverged", "NaN" in ended.get("error", "")),
         unreported=ended.get("unreported", SILENT in ended.get("error", "")),
     )
 

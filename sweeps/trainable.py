@@ -139,7 +139,8 @@ class Trial(tune.Trainable):
             self._advance(self.experiment)
             self.diverged = self.experiment.diverged
         except UserError as error:
-            self.problem, self.diverged = str(error), isinstance(error, Diverged)
+            self.problem = str(error)
+            self.diverged = isinstance(error, Diverged) or self.experiment.diverged
             return self._failed()
         except Exception:
             # the sweep's driver says what became of it, once it is not tried again

@@ -198,7 +198,7 @@ class Watcher(tune.Callback):
         problem = f"its process ended with an error; see the files of {trial.trial_id} in {TUNE}/"
         choice = Choice.of(trial.config)
         folder = choice.folder(self.home.place, trial.trial_id)
-        choice.leave_failed(folder, problem)
+        choice.leave_failed(folder, problem, trial.trial_id in self.diverged)
         folder.discard()
         self.left[trial.trial_id] = choice.name(trial.trial_id)
         self._tell(line=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,35 @@ def test_trials_that_diverged_lose_and_broken_ones_are_not_tested(tmp_path, ray_
         _fail(tmp_path / "s", "risky", seed, "NaN", True)
         _fail(tmp_path / "s", "safe", seed, "no room in memory", False)
     assert not Cells.read(tmp_path / "s").tests.each
+
+
+def test_sweeps_of_before_say_in_words_that_a_trial_diverged(finished, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "s")
+    one, other, *_ = by_trial(folder).values()
+    for trial, why in (
+        (one, "round 5: the update of client 0 holds NaN or infinity"),
+        (other, "no"),
+    ):
+        trial.folder.write_json("result.json", {"status": "failed", "error": why})
+        RunFolder(trial.folder.path).seal()
+    found = [r for r in by_trial(folder).values() if r.status == "failed"]
+    assert sorted((r.diverged, r.broken) for r in found) == [(False, True), (True, False)]
+
+
+def test_a_trial_that_ends_with_a_model_of_nan_has_diverged(tmp_path, ray_session, monkeypatch):
+    """Whatever it was that could not go on with it: a metric's sentence was of something else."""
+
+    def refuses(self, *about):
+        self.algorithm.w = self.algorithm.w * math.nan
+        raise UserError("a part that wants numbers")
+
+    monkeypatch.setattr("orchestrator.rounds.experiment.Experiment._judge", refuses)
+    run_here(sweep(**PLAIN, cells=[cell("one")]), tmp_path / "s")
+    assert [(r.status, r.diverged) for r in by_trial(tmp_path / "s").values()] == (
+        [("failed", True)] * 3
+    )
+    notes = [*_given(Cells.read(tmp_path / "s"))]
+    assert not any("without having diverged" in one for one in notes)
 
 
 def test_means_of_other_rounds_are_not_tested(tmp_path, ray_session):
