@@ -110,11 +110,17 @@ def _parts(within: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, st
 
 
 def _measured(rows: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, float]]:
-    """Kind of effort -> row -> the mean over its trials; of rows that have some."""
+    """Kind of effort -> row -> the mean over its trials; of rows that have some, on the seeds that
+    all of them have, where there are such: clients of other seeds do other work.
+    """
+    found = {row: ended for row, ended in rows.items() if ended}
+    seeds = [{trial.seed for trial in ended} for ended in found.values()]
+    common = set.intersection(*seeds) if seeds else set()
     spent = {
-        row: pd.DataFrame([_spent(trial) for trial in ended]).mean(skipna=False)
-        for row, ended in rows.items()
-        if ended
+        row: pd.DataFrame(
+            [_spent(trial) for trial in ended if trial.seed in common or not common]
+        ).mean(skipna=False)
+        for row, ended in found.items()
     }
     measures = next(iter(spent.values())).index if spent else ()
     return {what: {row: float(mean[what]) for row, mean in spent.items()} for what in measures}

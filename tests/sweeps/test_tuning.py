@@ -259,6 +259,19 @@ def test_the_efforts_of_trials(reproduced):
     assert "distinct clients that send or are sent anything a round: 4 for all methods" in found
 
 
+def test_efforts_are_of_the_seeds_that_all_rows_have(monkeypatch):
+    """A seed that was missing made an unequal effort."""
+    monkeypatch.setattr(efforts, "_spent", lambda trial: {"steps": trial.steps})
+
+    def trials(*steps):
+        return [SimpleNamespace(seed=s, steps=n) for s, n in enumerate(steps) if n]
+
+    both = {"A": trials(100, 200, 300), "B": trials(100, 0, 300), "not run": []}
+    assert efforts._measured(both) == {"steps": {"A": 200, "B": 200}}
+    apart = {"A": trials(100), "B": trials(0, 200)}
+    assert efforts._measured(apart) == {"steps": {"A": 100, "B": 200}}
+
+
 def test_efforts_are_of_the_columns_that_all_rows_have():
     """A row that lacked the columns of little work seemed to be given more."""
     few, many = SimpleNamespace(label="a", seed=0), SimpleNamespace(label="b", seed=0)
