@@ -365,9 +365,9 @@ class Config(Section):
         """Why no run may begin so; those that have are read."""
         metrics = (one.refuses_loss(self.loss) for one in self.evaluation.metrics)
         odds = next((f"evaluation.metrics: {why}" for why in metrics if why), None)
-        return self._goal_problem() or self.model.forgets() or odds
+        return self.goal_problem() or self.model.forgets() or odds
 
-    def _goal_problem(self) -> str | None:
+    def goal_problem(self) -> str | None:
         """Why a run may not begin with such goals: a number of what is to fall, or may be, is above
         it in the first round. Of runs that have begun it is their goal.
         """

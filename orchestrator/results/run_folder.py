@@ -230,7 +230,11 @@ class RunFolder:
                     f"{', '.join(HOW_MUCH)} can be others"
                 )
         apply_all(raw, settings)
-        return build(raw, begun=not any(one.startswith("stop") for one in settings))
+        config = build(raw, begun=True)
+        others = any(one.startswith("stop") for one in settings)
+        if problem := config.goal_problem() if others else None:
+            raise UserError(f"config: {problem}")
+        return config
 
     def plugins(self) -> dict[str, str]:
         """Name -> SHA-256 of the plugins that config.yaml names, none of which is imported."""

@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import fedorch
+from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.models.base import Model
 from orchestrator.results import checkpoint, manifest
@@ -318,3 +320,19 @@ def test_a_home_that_the_shell_has_left_as_it_is(tmp_path, monkeypatch):
     code, text = here("wallclock", "~/run", "--step-ms", "-0")
     assert (code, "-0.0" in text) == (0, False)
     assert here("compare", "~nobody-of-that-name/run")[0] == 2
+
+
+def test_runs_that_none_may_begin_any_more_are_read(tmp_path):
+    """They could not be compared, judged or gone on with."""
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("loss=bce", "rounds=1"))
+    raw = yaml.safe_load((folder.path / "config.yaml").read_text())
+    raw["evaluation"]["metrics"] = [{"name": "calibration_error"}]
+    (folder.path / "config.yaml").write_text(yaml.safe_dump(raw))
+    folder.seal()
+    assert folder.config().evaluation.metrics
+    assert folder.config(settings=["rounds=3", "stop.test_accuracy=0.9"]).rounds == 3
+    with pytest.raises(UserError, match="stop: "):
+        folder.config(settings=["stop.test_loss=0.1"])
+    with pytest.raises(UserError, match="calibration_error is of probabilities"):
+        load(None, ["loss=bce", "evaluation.metrics=[calibration_error]"])
