@@ -143,7 +143,8 @@ class Training(Protocol):
         """Ask all clients: the weighted sum [k] of their answers, or (no weights) rows [m, k].
 
         With ``among`` only the clients at these places of the cohort answer, in as many rows. With
-        ``non_finite: drop`` the sum is over those whose answer is finite, with the same total.
+        ``non_finite: drop`` the sum is over those whose model is finite, with the same total, and
+        the rows of the others are NaN.
         """
 
     def combine(self, rows: Tensor, weights: np.ndarray) -> Tensor:

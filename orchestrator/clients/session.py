@@ -146,7 +146,7 @@ class Session:
         return {n: inbox.in_order([p.sums[n] for p in parts]) * scale for n in parts[0].sums}
 
     def combine(self, rows: Tensor, weights: np.ndarray) -> Tensor:
-        part = Part.of({ANSWER: rows}, weights, self._drops)
+        part = Part.of_answers(rows, weights, self._drops)
         return part.sums[ANSWER] * inbox.scale(weights, part.counted)
 
     def query(
@@ -198,7 +198,7 @@ class Session:
         ids = np.concatenate([self.specs[b].ids for b in blocks])
         pieces = self._forged(torch.cat(answers), ids).split([len(rows) for rows in answers])
         return [
-            Part.of({ANSWER: rows}, weights[self.slices[b]], self._drops)
+            Part.of_answers(rows, weights[self.slices[b]], self._drops)
             for rows, b in zip(pieces, blocks, strict=True)
         ]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from algorithms.local import Tensors, writes
+from algorithms.finite import finite_rows
+from algorithms.local import Probe, Tensors, writes
 from algorithms.parts.aggregators import weighted_sum
 from orchestrator.data.federated import SPLITS
 from orchestrator.errors import UserError
@@ -111,8 +112,7 @@ class Block:
                         self._advance(lane, steps)
                 return None
             case Ask(probe, weights, drop):
-                rows = self._rows([lane.answer(probe) for lane in self.lanes])
-                return rows.cpu() if weights is None else Part.of({ANSWER: rows}, weights, drop)
+                return self._answers(probe, weights, drop)
             case Evaluate():
                 return self._evaluate()
             case Look(weights, drop):
@@ -131,11 +131,25 @@ class Block:
             return pieces[0]
         return torch.cat(pieces)[self._place]
 
+    def _answers(self, probe: Probe, weights: np.ndarray | None, drop: bool) -> Tensor | Part:
+        rows, counted = self._rows([lane.answer(probe) for lane in self.lanes]), self._counted(drop)
+        if weights is not None:
+            return Part.of({ANSWER: rows}, weights, counted)
+        rows = rows.cpu()
+        return rows if counted.all() else rows.index_fill(0, _places(~counted), torch.nan)
+
+    def _counted(self, drop: bool) -> np.ndarray:
+        """Whose model is of numbers [C], where others are to be left out."""
+        if not drop:
+            return np.ones(len(self.order), bool)
+        each = [finite_rows(one.work.w) & finite_rows(one.buffers) for one in self.lanes]
+        return self._rows(each).cpu().numpy()
+
     def _look(self, weights: np.ndarray, drop: bool) -> Part:
         """The changes of the models and the batch-norm statistics, summed with ``weights`` [C]."""
         pieces = [lane.standing() for lane in self.lanes]
         rows = {n: self._rows([piece[n] for piece in pieces]) for n in pieces[0]}
-        return Part.of(rows, weights, drop)
+        return Part.of(rows, weights, self._counted(drop))
 
     def _collect(self, weights: np.ndarray | None, drop: bool) -> Collected:
         pairs = [lane.upload() for lane in self.lanes]
@@ -178,6 +192,10 @@ class Block:
                 ]
         each = zip(*[results[k] for k in sorted(results)], strict=True)
         return {name: torch.stack(table) for name, table in zip(SPLITS, each, strict=True)}
+
+
+def _places(mask: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(mask))
 
 
 def _standing(value: Tensor) -> tuple[int, int]:

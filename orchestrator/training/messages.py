@@ -13,9 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 
-from algorithms.finite import finite_rows
 from algorithms.flat import outside
 from algorithms.local import LocalRule, Probe, Tensors
 from algorithms.parts.aggregators import weighted_sum
@@ -158,7 +156,7 @@ class Ask:
     probe: Probe
     weights: np.ndarray | None
     drop: bool
-    """Leave clients whose answer is not finite out of the sum."""
+    """Leave clients whose model is not finite out of the sum; their rows are NaN."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +185,15 @@ class Part:
     """Mask [C]: who is in them."""
 
     @classmethod
-    def of(cls, rows: Tensors, weights: np.ndarray, drop: bool) -> Part:
-        """Of ``rows`` (name -> [C, ...]), those of ``weights`` [C] that are not 0; with ``drop``
-        without the clients of which one is not finite.
-        """
-        counted = np.ones(len(weights), bool)
-        if drop:
-            finite = torch.stack([finite_rows(v) for v in rows.values()]).all(0)
-            counted = finite.cpu().numpy()
+    def of(cls, rows: Tensors, weights: np.ndarray, counted: np.ndarray) -> Part:
+        """Of ``rows`` (name -> [C, ...]), those that are ``counted`` (mask [C])."""
         return cls({n: weighted_sum(v, weights * counted).cpu() for n, v in rows.items()}, counted)
+
+    @classmethod
+    def of_answers(cls, rows: Tensor, weights: np.ndarray, drop: bool) -> Part:
+        """Of what each client has answered [C, ...]; with ``drop`` without those of NaN."""
+        known = ~rows.flatten(1).isnan().any(1).numpy()
+        return cls.of({ANSWER: rows}, weights, known if drop else np.ones(len(weights), bool))
 
 
 @dataclass(frozen=True)

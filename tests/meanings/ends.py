@@ -63,6 +63,7 @@ class Questions:
     def drift(self, k, done):
         path = self.paths[k][:done]
         moved = (path[-1] - self.start).double() if path else torch.zeros(len(self.start)).double()
+        moved = moved if finite(moved) else moved * torch.nan
         return torch.where(self.fed.private, 0.0, moved)
 
     def states(self, done):
@@ -84,7 +85,7 @@ class Questions:
 
     def mean(self, vectors):
         """Of all, or of those whose numbers are some where others are left out."""
-        there = [k for k in self.ids if finite(vectors[k])]
+        there = [k for k in self.ids if not vectors[k].isnan().any()]
         left = there if self.fed.config["non_finite"] == "drop" and there else self.ids
         total = sum(self.weights[k] for k in left) / sum(self.weights.values())
         return sum(self.weights[k] * vectors[k].double() for k in left) / total

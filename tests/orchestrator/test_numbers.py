@@ -364,3 +364,14 @@ def test_a_look_in_mid_round_leaves_out_whose_numbers_are_none():
     seen = losses("evaluation.every_steps=2")
     assert seen == losses()
     assert all(map(math.isfinite, seen))
+
+
+def test_who_is_finite_counts_in_h_whatever_its_square_is():
+    """It was left out of H, and synchronised: H is of the models of which the mean is made."""
+    end = ["round_end={name: fda, theta: 1, monitor: exact}", "non_finite=drop", "cohort=1.0"]
+    e = Experiment(small(*end, "local.lr=1e25", "local.steps=1", "rounds=1"))
+    record = e.step()
+    assert (record["dropped"], record["exceeded"]) == (0, 1)
+    assert record["variance_estimate"] == math.inf
+    assert math.isfinite(record["update_norm"]) or record["update_norm"] == math.inf
+    assert all_finite(e.algorithm.w)
