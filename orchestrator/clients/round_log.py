@@ -19,7 +19,8 @@ class RoundLog:
     dropped: list[int] = field(default_factory=list)
     """Who was lost, too late, or sent NaN."""
     uncounted: list[int] = field(default_factory=list)
-    """Of these, whose update does not count: who was late with its own model has sent it before."""
+    """Of these, who is in no mean of the round: whose update does not count, or whose own model is
+    none. Who was late with its own model has sent an update before."""
     unjudged: list[int] = field(default_factory=list)
     """Who was too late when its model was to be judged; it may have been dropped before, or not."""
     not_finite: list[int] = field(default_factory=list)

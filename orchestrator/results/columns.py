@@ -23,7 +23,7 @@ OF_A_ROUND = {
     "cohort": "clients that were asked to train",
     "contacted": "clients that sent or were sent anything",
     "unjudged": "clients that were too late when their own models were judged",
-    "dropped": "clients of the cohort that were lost, too late, or sent NaN (those that the "
+    "dropped": "clients of the cohort that were lost, too late, or came to NaN (those that the "
     "aggregator gave no weight are not among them)",
     "bytes_up": "bytes from clients to the server in this round",
     "bytes_down": "bytes from the server to clients in this round",

@@ -555,7 +555,9 @@ class Experiment:
         )
 
     def _training_metrics(self) -> Record:
-        """Means over the benign clients of the cohort whose update counted."""
+        """Means over the benign clients of the cohort whose update counted, and whose models are of
+        numbers.
+        """
         log = self.federation.log
         counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.uncounted)
         dropped = {*log.dropped} - {self.data.clients}  # the server is no client

@@ -373,5 +373,4 @@ def test_who_is_finite_counts_in_h_whatever_its_square_is():
     record = e.step()
     assert (record["dropped"], record["exceeded"]) == (0, 1)
     assert record["variance_estimate"] == math.inf
-    assert math.isfinite(record["update_norm"]) or record["update_norm"] == math.inf
     assert all_finite(e.algorithm.w)
