@@ -62,7 +62,7 @@ def tries(methods: Mapping[str, Sequence[Result]]) -> list[str]:
     had as many: who has more tries has a better best one, by luck alone.
     """
     settings = {
-        name: {tuple(one.setting.values()) for one in its if not one.broken}
+        name: {tuple(one.setting.values()) for one in its if not one.broken or one.unreported}
         for name, its in methods.items()
     }
     if len({len(tried) for tried in settings.values()}) < 2:

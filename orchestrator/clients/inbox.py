@@ -129,7 +129,7 @@ def _compressed(
     return sent, replace(here, states=states)
 
 
-def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
+def judged(here: Arrived, rule: LocalRule, terms: Terms, books: Books) -> Arrived:
     """Updates that are not finite left out, where the policy says so; noted in the round's log.
 
     Raises Diverged where the policy is to fail, or where nobody's update is finite, or the server's
@@ -151,8 +151,13 @@ def judged(here: Arrived, terms: Terms, books: Books) -> Arrived:
             f"local.lr or the options of algorithm that scale its steps{ways}"
         )
     books.log.dropped += bad.tolist()
-    books.log.uncounted += bad.tolist()
+    books.log.uncounted += bad[~_sent_before(bad, rule, books)].tolist()
     return replace(here, counts=here.finite)
+
+
+def _sent_before(ids: np.ndarray, rule: LocalRule, books: Books) -> np.ndarray:
+    """Which of ``ids`` [m] train a model of their own, and have sent an update before."""
+    return np.isin(ids, books.log.cohort) & (not rule.transmitted)
 
 
 def booked(here: Arrived, rule: LocalRule, terms: Terms, books: Books, store: Store) -> Arrived:
@@ -164,11 +169,13 @@ def booked(here: Arrived, rule: LocalRule, terms: Terms, books: Books, store: St
     books.ledger.worked(here.ids, here.diagnostics["steps"])
     left_out = set(here.ids[~here.counts].tolist())
     store.states |= {k: s for k, s in here.states.items() if s and k not in left_out}
-    # the server's own training is no client's, so no record speaks of it
+    # the server's own training is no client's, so no record speaks of it; nor of what has come of
+    # a model of one's own that is left out, beside an update that counts
     remote = here.ids != terms.server
     books.log.server_steps += float(here.diagnostics["steps"][~remote].sum())
-    diagnostics = {n: v[remote] for n, v in here.diagnostics.items()}
-    books.log.add(here.ids[remote], diagnostics, rule.transmitted)
+    told = remote & (here.counts | ~_sent_before(here.ids, rule, books))
+    diagnostics = {n: v[told] for n, v in here.diagnostics.items()}
+    books.log.add(here.ids[told], diagnostics, rule.transmitted)
     return here
 
 

@@ -19,8 +19,8 @@ class RoundLog:
     dropped: list[int] = field(default_factory=list)
     """Who was lost, too late, or sent NaN."""
     uncounted: list[int] = field(default_factory=list)
-    """Of these, who is in no mean of the round: whose update does not count, or whose own model is
-    none. Who was late with its own model has sent an update before."""
+    """Of these, whose update does not count, and who is in no mean of the round. Whose own model
+    was late, or is of NaN, has sent one before."""
     unjudged: list[int] = field(default_factory=list)
     """Who was too late when its model was to be judged; it may have been dropped before, or not."""
     not_finite: list[int] = field(default_factory=list)

@@ -234,7 +234,7 @@ class Session:
             # one model for all, or one for each, of which some have gone with their clients
             start = opening.start if opening.start.dim() == 1 else opening.start[there]
             here = inbox.forged(here, terms, opening.rule, (books.t, opening.within), start)
-        here = inbox.judged(here, terms, books)
+        here = inbox.judged(here, opening.rule, terms, books)
         here = inbox.booked(here, opening.rule, terms, books, self.store)
         if weights is None:
             updates, moments = inbox.rows(here, terms)

@@ -555,9 +555,7 @@ class Experiment:
         )
 
     def _training_metrics(self) -> Record:
-        """Means over the benign clients of the cohort whose update counted, and whose models are of
-        numbers.
-        """
+        """Means over the benign clients of the cohort whose update counted."""
         log = self.federation.log
         counted = self.adversary.benign[log.cohort] & ~np.isin(log.cohort, log.uncounted)
         dropped = {*log.dropped} - {self.data.clients}  # the server is no client

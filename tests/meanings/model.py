@@ -453,9 +453,12 @@ class Federation:
 
     def _committed(self, sents):
         """Those whose update counts; what they remember, and the work of all, is written down."""
+        drops = self.config["non_finite"] == "drop"
         for s in sents:
             self.steps[s.k] += s.steps
-            if s.k < self.clients:
+            # nothing is said of a lost model of its own beside an update that counts
+            beside = s.stays and drops and not s.finite and bool(self.worked.get(s.k))
+            if s.k < self.clients and not beside:
                 self.worked[s.k].append((s.steps, s.loss))
                 self._measure(s)
         counted = [s for s in sents if s.finite or self.config["non_finite"] == "keep"]

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+import fedorch
 from algorithms.finite import all_finite, finite_rows
 from algorithms.local import LocalRule
 from algorithms.parts.attacks import SignFlip
@@ -282,6 +283,29 @@ def test_who_is_late_with_its_own_model_has_sent_an_update():
     assert late["update_norm"] == plain["update_norm"]
     assert late["steps"] == pytest.approx((4 * 5 + 2 * 3) / 6)
     assert late["effective_clients"] == pytest.approx(6)
+
+
+def test_whose_own_model_is_none_has_sent_an_update():
+    """The round's means were without it, and the loss of its own model is no number."""
+    rng = np.random.default_rng(0)
+    x, owner = rng.normal(size=(100, 6)).astype(np.float32), np.arange(100) % 5
+    x[owner == 1] *= 60
+    work = {"rounds": 2, "cohort": 1.0, "local.steps": 1, "local.batch_size": 100,
+            "local.lr": 5e-4, "loss": "mse"}  # fmt: skip
+
+    def run(algorithm, **more):
+        torch.manual_seed(0)
+        data, test = (x, np.arange(100) % 3, owner), np.arange(100) >= 90
+        return fedorch.Experiment(
+            model=torch.nn.Linear(6, 3), data=data, test=test, algorithm=algorithm, **work, **more
+        ).run()
+
+    plain = run("fedavg")
+    lost = run({"name": "ditto", "strength": 0.1, "personal_steps": 400}, non_finite="drop")
+    assert lost["dropped"].iloc[-1] == 1
+    assert lost["update_norm"].tolist() == pytest.approx(plain["update_norm"].tolist())
+    assert np.isfinite(lost["train_loss"].iloc[-1])
+    assert lost["train_loss"].iloc[-1] > plain["train_loss"].iloc[-1] / 5
 
 
 @pytest.mark.parametrize("least", [1, 4])
