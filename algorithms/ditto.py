@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from algorithms.contract import Clients, Cohort
+from algorithms.contract import Clients, Training
 from algorithms.fedavg import FedAvg
 from algorithms.local import LocalRule, Work
 from algorithms.local_only import OwnModel
@@ -72,17 +72,19 @@ class Ditto(FedAvg):
         with clients.train(
             cohort, self.personal_rule(), received={}, known=self.broadcast()
         ) as training:
-            training.advance(self._personal_steps(t, cohort))
+            self._advance_own(t, training)
             training.collect()  # sends nothing, but v_k is stored by it
         self.apply(updates)
         return report
 
-    def _personal_steps(self, t: int, cohort: Cohort) -> int | None:
-        """Of the personal problem; None: each client's own local work."""
+    def _advance_own(self, t: int, training: Training) -> None:
+        """The steps of the personal problem."""
+        if self.options.personal_steps is not None:
+            training.advance(self.options.personal_steps)
+            return
         end = self.setting.parts.round_end
-        if self.options.personal_steps is None and isinstance(end, Fixed) and end.steps != "own":
-            return self.round_state(t, cohort, self.w).work_steps
-        return self.options.personal_steps
+        work = end if isinstance(end, Fixed) else Fixed()
+        work.run(training, self.round_state(t, training.cohort, self.w))
 
     def personal_rule(self) -> LocalRule:
         return Anchored(self.options.strength)

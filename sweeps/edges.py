@@ -28,11 +28,10 @@ def said(cells: Cells) -> Iterator[str]:
     if len(cells.problems) > 1 or not cells.finished or cells.overshot:
         return
     for name, trials in cells.methods.items():
-        tried, many = _tried(cells, trials)
-        if not many:
+        if not (tied := _tied(cells, trials)):
             continue
-        tied = tried[:many]
-        ran = [Choice.read(one.folder.path) for one in trials if not one.broken]
+        settings = {tuple(one.setting.values()): one for one in trials if not one.broken}
+        ran = [Choice.read(one.folder.path) for one in settings.values()]
         which = f"the best{f' {len(tied)} (tied)' * (len(tied) > 1)}"
         which += f" of {name}" * (len(cells.methods) > 1)
         has = "has" if len(tied) == 1 else "have"
@@ -68,9 +67,9 @@ def _of(plan: Sweep, best: Choice, ran: Sequence[Choice]) -> Iterator[str]:
                 yield f"{path} = {end:g}, the {which} of its {_what(axis)}{some}"
 
 
-def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:
-    """What was tried of a method that has these ``trials``, the best first, and how many are as
-    good as the first: none, where it has no number.
+def _tied(cells: Cells, trials: Sequence[Result]) -> list[Choice]:
+    """The best settings of a method that has these ``trials``, which are as good as one another:
+    none, where it has no number.
     """
     folders = {one.folder.path for one in trials}
     lines = [
@@ -78,7 +77,7 @@ def _tried(cells: Cells, trials: Sequence[Result]) -> tuple[list[Choice], int]:
         for line, its in cells.groups.items()
         if its[0].folder.path in folders and not all(one.broken for one in its)
     ]
-    return [_chosen(cells, line) for line in lines], cells.tied(lines) if lines else 0
+    return [_chosen(cells, line) for line in lines[: cells.tied(lines)]] if lines else []
 
 
 def _chosen(cells: Cells, line: str) -> Choice:
@@ -86,11 +85,11 @@ def _chosen(cells: Cells, line: str) -> Choice:
     return Choice.read(trial.folder.path)
 
 
-def _of_range(path: str, axis: Axis, best: Choice, tried: Sequence[Choice]) -> Iterator[str]:
+def _of_range(path: str, axis: Axis, best: Choice, ran: Sequence[Choice]) -> Iterator[str]:
     """Whether the best has the outermost of the numbers that were drawn from a range, near its end:
     in the outer tenth (of logarithms, where these were drawn from).
     """
-    drawn = sorted({value for one in tried if isinstance(value := one.drawn.get(path), float)})
+    drawn = sorted({value for one in ran if isinstance(value := one.drawn.get(path), float)})
     value = best.drawn.get(path)
     if len(drawn) < 2 or not isinstance(value, float) or axis.range is None:
         return

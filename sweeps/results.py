@@ -151,7 +151,7 @@ def broken_said(results: Iterable[Result]) -> list[str]:
         return []
     each = [f"{one.label}, seed {one.seed}" for one in broken]
     more = f" and {len(each) - NAMED} more" if len(each) > NAMED else ""
-    reason = textwrap.shorten(broken[0].error, REASON, placeholder=" …")
+    reason = textwrap.shorten(broken[0].error, REASON, placeholder=" ...")
     return [
         "failed without having diverged, and compared as if they had not been run: "
         f"{'; '.join(each[:NAMED])}{more} (the first: {reason})"

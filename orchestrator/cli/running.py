@@ -249,14 +249,15 @@ class Series:
         """Raise Diverged if some runs have, so that they have no result, and KeyboardInterrupt if
         others are not ``finished``.
         """
+        if len(finished) == len(self.configs):
+            return
         diverged = self._diverged()
         if len(finished) + len(diverged) < len(self.configs):
             raise KeyboardInterrupt
-        if diverged:
-            raise Diverged(
-                f"{len(diverged)} of {len(self.configs)} runs in {self.place} diverged: "
-                f"{', '.join(diverged)}"
-            )
+        raise Diverged(
+            f"{len(diverged)} of {len(self.configs)} runs in {self.place} diverged: "
+            f"{', '.join(diverged)}"
+        )
 
     def _diverged(self) -> list[str]:
         diverged = []

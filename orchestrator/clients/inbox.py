@@ -212,19 +212,19 @@ def sums(
     """
     ids, used = here.ids[here.counts], torch.from_numpy(weights[there][here.counts])
     all_count = there.all() and here.counts.all()
-    more = 1.0 if all_count else float(weights.sum() / used.sum())
+    scale = 1.0 if all_count else float(weights.sum() / used.sum())
     # moments are a mean, and weights need not sum to 1
-    total = float((used * more).sum())
+    total = float((used * scale).sum())
     vectors = {n: in_order(pieces) for n, pieces in here.vectors.items()}
     if not all_count:
-        vectors = {n: v * more for n, v in vectors.items()}
+        vectors = {n: v * scale for n, v in vectors.items()}
     moments = {n: v / total for n, v in vectors.items() if role(n, v) is Role.optimizer}
     vectors = {n: v for n, v in vectors.items() if n not in moments}
     scalars = _counted(here.scalars, torch.from_numpy(here.counts))
-    return Updates(ids, terms.samples[ids], used * more, vectors, scalars), moments
+    return Updates(ids, terms.samples[ids], used * scale, vectors, scalars), moments
 
 
-def scale(weights: np.ndarray, there: np.ndarray) -> float:
+def scaling(weights: np.ndarray, there: np.ndarray) -> float:
     """By what a sum over the clients that are ``there`` (mask [m]) is multiplied, to have the total
     of all ``weights`` [m]; NaN where theirs are 0.
     """

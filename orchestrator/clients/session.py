@@ -142,12 +142,12 @@ class Session:
         there = np.zeros(len(self.cohort), bool)
         for b, part in zip(blocks, parts, strict=True):
             there[self.slices[b]] = part.counted
-        scale = inbox.scale(weights, there)
+        scale = inbox.scaling(weights, there)
         return {n: inbox.in_order([p.sums[n] for p in parts]) * scale for n in parts[0].sums}
 
     def combine(self, rows: Tensor, weights: np.ndarray) -> Tensor:
         part = Part.of_answers(rows, weights, self._drops)
-        return part.sums[ANSWER] * inbox.scale(weights, part.counted)
+        return part.sums[ANSWER] * inbox.scaling(weights, part.counted)
 
     def query(
         self, probe: Probe, weights: np.ndarray | None = None, among: np.ndarray | None = None
@@ -209,7 +209,7 @@ class Session:
 
     def _book_answers(self, ids: np.ndarray, one: Tensor) -> None:
         """Each of ``ids`` has answered a question with a message like ``one``."""
-        senders, nbytes = ids[ids != self.terms.server], weight({"answer": one})
+        senders, nbytes = ids[ids != self.terms.server], weight({ANSWER: one})
         self.books.ledger.received(senders, nbytes)
         self.books.log.question_bytes += nbytes * len(senders)
 

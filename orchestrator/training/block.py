@@ -136,7 +136,8 @@ class Block:
         if weights is not None:
             return Part.of({ANSWER: rows}, weights, counted)
         rows = rows.cpu()
-        return rows if counted.all() else rows.index_fill(0, _places(~counted), torch.nan)
+        lost = torch.from_numpy(~counted)
+        return rows if counted.all() else rows.masked_fill(lost[:, None], torch.nan)
 
     def _counted(self, drop: bool) -> np.ndarray:
         """Whose model is of numbers [C], where others are to be left out."""
@@ -192,10 +193,6 @@ class Block:
                 ]
         each = zip(*[results[k] for k in sorted(results)], strict=True)
         return {name: torch.stack(table) for name, table in zip(SPLITS, each, strict=True)}
-
-
-def _places(mask: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.flatnonzero(mask))
 
 
 def _standing(value: Tensor) -> tuple[int, int]:

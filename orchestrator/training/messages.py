@@ -192,8 +192,8 @@ class Part:
     @classmethod
     def of_answers(cls, rows: Tensor, weights: np.ndarray, drop: bool) -> Part:
         """Of what each client has answered [C, ...]; with ``drop`` without those of NaN."""
-        known = ~rows.flatten(1).isnan().any(1).numpy()
-        return cls.of({ANSWER: rows}, weights, known if drop else np.ones(len(weights), bool))
+        known = ~rows.flatten(1).isnan().any(1).numpy() if drop else np.ones(len(weights), bool)
+        return cls.of({ANSWER: rows}, weights, known)
 
 
 @dataclass(frozen=True)
