@@ -56,14 +56,17 @@ class AlgorithmOptions(Part):
     left out."""
     keeps_models: ClassVar[bool] = False
     """Whether all models that are trained are the clients' own (rules with ``personal``)."""
-    uses_heldout: ClassVar[bool] = False
-    """Whether what it makes depends on the labelled rows that the server holds out."""
     makes_common: ClassVar[bool] = True
     """Whether it makes one model for all, which is judged."""
     common: ClassVar[str] = ""
     """What that model is, where it need be no client's."""
     one_broadcast: ClassVar[bool] = True
     """Whether all clients of a round get the same vectors."""
+
+    @property
+    def uses_heldout(self) -> bool:
+        """Whether what it makes depends on the labelled rows that the server holds out."""
+        return False
 
     def refuses(self, parts: Composition) -> str | None:
         """Why this combination makes no sense, in one sentence; None if it does."""

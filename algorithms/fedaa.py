@@ -105,7 +105,6 @@ class FedAA(FedAvg):
             ),
         )
         needs_classes = True
-        uses_heldout = True
         preset: Literal["paper", "authors"] = option(
             "paper", "settings of the text, or of the published code"
         )
@@ -152,6 +151,10 @@ class FedAA(FedAvg):
                     "repeat them"
                 )
             return None
+
+        @property
+        def uses_heldout(self) -> bool:
+            return self.agent.uses_heldout
 
         def slots(self, cohort: int) -> int:
             """K, the number of clients that get a weight."""

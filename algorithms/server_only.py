@@ -32,7 +32,10 @@ class ServerOnly(Algorithm):
 
         name: str = "server_only"
         defaults = {"data.heldout.per_class": 100}
-        uses_heldout = True
+
+        @property
+        def uses_heldout(self) -> bool:
+            return True
 
         def refuses(self, parts: Composition) -> str | None:
             return (

@@ -264,7 +264,7 @@ def said(config: Place | Mapping[str, Any] | Config | None) -> dict[str, Any]:
     if isinstance(config, Config):
         return config.model_dump(mode="json")
     if isinstance(config, Mapping):
-        return _plain(placed(beside(dict(config), Path()), Path()))
+        return plain(placed(beside(dict(config), Path()), Path()))
     if config is None or isinstance(config, str | PathLike):
         return raw_of(None if config is None else Path(config))
     raise UserError(
@@ -281,18 +281,22 @@ def config_of(
     ``settings`` (``rounds=3``, ``**{"local.lr": 0.1}``); raises UserError for a wrong one.
     """
     raw = said(config)
-    put_all(raw, {key: placed(_plain(value), Path()) for key, value in settings.items()})
+    put_all(raw, {key: placed(plain(value), Path()) for key, value in settings.items()})
     if plugins := _listed(plugins, "plugins", "files"):
         raw["plugins"] = [*(raw.get("plugins") or ()), *map(str, plugins)]
     return build(raw)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """``value`` as YAML would have it: of lists, mappings, and Python's own numbers."""
+    if isinstance(value, Config):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, PathLike):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value
@@ -381,7 +385,7 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
 
 def _word(key: str, value: object) -> str:
     try:
-        return json.dumps(_plain(value))
+        return json.dumps(plain(value))
     except TypeError as error:
         kind = type(value).__name__
         raise UserError(

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
+from yaml.representer import RepresenterError
 
-from fedorch.runs import Run, Runs, _ray
+from fedorch.runs import Run, Runs, _ray, plain
+from orchestrator.config.reading import placed
+from orchestrator.errors import UserError
+from orchestrator.plugins.raw import beside
 
 if TYPE_CHECKING:
     from sweeps.targets import Target
@@ -54,7 +58,6 @@ class Sweep:
         Raises UserError for a sweep that compares and chooses nothing, where a goal (``stop``) has
         ended trials, whose order says nothing of who is better, and before any has finished.
         """
-        from orchestrator.errors import UserError
         from sweeps.cells import Cells
 
         cells = Cells.read(self.path)
@@ -125,13 +128,30 @@ def _target(plan: Place | Mapping[str, Any], budget: str, folder: Path) -> Targe
     if not isinstance(plan, Mapping):
         return resolve(str(plan), budget)
     file = folder / "sweep.yaml"
-    base = plan.get("base")
-    if isinstance(base, str | PathLike):
-        plan = {**plan, "base": str(Path(base).resolve())}
-    file.write_text(yaml.safe_dump(dict(plan), sort_keys=False))
+    try:
+        file.write_text(yaml.safe_dump(_from_here(plan), sort_keys=False))
+    except RepresenterError as error:
+        what = type(error.args[-1]).__name__
+        raise UserError(f"sweep: it holds a {what}, which is no setting") from error
     target = SweepFile(file, called="sweep")
     target.check()  # the file is read here, and goes with its folder
     return target
+
+
+def _from_here(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep as YAML has it, whose files are found from this process's folder, wherever it is
+    read.
+    """
+    from sweeps.plan import place_settings
+
+    raw = placed(plain(plan), Path())
+    base = raw.get("base")
+    if isinstance(base, str):
+        raw["base"] = str(Path(base).resolve())
+    elif isinstance(base, dict):
+        raw["base"] = beside(base, Path())
+    place_settings(raw, Path())
+    return dict(raw)
 
 
 def open_sweep(place: Place) -> Sweep:

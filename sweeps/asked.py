@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from algorithms.algorithm import Algorithm
 from algorithms.part import variants
 from algorithms.parts.metrics import Metric
 from orchestrator.config import Config
+from orchestrator.data.federated import DataConfig
+from orchestrator.data.partitioners import Partitioner
 from orchestrator.errors import UserError
 from orchestrator.rounds.metrics import is_of_all
 
@@ -43,9 +46,28 @@ def _unlooked_at(metric: str, config: Config) -> str:
     of_clients = metric.startswith("client_")
     if of_clients and not config.evaluation.clients:
         return "evaluation.clients is false"
-    own = of_clients or metric.startswith("personal_")
+    personal = metric.startswith("personal_")
+    if personal and not config.evaluation.personal:
+        return "evaluation.personal is false"
+    if personal and not _may_keep_personal(config.algorithm.algorithm):
+        return f"under algorithm {config.algorithm.name} no client has a model of its own"
+    own = of_clients or personal
     if own and "_validation_" in metric and not kept.clients:
         return "data.validation.clients is 0, and clients have no such rows"
     if metric.startswith("validation_") and not (kept.clients or kept.server):
         return "data.validation keeps no rows back"
+    if metric.startswith("heldout_") and not _holds_out(config.data):
+        return "data.heldout is unset, and the server holds no rows"
     return ""
+
+
+def _may_keep_personal(algorithm: type[Algorithm]) -> bool:
+    """Whether it has something to say of its clients' own models; with which network, it knows."""
+    hooks = ("personal_models", "personal_rule")
+    return any(getattr(algorithm, hook) is not getattr(Algorithm, hook) for hook in hooks)
+
+
+def _holds_out(data: DataConfig) -> bool:
+    """Whether rows are held out at the server: as asked for, or by a published partition."""
+    asked = data.heldout.per_class or data.heldout.per_client
+    return bool(asked) or type(data.partition).published is not Partitioner.published

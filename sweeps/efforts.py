@@ -9,8 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.analysis.left_out import left_out_said
 from orchestrator.config import Config
-from orchestrator.results.provenance import of_which_code
+from orchestrator.results.provenance import of_which_code, seconds_said
+from sweeps.entry import Column
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, broken_said, by_trial
 
@@ -44,7 +46,12 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     }
     rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
     said = [_said(what, each) for what, each in _measured(rows).items()]
-    return [*said, *_mixtures(rows), *broken_said(trials.values()), *_commits(trials.values())]
+    lost = {row: [(each.folder.config(), each.rounds) for each in rows[row]] for row in rows}
+    timed = any(_is_of_seconds(one.entry.columns[name]) for name in one.columns)
+    return [
+        *said, *_mixtures(rows), *left_out_said(lost), *broken_said(trials.values()),
+        *_provenance(trials.values(), timed),
+    ]  # fmt: skip
 
 
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
@@ -130,10 +137,17 @@ Cells = Mapping[str, Sequence[Result]]
 """Column -> a row's trials that it is of; several may be of the same ones."""
 
 
-def _commits(trials: Iterable[Result]) -> list[str]:
-    """Of which code the trials are, where that is not one."""
+def _is_of_seconds(column: Column) -> bool:
+    return "seconds" in column.metric or column.statistic == "seconds_to"
+
+
+def _provenance(trials: Iterable[Result], timed: bool) -> list[str]:
+    """Of which code the trials are, where that is not one; and why seconds do not compare, of a
+    table that is ``timed``.
+    """
     results = [one.folder.result() for one in trials if one.status == "finished"]
-    return [f"the trials are {said}" for said in of_which_code(results)]
+    said = [f"the trials are {said}" for said in of_which_code(results)]
+    return said + (seconds_said(results) if timed else [])
 
 
 def _common(ended: Mapping[str, Cells]) -> set[str]:

@@ -16,7 +16,7 @@ from algorithms.section import Section
 from orchestrator.analysis.goals import goals_of
 from orchestrator.config import Config
 from orchestrator.config.parsing import parse
-from orchestrator.config.paths import has
+from orchestrator.config.paths import at, has
 from orchestrator.config.reading import placed, read_whole, with_plugins
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
@@ -166,7 +166,6 @@ class Sweep(Section):
             self._require_schedulable,
             self._require_draws,
             self._require_choice,
-            self._require_one_loss,
         ):
             require()
         return self
@@ -249,10 +248,11 @@ class Sweep(Section):
             raise ValueError(f"choose_on: nothing, but {who} chooses by the metric")
 
     def _require_one_loss(self) -> None:
+        """Of sweeps that are to be run: those that have been are read."""
         settings = (*self.axes, *(s for cell in self.cells for s in cell.settings))
         varies = any(re.match(r"loss\b", one) for one in settings)
         if varies and self.choose_on != "nothing" and is_by_the_loss(self.metric):
-            raise ValueError(
+            raise UserError(
                 f"metric: {self.metric}, and trials have losses of their own, by which it is "
                 "another number in each; choose by a metric that is one for all "
                 "(validation_accuracy, or of numbers validation_rmse)"
@@ -346,7 +346,9 @@ class Sweep(Section):
         rows.
         """
         base = dict(self.base) if isinstance(self.base, dict) else {}
-        if not self._asks_validation(base) or has(base, "data.validation"):
+        kept = at(base, "data.validation") if has(base, "data.validation") else {}
+        none = isinstance(kept, dict) and not any(kept.values())
+        if not self._asks_validation(base) or not none:
             return base
         data = base.get("data")
         if data is None or isinstance(data, dict):
@@ -403,6 +405,7 @@ class Sweep(Section):
         """Configs that stand for all trials: every cell of the grid, and of ranges the ends and a
         number between; raises UserError.
         """
+        self._require_one_loss()
         base, planned = self.raw(), self.planned()
         for one in planned:
             yield self._checked(Choice(one).config(base))
@@ -428,7 +431,7 @@ class Sweep(Section):
         return config
 
 
-def _place_settings(raw: dict[str, Yaml], folder: Path) -> None:
+def place_settings(raw: dict[str, Yaml], folder: Path) -> None:
     """Make paths from the file's ``folder`` of those that begin with ./ in key=value settings."""
     cells = raw.get("cells")
     groups = [raw, *(cells if isinstance(cells, list) else [])]
@@ -453,7 +456,7 @@ def read_sweep(path: Path, called: str = "") -> Sweep:
     if isinstance(raw.get("base"), dict):
         # trials find plugins by what is in them, wherever they run
         raw["base"] = with_plugins(raw["base"])
-    _place_settings(raw, path.parent)
+    place_settings(raw, path.parent)
     try:
         return Sweep.model_validate(raw)
     except ValidationError as error:

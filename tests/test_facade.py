@@ -11,12 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 from torch import nn
 
 import fedorch
+from fedorch.sweeps import _from_here
 from orchestrator.config import load
 from orchestrator.models.given import give
 from orchestrator.rounds.experiment import Experiment
+from sweeps.plan import read_sweep
 
 SMALL = {"model": "linear", "rounds": 2, "data.clients": 4, "cohort": 2, "local.steps": 2, "data.limit": 400}  # fmt: skip
 SETTINGS = [f"{key}={value}" for key, value in SMALL.items()]
@@ -432,6 +435,41 @@ def test_a_sweep(ray_session, tmp_path):
     assert best.summary["test_accuracy"] == pytest.approx(swept.table()["mean"].max())
     with pytest.raises(fedorch.UserError, match=r"^sweep: axis: there is no such key"):
         fedorch.sweep({"name": "x", "axis": {}}, out=tmp_path / "other")
+    with pytest.raises(fedorch.UserError, match="it holds a object, which is no setting"):
+        fedorch.sweep({"name": "x", "axes": {"local.lr": [object()]}}, out=tmp_path / "other")
+
+
+def test_a_sweep_of_python_s_own_things(done, tmp_path, monkeypatch):
+    """NumPy's numbers and ranges were tracebacks, and files were looked for in a folder that was
+    gone.
+    """
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\nclass N(nn.Sequential):\n"
+        "    def __init__(self):\n        super().__init__(nn.Flatten(), nn.Linear(784, 10))\n"
+    )
+    base = {"model": "./nets.py:N", "data": {"dataset": {"name": "npz", "path": Path("./d.npz")}}}
+    plan = {
+        "name": "x", "base": base, "axes": {"local.lr": np.logspace(-2, -1, 2)}, "seeds": range(2),
+        "cells": [{"label": "a", "settings": ["data.dataset.path=./e.npz"]}],
+    }  # fmt: skip
+    found = read_from(plan, tmp_path)
+    assert found.axes["local.lr"].grid == pytest.approx((0.01, 0.1))
+    assert found.seeds == (0, 1)
+    # Path forgets its ./
+    assert found.base["data"]["dataset"]["path"] == "d.npz"
+    assert found.base["model"]["of"].endswith(":N")
+    assert found.cells[0].settings == (f"data.dataset.path={tmp_path / 'e.npz'}",)
+    again = read_from({"name": "x", "base": done.config}, tmp_path)
+    assert again.base["rounds"] == done.config.rounds
+
+
+def read_from(plan, folder):
+    """A sweep that was given as a mapping, as it is read."""
+    file = folder / "read"
+    file.mkdir(exist_ok=True)
+    (file / "sweep.yaml").write_text(yaml.safe_dump(_from_here(plan)))
+    return read_sweep(file / "sweep.yaml")
 
 
 def test_result_json_is_the_same(done):

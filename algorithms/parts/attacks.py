@@ -19,6 +19,7 @@ import torch
 
 from algorithms.account import Rounds, recorded
 from algorithms.draws import generator
+from algorithms.finite import finite_rows
 from algorithms.part import Part, option
 from algorithms.parts.distances import pairwise
 
@@ -103,8 +104,8 @@ class Forging(Byzantine):
         """What the a malicious clients send [a, d].
 
         ``honest`` [a, d] is what they would honestly send; ``benign`` [b, d] what the benign
-        clients of the cohort send (no rows unless the attack colludes); ``draws`` one generator for
-        each malicious client.
+        clients of the cohort send, those whose messages are finite (no rows unless the attack
+        colludes); ``draws`` one generator for each malicious client.
         """
 
 
@@ -178,6 +179,9 @@ class Colluding(Forging):
 
     def forge(self, honest: Tensor, benign: Tensor, draws: Sequence[torch.Generator]) -> Tensor:
         known = benign if self.knowledge == "benign" and len(benign) else honest
+        # nobody goes by what has become NaN, unless there is nothing else
+        usable = finite_rows(known)
+        known = known[usable] if usable.any() else known
         return (
             self.agree(known, len(honest) + len(benign), len(honest))
             .to(honest)

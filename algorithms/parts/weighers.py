@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class Agent(Protocol):
 class Weigher(Part):
     """Chooses aggregation weights."""
 
+    uses_heldout: ClassVar[bool] = True
+    """Whether they depend on the labelled rows that the server holds out: on rewards, or on how the
+    models that weights make do there."""
+
     @abstractmethod
     def start(self, slots: int, observation: int, seed: int) -> Agent:
         """An agent for K = ``slots`` weights that sees ``observation`` numbers.
@@ -107,6 +111,7 @@ class UniformWeights(Rule):
     """1/K each."""
 
     name: str = "uniform"
+    uses_heldout = False
 
     def weigh(self, situation: Situation) -> np.ndarray:
         return np.full(len(situation.samples), 1 / len(situation.samples))
@@ -116,6 +121,7 @@ class RandomWeights(Rule):
     """A point of the simplex drawn uniformly, anew each round."""
 
     name: str = "random"
+    uses_heldout = False
 
     def weigh(self, situation: Situation) -> np.ndarray:
         return generator(situation.seed, "weights", situation.round).dirichlet(
@@ -127,6 +133,7 @@ class SampleWeights(Rule):
     """n_k / Σ n_j over the selected clients."""
 
     name: str = "samples"
+    uses_heldout = False
 
     def weigh(self, situation: Situation) -> np.ndarray:
         return situation.samples / situation.samples.sum()
@@ -136,6 +143,7 @@ class DistanceWeights(Rule):
     """exp(−κ d_k), normalised, with distances d_k divided by the largest."""
 
     name: str = "distance"
+    uses_heldout = False
     kappa: float = option(12.0, "how fast weights fall with distance", "κ", ge=0)
 
     def weigh(self, situation: Situation) -> np.ndarray:

@@ -11,6 +11,7 @@ import pandas as pd
 from algorithms.parts.attacks import NoAttack
 from algorithms.parts.metrics import Metric
 from orchestrator.analysis.judged import SOME, Judged, family_of
+from orchestrator.analysis.left_out import left_out_said
 from orchestrator.analysis.names import (
     NO_MATTER,
     SEEDS,
@@ -36,7 +37,7 @@ from orchestrator.pages.sentence import in_common, in_particular
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.members import PBT, has_pbt
 from orchestrator.results.own_code import FILES
-from orchestrator.results.provenance import of_which_code
+from orchestrator.results.provenance import of_which_code, seconds_said
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.metrics import is_of_all, is_of_its_own, more_is_better
@@ -199,28 +200,15 @@ class Runs:
         return f"in all: {common}" if common else ""
 
     def planes_said(self, rows: Iterable[str]) -> str:
-        """Why seconds do not compare, where some of the table's ``rows`` are seconds and the runs
-        had different numbers of actors, or some are from another sweep; or "".
-        """
+        """Why seconds do not compare, where some of the table's ``rows`` are seconds; or ""."""
         if not any("seconds" in row for row in rows):
             return ""
-        said = []
-        actors = sorted({result["actors"] for result in self.results})
-        if actors[1:]:
-            some = " and ".join(map(str, actors))
-            said.append(f"seconds: of {some} client actors, which share the cores")
-        taken = sum("taken_from" in result for result in self.results)
-        if 0 < taken < len(self.results):
-            said.append(
-                f"seconds: {taken} of {len(self.results)} runs are taken over from another sweep, "
-                "which had other machines, or other work beside it"
-            )
-        return "; ".join(said)
+        return "; ".join(seconds_said(self.results))
 
     @property
     def code_said(self) -> str:
         """Of which code, torch, number of threads and kind of processors the runs are, where not
-        all are of the same; or "".
+        all are of the same, and whom they went on without; or "".
         """
         said = [f"runs are {said}" for said in of_which_code(self.results)]
         said += filter(None, [self._imports_said, self._files_said])
@@ -229,12 +217,11 @@ class Runs:
             said.append(f"runs had {' and '.join(map(str, threads))} threads, whose bits differ")
         if len({config.resources.gpus_per_actor > 0 for config in self.configs}) > 1:
             said.append("some runs were on GPUs, and others on CPUs, whose bits and seconds differ")
-        lost = [name for name, some in self.columns.items() if any(map(self._has_lost, some))]
-        if lost:
-            said.append(
-                f"clients were left out by a clock (client_timeout) in {', '.join(lost[:SOME])}"
-            )
-        return "; ".join(said)
+        pairs = {
+            name: [(self.configs[run], self.rounds[run]) for run in some]
+            for name, some in self.columns.items()
+        }
+        return "; ".join(said + left_out_said(pairs))
 
     @property
     def _imports_said(self) -> str:
@@ -268,11 +255,6 @@ class Runs:
             return ""
         named = ", ".join(others[:SOME])
         return f"other contents of the files that their configs name: {named}"
-
-    def _has_lost(self, run: int) -> bool:
-        """Whether a clock has left clients out in some of a run's rounds."""
-        rounds = self.rounds[run]
-        return "dropped" in rounds and bool(rounds["dropped"].gt(0).any())
 
     def no_pairs_said(self, against: str) -> str:
         """Which columns of several seeds share fewer than two with ``against``; or ""."""

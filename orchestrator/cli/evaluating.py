@@ -234,7 +234,7 @@ def _without_clients(config: Config, settings: Sequence[str]) -> Config:
     raw = config.model_dump(mode="json", include=set(KEPT))
     raw["data"] = {**data, "clients": 1, "partition": "iid"}
     raw["evaluation"]["clients"] = False
-    return _judging(raw, anew=False)
+    return _judging(raw)
 
 
 def _kept_test(config: Config, settings: Sequence[str]) -> str:
@@ -274,14 +274,18 @@ def _settled(folder: RunFolder, settings: Sequence[str]) -> Config:
         # malicious are clients of the run, by their numbers there
         judging["attack"] = {"name": "none"}
     apply_all(judging, settings)
+    config = _judging(judging)
     # what is asked for now is no old run's
-    return _judging(judging, any(one.startswith("evaluation") for one in settings))
+    asked = any(one.startswith(("evaluation=", "evaluation.metrics")) for one in settings)
+    if asked and (problem := config.metrics_problem()):
+        raise UserError(f"config: {problem}")
+    return config
 
 
-def _judging(raw: dict[str, Any], anew: bool) -> Config:
+def _judging(raw: dict[str, Any]) -> Config:
     # nothing is trained: no mini-batch can be too small
     other = {"cohort": 1, "local": {"execution": "sequential", "drop_last": True}}
-    return build({**raw, **other}, begun=not anew)
+    return build({**raw, **other}, begun=True)
 
 
 def _by_the_same(*makers: str) -> bool:

@@ -10,6 +10,7 @@ import torch
 
 from algorithms.contract import Broken
 from algorithms.draws import torch_generator
+from algorithms.finite import finite_rows
 from algorithms.flat import outside
 from algorithms.local import Tensors
 from algorithms.parts.attacks import Attack, Forging, LabelFlip
@@ -74,7 +75,7 @@ class Adversary:
         """
         if not self.lies(cohort):
             return rows
-        return self._replaced("answer", key, cohort, rows)
+        return self._replaced("answer", key, cohort, rows, finite_rows(rows).numpy())
 
     def forge(
         self,
@@ -84,18 +85,21 @@ class Adversary:
         start: Tensor,
         unit: Tensor | None = None,
         private: tuple[slice, ...] = (),
+        sound: np.ndarray | None = None,
     ) -> Tensors:
         """Uploads [m, ...] of ``cohort`` with the malicious rows replaced: changes of the model but
         for its ``private`` entries, controls, and batch-norm statistics where the attack has them
         and they are sent; moments of optimisers and ξ stay.
 
         ``when`` is (round, session in the round); ``start`` [d] or [m, d] are the models that the
-        cohort started from; changes of the model are sent divided by ``unit`` [m] (None: 1).
+        cohort started from; changes of the model are sent divided by ``unit`` [m] (None: 1). Whose
+        message is not ``sound`` (mask [m]; None: all are) no colluder goes by.
         """
         if not self.forges(cohort):  # they may have been too late
             return uploads
         assert isinstance(self.attack, Forging)
         sent = self.attack.buffers and self.statistics_leave
+        sound = np.ones(len(cohort), bool) if sound is None else sound
         touched = {Role.model, Role.control} | ({Role.buffers} if sent else set())
         whole = self.attack.target == "model"
         forged = dict(uploads)
@@ -106,25 +110,32 @@ class Adversary:
             if what is not Role.model:
                 # every upload has draws of its own
                 purpose = "attack" if what is Role.buffers else f"attack {name}"
-                forged[name] = self._replaced(purpose, when, cohort, rows)
+                forged[name] = self._replaced(purpose, when, cohort, rows, sound)
                 continue
             # it forges w_k, or w_k − w, and what travels is made of that
             scale = torch.ones(1) if unit is None else unit.where(unit != 0, 1).to(rows)[:, None]
             base = start.expand_as(rows) if whole else torch.zeros(1)
-            meant = self._replaced("attack", when, cohort, rows * scale + base)
+            meant = self._replaced("attack", when, cohort, rows * scale + base, sound)
             bad = torch.from_numpy(np.isin(cohort, self.ids))[:, None]
             leaves = outside(private, rows.shape[1])
             forged[name] = torch.where(bad & leaves, (meant - base) / scale, rows)
         return forged
 
     def _replaced(
-        self, purpose: str, key: tuple[int, int], cohort: np.ndarray, rows: Tensor
+        self,
+        purpose: str,
+        key: tuple[int, int],
+        cohort: np.ndarray,
+        rows: Tensor,
+        sound: np.ndarray,
     ) -> Tensor:
-        """``rows`` [m, k] of ``cohort`` with those of its malicious clients forged."""
+        """``rows`` [m, k] of ``cohort`` with those of its malicious clients forged, who know which
+        of the others' are ``sound`` (mask [m]).
+        """
         assert isinstance(self.attack, Forging)
         bad = np.isin(cohort, self.ids)
         # the server's own row (FLTrust's reference) reaches no client, so colluders do not know it
-        honest = torch.from_numpy(~bad & (cohort < self.clients))
+        honest = torch.from_numpy(~bad & (cohort < self.clients) & sound)
         # made anew for each upload, so that none of the draws depends on which others there are
         draws = [torch_generator(self.seed, purpose, *key, int(k)) for k in cohort[bad]]
         known = rows[honest] if self.attack.colludes else rows[:0]

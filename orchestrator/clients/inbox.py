@@ -93,7 +93,9 @@ def forged(
     if not forgers.any() or not (rule.transmitted or set(told) - {Role.buffers}):
         return here
     unit = here.scalars[rule.unit] if rule.unit else None
-    rows = terms.adversary.forge(when, here.ids, here.rows(), start, unit, rule.private)
+    rows = terms.adversary.forge(
+        when, here.ids, here.rows(), start, unit, rule.private, here.finite
+    )
     if rule.transmitted:
         rows, here = _compressed(here, rows, forgers, terms, rule, when)
     # judged anew, by its message alone: a forged row may hold anything, whatever the client has

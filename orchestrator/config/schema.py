@@ -363,9 +363,12 @@ class Config(Section):
 
     def new_problem(self) -> str | None:
         """Why no run may begin so; those that have are read."""
-        metrics = (one.refuses_loss(self.loss) for one in self.evaluation.metrics)
-        odds = next((f"evaluation.metrics: {why}" for why in metrics if why), None)
-        return self.goal_problem() or self.model.forgets() or odds
+        return self.goal_problem() or self.model.forgets() or self.metrics_problem()
+
+    def metrics_problem(self) -> str | None:
+        """Why nobody may ask for such metrics; of a model that was asked for them it is read."""
+        found = (one.refuses_loss(self.loss) for one in self.evaluation.metrics)
+        return next((f"evaluation.metrics: {why}" for why in found if why), None)
 
     def goal_problem(self) -> str | None:
         """Why a run may not begin with such goals: a number of what is to fall, or may be, is above

@@ -24,6 +24,9 @@ FIRST = 10
 """Clients that the table shows at first: the worst."""
 MOST_CLIENTS = 1000
 """Rows of the table of clients."""
+WORST_BY = {"accuracy": True, "personal_accuracy": True, "loss": False, "personal_loss": False}
+"""Columns by the first of which that a run has clients are ordered, and whether the least of it is
+the worst."""
 TILES = (
     "test_accuracy", "client_accuracy_worst", "personal_accuracy_mean", "personal_accuracy_worst",
     "test_loss", "heldout_accuracy",
@@ -155,8 +158,8 @@ def _clients(clients: pd.DataFrame, names: Sequence[str] = ()) -> str:
     if clients.empty:
         return ""
     last = clients[clients["round"] == clients["round"].max()].drop(columns="round")
-    by = next((c for c in ("accuracy", "personal_accuracy") if c in last), None)
-    last = last.sort_values(by, kind="stable") if by else last
+    by = next((c for c in WORST_BY if c in last), None)
+    last = last.sort_values(by, kind="stable", ascending=WORST_BY[by]) if by else last
     columns = [(str(c).replace("_", " "), of_client(str(c))) for c in last]
     rows = [
         [_shown(value) if np.isfinite(value) else "" for value in row]
@@ -167,7 +170,8 @@ def _clients(clients: pd.DataFrame, names: Sequence[str] = ()) -> str:
         for row, k in zip(rows, last["client"], strict=False):
             row.insert(1, names[int(k)])
     kept = (
-        f" The {MOST_CLIENTS:,} worst of {len(last):,} are here; clients.parquet has all."
+        f" The {MOST_CLIENTS:,} {'worst' if by else 'first'} of {len(last):,} are here; "
+        "clients.parquet has all."
         if len(last) > MOST_CLIENTS
         else ""
     )

@@ -98,6 +98,24 @@ def of_which_code(results: Sequence[Result]) -> list[str]:
     ]
 
 
+def seconds_said(results: Sequence[Result]) -> list[str]:
+    """A sentence for each reason why seconds of ``results`` do not compare: they had different
+    numbers of actors, or some are from another sweep.
+    """
+    said = []
+    actors = sorted({result["actors"] for result in results})
+    if actors[1:]:
+        some = " and ".join(map(str, actors))
+        said.append(f"seconds: of {some} client actors, which share the cores")
+    taken = sum("taken_from" in result for result in results)
+    if 0 < taken < len(results):
+        said.append(
+            f"seconds: {taken} of {len(results)} runs are taken over from another sweep, which had "
+            "other machines, or other work beside it"
+        )
+    return said
+
+
 def _shortened(commit: str | None) -> str:
     """Of a commit its first digits; a release stays."""
     head, plus, edited = (commit or "unknown").partition("+")

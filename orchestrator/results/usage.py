@@ -96,7 +96,8 @@ def require_frozen(frozen: str, inputs: Inputs, place: str) -> None:
     if inputs.get("frozen_sha256", "") not in ("", frozen):
         raise UserError(
             f"{place}: the weights of its model that nobody trained are not those that the others "
-            "were trained with: put back what its config names (model.checkpoint, or the like)"
+            "were trained with: put back what its config names (model.checkpoint, or the like), or "
+            "take the version of fedorch that it was run with, if that drew them otherwise"
         )
 
 

@@ -158,3 +158,30 @@ def test_colluders_see_benign_clients_only():
     rows = torch.tensor([[50.0], [1.0], [3.0], [1000.0]])
     out = adversary.forge((1, 0), np.array([0, 1, 2, 3]), {"delta": rows}, torch.zeros(1))["delta"]
     assert out[:, 0].tolist() == [-2.0, 1.0, 3.0, 1000.0]
+
+
+@pytest.mark.parametrize("name", ["ipm", "alie", "min_max", "min_sum"])
+@pytest.mark.parametrize("knowledge", ["benign", "own"])
+def test_colluders_do_not_go_by_what_is_no_number(name, knowledge):
+    """One honest client's NaN made all that they sent NaN, which the server left out."""
+    liars = (0, 1, 2)
+    attack = variants(Attack)[name](ids=liars, knowledge=knowledge)
+    rows = torch.randn(8, D, generator=torch.Generator().manual_seed(0))
+    lost = 2 if knowledge == "own" else 5
+    whole = Adversary.of(attack, 0, 8)
+    rest = np.array([k for k in range(8) if k != lost])
+    expected = whole.forge((1, 0), rest, {"delta": rows[rest]}, torch.zeros(1))["delta"]
+    rows[lost, 1], sound = math.nan, np.arange(8) != lost
+    rows[lost, 0] = 1e6
+    told = {"delta": rows}
+    sent = whole.forge((1, 0), np.arange(8), told, torch.zeros(1), sound=sound)["delta"]
+    assert sent[:2].isfinite().all()
+    if name == "ipm" or knowledge == "benign":
+        torch.testing.assert_close(sent[:2], expected[:2])
+
+
+def test_colluders_lie_to_questions_whatever_one_of_the_others_has_answered():
+    attack = variants(Attack)["ipm"](ids=(0,), epsilon=1.0, probes=True)
+    told = torch.tensor([[9.0], [1.0], [math.nan], [3.0]])
+    answers = Adversary.of(attack, 0, 4).answers((1, 0), np.arange(4), told)
+    assert answers[0].item() == -2

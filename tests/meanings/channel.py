@@ -41,7 +41,7 @@ def _one(attack, v, draw, honest, benign):
     name = attack["name"]
     if "knowledge" in attack:
         known = benign if attack["knowledge"] == "benign" and benign else honest
-        x = torch.stack(list(known.values())).double()
+        x = torch.stack([v for v in known.values() if finite(v)] or list(known.values())).double()
         return _agreed(attack, x, len(honest) + len(benign), len(honest)).to(v)
     if name == "gaussian":
         return attack["tau"] * torch.randn(len(v), generator=draw)

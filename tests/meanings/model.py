@@ -396,7 +396,7 @@ class Federation:
         for s in honest:
             self._compress(t, s)
         if liars:
-            self._forge(t, honest, liars, there)
+            self._forge(t, [s for s in honest if s.finite], liars, there)
         for s in liars:
             self._compress(t, s)
 
@@ -504,7 +504,7 @@ class Federation:
         if not channel.forges(attack) or not attack["probes"] or not self.world.bad & {*cohort}:
             return told
         liars = {k: v for k, v in told.items() if k in self.world.bad}
-        others = {k: v for k, v in told.items() if k not in liars}
+        others = {k: v for k, v in told.items() if k not in liars and channel.finite(v)}
         when, self.questions = (t, self.questions), self.questions + 1
         lies = channel.forged(attack, "answer", self.config["seed"], when, liars, others)
         self.huge |= any(bool((v.abs() > NEARLY_INFINITE).any()) for v in lies.values())

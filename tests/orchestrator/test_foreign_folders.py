@@ -12,6 +12,7 @@ import torch
 import yaml
 
 import fedorch
+from orchestrator.cli.evaluating import evaluation
 from orchestrator.config import load
 from orchestrator.errors import UserError
 from orchestrator.models.base import Model
@@ -331,6 +332,9 @@ def test_runs_that_none_may_begin_any_more_are_read(tmp_path):
     (folder.path / "config.yaml").write_text(yaml.safe_dump(raw))
     folder.seal()
     assert folder.config().evaluation.metrics
+    assert "test_accuracy" in evaluation(folder, ["evaluation.clients=false"])[0]
+    with pytest.raises(UserError, match="calibration_error is of probabilities"):
+        evaluation(folder, ["evaluation.metrics=[calibration_error]"])
     assert folder.config(settings=["rounds=3", "stop.test_accuracy=0.9"]).rounds == 3
     with pytest.raises(UserError, match="stop: "):
         folder.config(settings=["stop.test_loss=0.1"])

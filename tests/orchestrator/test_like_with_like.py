@@ -4,6 +4,7 @@ import re
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from algorithms.part import retire
@@ -12,10 +13,12 @@ from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import show_comparison
 from orchestrator.analysis.judged import Basis
+from orchestrator.analysis.left_out import left_out_said
 from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import load
+from orchestrator.config.schema import ResourcesConfig
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells
@@ -315,3 +318,33 @@ def test_who_learns_by_rows_of_the_server_s_is_told(tmp_path):
     assert re.search("rows that the server holds out teach .*fltrust.*server_only.*, and not", told)
     assert Runs.read([*trusting, *alone]).heldout_said == ""
     assert Runs.read(plain).heldout_said == ""
+
+
+@pytest.mark.parametrize(("agent", "learns"), [("distance", False), ("greedy", True)])
+def test_a_weigher_that_never_looks_at_them_does_not_learn_by_them(tmp_path, agent, learns):
+    """FedAA's own controls were told to."""
+    held = ["data.heldout.per_class=5", "rounds=1", "cohort=4"]
+    plain = runs_of(tmp_path / "a", *held)
+    weighed = runs_of(tmp_path / "b", *held, f"algorithm={{name: fedaa, agent: {agent}}}")
+    assert bool(Runs.read([*plain, *weighed]).heldout_said) == learns
+
+
+def test_who_was_left_out_is_told_with_the_reason(tmp_path):
+    """Those whose numbers had become NaN were put down to a clock."""
+    config = load(None, [*SMALL, "non_finite=drop"])
+    clock = config.model_copy(
+        update={"resources": ResourcesConfig(on_timeout="drop", client_timeout=1.0)}
+    )
+    late = clock.model_copy(update={"non_finite": "fail"})
+    rounds = pd.DataFrame({"dropped": [1.0, 0.0, 2.0]})
+    whole = pd.DataFrame({"dropped": [0.0, 0.0]})
+    said = left_out_said({
+        "a": [(config, rounds), (config, whole)], "b": [(late, rounds)], "c": [(clock, rounds)],
+        "d": [(clock, whole), (clock, whole.drop(columns="dropped"))],
+    })  # fmt: skip
+    assert said == [
+        "clients were left out, which came to NaN or infinity (non_finite: drop): 0.5 a round in a",
+        "clients were left out, which were too late, or lost (client_timeout): 1 a round in b",
+        "clients were left out, which came to NaN or infinity (non_finite: drop), or were too late, "
+        "or lost (client_timeout): 1 a round in c",
+    ]

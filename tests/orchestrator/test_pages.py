@@ -212,6 +212,13 @@ def test_of_many_clients_the_page_has_the_worst():
     assert text.count("<tr>") == 1 + 1000
     assert "The 1,000 worst of 3,000 are here" in text
     assert text.split("<td>")[1].startswith("2,999<")
+    # of targets that are numbers there is no accuracy: the first thousand were called the worst
+    text = _clients(clients.drop(columns="accuracy"))
+    assert "The 1,000 worst of 3,000 are here" in text
+    assert text.split("<td>")[1].startswith("2,999<")
+    text = _clients(clients[["round", "client", "bytes_up"]])
+    assert "The 1,000 first of 3,000 are here" in text
+    assert "the worst first" not in text
 
 
 def test_a_band_is_mean_and_standard_error_over_the_rounds_of_all():

@@ -305,11 +305,22 @@ def test_nobody_is_compared_by_a_model_that_it_does_not_make():
         ("validation_loss", [], "keeps no rows back"),
         ("client_validation_loss_worst", ["data.validation.clients=0.1"], ""),
         ("validation_accuracy", ["data.validation.server=0.1"], ""),
+        ("heldout_accuracy", [], "data.heldout is unset"),
+        ("heldout_accuracy", ["data.heldout.per_class=2"], ""),
+        ("heldout_loss", ["algorithm=server_only"], ""),
+        ("personal_accuracy_mean", [], "under algorithm fedavg no client has a model"),
+        (
+            "personal_loss_mean",
+            ["algorithm=ditto", "evaluation.personal=false"],
+            "evaluation.personal is false",
+        ),
+        ("personal_accuracy_mean", ["algorithm=ditto"], ""),
+        ("personal_accuracy_mean", ["algorithm=clustered"], ""),
     ],
 )
 def test_a_metric_of_rows_that_nobody_looks_at_is_refused(metric, settings, why):
     """Trials ran to their ends, and what they had was thrown away."""
-    choose_on = "validation" if "validation" in metric else "test"
+    choose_on = "validation" if "validation" in metric else "nothing"
     plan = sweep(metric=metric, choose_on=choose_on)
     if not why:
         require_metric(plan.metric, load(None, settings))

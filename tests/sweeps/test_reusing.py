@@ -1,7 +1,9 @@
 """--reuse: trials that another sweep has finished are taken over, and no other ones."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,10 +14,11 @@ from orchestrator.errors import UserError
 from orchestrator.results.contents import ROUNDS
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.experiment import Experiment
+from sweeps import efforts
 from sweeps.own_table import cells_as
 from sweeps.results import by_trial
 from sweeps.reuse import Finished, work
-from tests.sweeps.plans import REDUCED, SMALL, results, sweep, tuned
+from tests.sweeps.plans import ENTRY, REDUCED, SMALL, results, sweep, tuned
 from tests.sweeps.trials import run_here, trials_here
 
 RATES = {"local.lr": [0.02, 0.1]}
@@ -156,3 +159,18 @@ def test_seconds_of_elsewhere_are_told(there, tmp_path):
     by_accuracy = {"choose_on": "nothing", "metric": "test_accuracy"}
     run_again(there, tmp_path / "b", axes=rates, **by_accuracy)
     assert "taken over" not in cells_as(tmp_path / "b", "json")
+
+
+def test_seconds_of_elsewhere_are_told_of_a_paper_s_table(reproduced, tmp_path):
+    """ "Contradicted (p < 0.05)" stood under seconds of two sweeps."""
+    folder = tmp_path / "entry"
+    shutil.copytree(reproduced, folder)
+    one = next(iter(by_trial(folder).values())).folder
+    said = json.loads((one.path / "result.json").read_text()) | {"taken_from": "elsewhere"}
+    (one.path / "result.json").write_text(json.dumps(said))
+    RunFolder(one.path).seal()
+    timed = replace(ENTRY.columns["mean"], metric="seconds", statistic="sum", better="low")
+    entry = replace(ENTRY, columns={**ENTRY.columns, "mean": timed})
+    said = " ".join(efforts.sentences(replace(REDUCED, entry=entry), folder))
+    assert re.search(r"seconds: 1 of \d+ runs are taken over from another sweep", said)
+    assert "taken over" not in " ".join(efforts.sentences(REDUCED, folder))

@@ -205,10 +205,23 @@ def test_a_base_beside_the_sweep(tmp_path):
 def test_nobody_is_chosen_by_what_its_own_loss_says(metric):
     """AUROC is of a softmax where the loss trains one: the same models were the best and the last."""
     plan = {"axes": {"loss": ["cross_entropy", "bce"]}, "metric": metric}
-    with pytest.raises(ValidationError, match="trials have losses of their own"):
-        Sweep.model_validate(plan)
-    Sweep.model_validate(plan | {"metric": "validation_f1_macro"})
-    Sweep.model_validate(plan | {"metric": "test_auroc", "choose_on": "nothing"})
+    # those that have run are read all the same
+    with pytest.raises(UserError, match="trials have losses of their own"):
+        next(Sweep.model_validate(plan).configs())
+    asked = {"set": ["evaluation.metrics=[f1_macro, auroc]"]}
+    next(Sweep.model_validate(plan | asked | {"metric": "validation_f1_macro"}).configs())
+    compared = {"metric": "test_auroc", "choose_on": "nothing"}
+    next(Sweep.model_validate(plan | asked | compared).configs())
+
+
+def test_a_base_that_says_that_nothing_is_kept_back():
+    """As a run's own config.yaml does: there were no rows to choose by."""
+    none = {"data": {"validation": {"clients": 0.0, "server": 0.0}}}
+    (config,) = Sweep(base=none).configs()
+    assert config.data.validation.clients == 0.1
+    some = {"data": {"validation": {"clients": 0.0, "server": 0.2}}}
+    (config,) = Sweep(base=some).configs()
+    assert (config.data.validation.clients, config.data.validation.server) == (0, 0.2)
 
 
 def test_a_plan_is_counted_before_it_is_built():
