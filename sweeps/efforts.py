@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from orchestrator.analysis.left_out import left_out_said
+from orchestrator.analysis.compared import Runs
+from orchestrator.analysis.goals import looks_said
 from orchestrator.config import Config
-from orchestrator.results.provenance import of_which_code, seconds_said
 from sweeps.entry import Column
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, broken_said, by_trial
@@ -46,12 +46,9 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     }
     rows = {row: _distinct(columns, _common(ended)) for row, columns in ended.items()}
     said = [_said(what, each) for what, each in _measured(rows).items()]
-    lost = {row: [(each.folder.config(), each.rounds) for each in rows[row]] for row in rows}
-    timed = any(_is_of_seconds(one.entry.columns[name]) for name in one.columns)
-    return [
-        *said, *_mixtures(rows), *left_out_said(lost), *broken_said(trials.values()),
-        *_provenance(trials.values(), timed),
-    ]  # fmt: skip
+    conditions = _conditions([one.entry.columns[name] for name in one.columns], ended)
+    looks = _looks(one, ended)
+    return [*said, *_mixtures(rows), *looks, *broken_said(trials.values()), *conditions]
 
 
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
@@ -137,17 +134,47 @@ Cells = Mapping[str, Sequence[Result]]
 """Column -> a row's trials that it is of; several may be of the same ones."""
 
 
-def _is_of_seconds(column: Column) -> bool:
-    return "seconds" in column.metric or column.statistic == "seconds_to"
-
-
-def _provenance(trials: Iterable[Result], timed: bool) -> list[str]:
-    """Of which code the trials are, where that is not one; and why seconds do not compare, of a
-    table that is ``timed``.
+def _conditions(columns: Sequence[Column], ended: Mapping[str, Cells]) -> Iterator[str]:
+    """What some rows of a table with such columns had that others had not, and where their numbers
+    are from.
     """
-    results = [one.folder.result() for one in trials if one.status == "finished"]
-    said = [f"the trials are {said}" for said in of_which_code(results)]
-    return said + (seconds_said(results) if timed else [])
+    runs = _as_runs({row: _distinct(cells, set()) for row, cells in ended.items()})
+    metrics = [column.metric for column in columns]
+    measured = [*metrics, *(column.statistic for column in columns)]
+    yield from filter(
+        None,
+        [
+            runs.heldout_said, runs.common_model_said(metrics), runs.planes_said(measured),
+            runs.code_said,
+        ],
+    )  # fmt: skip
+
+
+def _as_runs(rows: Mapping[str, Sequence[Result]]) -> Runs:
+    """The rows' trials as runs of any kind, a column a row that has some."""
+    trials = [one for its in rows.values() for one in its]
+    numbers = iter(range(len(trials)))
+    grouped = {row: [next(numbers) for _ in its] for row, its in rows.items() if its}
+    folders = [one.folder for one in trials]
+    results = [folder.result() for folder in folders]
+    return Runs(folders, results, [one.rounds for one in trials], grouped=grouped)
+
+
+def _looks(one: Reproduction, ended: Mapping[str, Cells]) -> list[str]:
+    """How often rows were looked at, in columns of what it took to a target, where that is not the
+    same.
+    """
+    said = []
+    for name in one.columns:
+        column = one.entry.columns[name]
+        if column.target is not None:
+            looked = {
+                row: [(trial.folder.config(), trial.rounds) for trial in cells[name]]
+                for row, cells in ended.items()
+                if cells[name]
+            }
+            said.append(looks_said(looked, column.metric))
+    return [*dict.fromkeys(filter(None, said))]
 
 
 def _common(ended: Mapping[str, Cells]) -> set[str]:

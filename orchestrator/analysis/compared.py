@@ -53,6 +53,8 @@ class Runs:
     rounds: list[pd.DataFrame]
     labels: Sequence[str] = ()
     """"NAME=TEXT": what a column is called instead."""
+    grouped: Mapping[str, list[int]] | None = None
+    """The columns, as of :attr:`columns`; None: as the runs' configs tell them apart."""
 
     @classmethod
     def read(cls, folders: list[RunFolder], labels: Sequence[str] = ()) -> Runs:
@@ -102,6 +104,8 @@ class Runs:
     @cached_property
     def columns(self) -> dict[str, list[int]]:
         """Name -> the runs that differ in the seed alone, by number."""
+        if self.grouped is not None:
+            return dict(self.grouped)
         columns = self._named[0]
         return relabelled(columns, self.labels, self._places(columns))
 

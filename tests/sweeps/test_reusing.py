@@ -161,8 +161,10 @@ def test_seconds_of_elsewhere_are_told(there, tmp_path):
     assert "taken over" not in cells_as(tmp_path / "b", "json")
 
 
-def test_seconds_of_elsewhere_are_told_of_a_paper_s_table(reproduced, tmp_path):
-    """ "Contradicted (p < 0.05)" stood under seconds of two sweeps."""
+def test_what_methods_had_of_their_own_is_told_of_a_paper_s_table(reproduced, tmp_path):
+    """ "Contradicted (p < 0.05)" stood under seconds of two sweeps, and under steps to a target of
+    runs that were looked at after other numbers of steps.
+    """
     folder = tmp_path / "entry"
     shutil.copytree(reproduced, folder)
     one = next(iter(by_trial(folder).values())).folder
@@ -173,4 +175,21 @@ def test_seconds_of_elsewhere_are_told_of_a_paper_s_table(reproduced, tmp_path):
     entry = replace(ENTRY, columns={**ENTRY.columns, "mean": timed})
     said = " ".join(efforts.sentences(replace(REDUCED, entry=entry), folder))
     assert re.search(r"seconds: 1 of \d+ runs are taken over from another sweep", said)
-    assert "taken over" not in " ".join(efforts.sentences(REDUCED, folder))
+    quiet = " ".join(efforts.sentences(REDUCED, folder))
+    assert "taken over" not in quiet
+    assert "looked at" not in quiet
+    assert "teach" not in quiet
+    for path in (folder / "trials").glob("FedAvg-*"):
+        config = yaml.safe_load((path / "config.yaml").read_text())
+        config["aggregator"] = {"name": "fltrust"}
+        config["data"]["heldout"]["per_class"] = 5
+        (path / "config.yaml").write_text(yaml.safe_dump(config))
+        rounds = pd.read_parquet(path / ROUNDS)
+        rounds["steps_total"] *= 3
+        rounds.to_parquet(path / ROUNDS)
+        RunFolder(path).seal()
+    soon = replace(ENTRY.columns["mean"], statistic="steps_to", target=0.1)
+    entry = replace(ENTRY, columns={**ENTRY.columns, "mean": soon})
+    said = efforts.sentences(replace(REDUCED, entry=entry), folder)
+    assert "labelled rows that the server holds out teach FedAvg, and not the others" in said
+    assert any(re.match("looked at every so many local steps: .* in FedAvg, ", one) for one in said)

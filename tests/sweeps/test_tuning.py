@@ -13,6 +13,7 @@ import pytest
 from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.config import build
 from orchestrator.errors import UserError
+from orchestrator.results.provenance import of_which_code
 from orchestrator.results.run_folder import RunFolder
 from sweeps import edges, efforts, own_table, statistics, targets, tuning
 from sweeps.cells import Cells
@@ -285,14 +286,10 @@ def test_efforts_are_of_the_columns_that_all_rows_have():
 
 
 def test_trials_of_several_commits_are_told():
-    def trial(commit):
-        result = {"git_commit": commit}
-        return SimpleNamespace(status="finished", folder=SimpleNamespace(result=lambda: result))
-
-    one, other = trial("a" * 40), trial("b" * 40)
-    assert efforts._commits([one, one]) == []
-    (said,) = efforts._commits([one, other, one, trial(None)])
-    assert said == "the trials are of 3 commits of fedorch: aaaaaaa (2), bbbbbbb (1), unknown (1)"
+    one, other = {"git_commit": "a" * 40}, {"git_commit": "b" * 40}
+    assert of_which_code([one, one]) == []
+    (said,) = of_which_code([one, other, one, {"git_commit": None}])
+    assert said == "of 3 commits of fedorch: aaaaaaa (2), bbbbbbb (1), unknown (1)"
 
 
 def test_ties_and_failures_of_a_grid_are_told():
