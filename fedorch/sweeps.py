@@ -56,7 +56,8 @@ class Sweep:
         """The finished runs of the best setting, one for each seed: the first row of the table.
 
         Raises UserError for a sweep that compares and chooses nothing, where a goal (``stop``) has
-        ended trials, whose order says nothing of who is better, and before any has finished.
+        ended trials, whose order says nothing of who is better, before any has finished, and where
+        all have diverged.
         """
         from sweeps.cells import Cells
 
@@ -77,10 +78,10 @@ class Sweep:
         chosen = {
             r.seed: Run(r.folder.place)
             for r in results
-            if r.status == "finished" and r.setting.items() <= first.items()
+            if r.status == "finished" and not r.diverged and r.setting.items() <= first.items()
         }
         if not chosen:
-            raise UserError(f"{self.path}: no trial of the best setting has finished yet")
+            raise UserError(f"{self.path}: no trial of the first setting has ended in a model")
         return Runs(list(chosen.values()))
 
     def runs(self) -> Runs:

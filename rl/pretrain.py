@@ -27,14 +27,21 @@ Policy = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean returns of an episode, over the same episodes."""
+    """Returns of the same episodes [EPISODES]."""
 
     rounds: int
     """That it was trained for."""
-    before: float
-    after: float
-    uniform: float
-    """That of uniform weights."""
+    before: np.ndarray
+    after: np.ndarray
+    uniform: np.ndarray
+    """Those of uniform weights."""
+
+    @property
+    def gains(self) -> np.ndarray:
+        """What training has gained in each episode, over what was the better before: the policy, or
+        uniform weights.
+        """
+        return self.after - max(self.before, self.uniform, key=np.mean)
 
 
 def pretrain(
@@ -53,37 +60,37 @@ def pretrain(
     learner = local_learner(algorithm)
     policy = _policy(learner.module[DEFAULT_MODULE_ID].unwrapped())
     try:
-        before = score(policy, simulation)
+        before = returns(policy, simulation)
         # one step of the environment an iteration (see DDPGConfig): iterations are rounds
         done = 0
         with suppress(KeyboardInterrupt):
             for done in range(1, rounds + 1):
                 algorithm.train()
                 if done % max(1, rounds // 10) == 0:
-                    tell(done, score(policy, simulation))
-        after = score(policy, simulation)
+                    tell(done, float(returns(policy, simulation).mean()))
+        after = returns(policy, simulation)
         facts = {
             "agent": weigher.model_dump(mode="json"),
             "environment": _written(simulation),
             "rounds": done,
-            "return": after,
+            "return": float(after.mean()),
         }
         save_policy(out, module_weights(learner), facts)
     finally:
         algorithm.stop()
-    return Scores(done, before, after, score(np.ones_like, simulation))
+    return Scores(done, before, after, returns(np.ones_like, simulation))
 
 
-def score(policy: Policy, simulation: Simulation) -> float:
-    """Mean return of ``policy`` over episodes of fixed seeds."""
-    env, total = AggregationEnv(asdict(simulation)), 0.0
+def returns(policy: Policy, simulation: Simulation) -> np.ndarray:
+    """Returns [EPISODES] of ``policy`` in episodes of fixed seeds."""
+    env, total = AggregationEnv(asdict(simulation)), np.zeros(EPISODES)
     for seed in range(EPISODES):
         state, _ = env.reset(seed=10_000 + seed)
         done = False
         while not done:
             state, reward, _, done, _ = env.step(policy(state))
-            total += float(reward)
-    return total / EPISODES
+            total[seed] += float(reward)
+    return total
 
 
 def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:

@@ -47,10 +47,8 @@ def _unlooked_at(metric: str, config: Config) -> str:
     if of_clients and not config.evaluation.clients:
         return "evaluation.clients is false"
     personal = metric.startswith("personal_")
-    if personal and not config.evaluation.personal:
-        return "evaluation.personal is false"
-    if personal and not _may_keep_personal(config.algorithm.algorithm):
-        return f"under algorithm {config.algorithm.name} no client has a model of its own"
+    if personal and (why := _no_personal(config)):
+        return why
     own = of_clients or personal
     if own and "_validation_" in metric and not kept.clients:
         return "data.validation.clients is 0, and clients have no such rows"
@@ -58,6 +56,20 @@ def _unlooked_at(metric: str, config: Config) -> str:
         return "data.validation keeps no rows back"
     if metric.startswith("heldout_") and not _holds_out(config.data):
         return "data.heldout is unset, and the server holds no rows"
+    return ""
+
+
+def _no_personal(config: Config) -> str:
+    """Why no model of a client's own is judged, or ""."""
+    if config.evaluation.local_models:
+        return ""  # each that was just trained is, where an algorithm keeps none
+    if not config.evaluation.personal:
+        return "evaluation.personal is false"
+    if not _may_keep_personal(config.algorithm.algorithm):
+        return (
+            f"under algorithm {config.algorithm.name} no client has a model of its own; set "
+            "evaluation.local_models, or take a client_... metric"
+        )
     return ""
 
 

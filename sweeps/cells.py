@@ -231,8 +231,15 @@ class Cells:
         return any(map(self.reached.at_goal, itertools.chain(*self.reached.columns.values())))
 
     def tied(self, lines: Sequence[str]) -> int:
-        """How many of some lines, in the order of the table, are as good as the first of them."""
-        data = self.data.iloc[[self._called.index(line) for line in lines]]
+        """How many of some lines, in the order of the table, are as good as the first of them, as
+        which none of those is that have diverged; 0 where all have.
+        """
+        left = [line for line in lines if not all(one.diverged for one in self.groups[line])]
+        if not left:
+            return 0
+        data = self.data.iloc[[self._called.index(line) for line in left]]
+        if (data["diverged"] == 0).any():
+            data = data[data["diverged"] == 0]
         whole = data[data["count"] == data["count"].max()]
         return sum(is_tied(mean, data["mean"].iloc[0]) for mean in whole["mean"])
 

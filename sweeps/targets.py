@@ -249,7 +249,9 @@ def show_next(home: Home) -> None:
     if cells.overshot:
         return  # nobody knows which is better
     first = next(n for n in itertools.count(100, 5) if not {*range(n, n + 5)} & {*cells.plan.seeds})
-    name, leading = shlex.quote(cells.plan.name), _leading(cells)
+    if not (leading := _leading(cells)):
+        return  # all that have ended have diverged
+    name = shlex.quote(cells.plan.name)
     places = [f"runs/{name}-{which}" for which, _ in zip(("best", "second"), leading, strict=False)]
     several = "two settings" if len(places) > 1 else "setting"
     stop = leading[0].config().stop

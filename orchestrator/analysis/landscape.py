@@ -16,10 +16,12 @@ from rich.table import Table
 
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
+from orchestrator.analysis.judged import SOME
 from orchestrator.analysis.names import over_seeds, require_alike, stopped_said
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.digests import digest
 from orchestrator.results.own_code import FILES
 from orchestrator.results.pictures import require_free, write_picture
 from orchestrator.results.run_folder import RunFolder
@@ -156,15 +158,15 @@ class Look:
             )
 
     def around(self, name: str, folder: RunFolder) -> pd.DataFrame:
-        """Loss and accuracy around a run's final model, with the run's seed and sharpness on each
-        line; raises UserError where the loss is no number.
+        """Loss and accuracy around a run's final model, with the run's seed, sharpness and a digest
+        of the rows that they are of on each line; raises UserError where the loss is no number.
         """
         model = Trained.of(name, folder, self.on, self.rows)
         found = surface(model, grid(self.dims, self.points, self.radius), self.seed)
         if not np.isfinite(found["loss"]).all():
             raise UserError(f"{folder.place}: around its model the loss is NaN or infinite")
         sharp, seed = sharpness(model, self.rho, self.seed), folder.config().seed
-        return found.assign(run=name, seed=seed, **sharp)
+        return found.assign(run=name, seed=seed, rows=digest(model.rows), **sharp)
 
 
 def survey(runs: Mapping[str, Sequence[RunFolder]], look: Look) -> tuple[Figure, pd.DataFrame]:
@@ -179,9 +181,24 @@ def survey(runs: Mapping[str, Sequence[RunFolder]], look: Look) -> tuple[Figure,
     )
     tables = [look.around(name, one) for name, seeds in runs.items() for one in seeds]
     data = pd.concat(tables, ignore_index=True)
-    data = data[["run", "seed", *(c for c in data if c not in ("run", "seed"))]]
+    if said := _other_rows(data.groupby("run", sort=False)["rows"].agg(frozenset)):
+        told("note", said)
+    told_apart = ("run", "seed", "rows")
+    data = data[["run", "seed", *(c for c in data if c not in told_apart)]]
     _print_sharpness(data, look)
     return plots.landscape(data, look.dims), data
+
+
+def _other_rows(rows: pd.Series) -> str:
+    """That models (name -> digests of the rows of its runs) are looked at on other rows; or ""."""
+    if rows.nunique() < 2:
+        return ""
+    others = [str(name) for name, its in rows.items() if its != rows.iloc[0]]
+    return (
+        f"losses of {'; '.join(others[:SOME])} are on other rows than those of {rows.index[0]}: of "
+        "other seeds, or of other training rows that the clients were dealt (--on test, of one "
+        "seed, has the same for all)"
+    )
 
 
 def _print_sharpness(data: pd.DataFrame, look: Look) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,14 +90,20 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
                 scores = pretrain(weigher, simulation, rounds, seed, out, tell)
         except ValueError as error:
             raise UserError(str(error)) from error
-    gained = scores.after - max(scores.before, scores.uniform)
+    gained, episodes = float(scores.gains.mean()), len(scores.gains)
     console.print(
-        f"mean return of an episode: {scores.before:.2f} before, {scores.after:.2f} after, "
-        f"{scores.uniform:.2f} with uniform weights; wrote {out}",
+        f"mean return of an episode: {scores.before.mean():.2f} before, "
+        f"{scores.after.mean():.2f} after, {scores.uniform.mean():.2f} with uniform weights; wrote "
+        f"{out}",
         soft_wrap=True,
     )
     if gained > 0:
-        console.print(f"a gain of {gained:.2f} over the better of what it began with and uniform")
+        spread = float(scores.gains.std(ddof=1)) / math.sqrt(episodes)
+        console.print(
+            f"a gain of {gained:.2f} ± {spread:.2f} (standard error over the same {episodes} "
+            "episodes) over the better of what it began with and uniform",
+            soft_wrap=True,
+        )
     chosen = yaml.safe_dump(_beginning(weigher, out), default_flow_style=True, width=10**6).strip()
     console.print(
         "to begin with it, where as many clients are selected: --set "

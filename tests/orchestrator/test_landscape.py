@@ -21,6 +21,7 @@ from orchestrator.rounds.drive import begin, drive
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.training.evaluation import mean_loss, summed_gradient
 from tests.configs import small
+from tests.running import run_into
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +207,28 @@ def test_runs_that_differ_in_their_seed_are_one_line(tmp_path, capsys):
     assert f"{tops.mean():.4g} ± {tops.std(ddof=1):.2g}" in capsys.readouterr().out
     with pytest.raises(UserError, match="is named twice"):
         show_landscape([made[0], made[0]], tmp_path / "x.png", look)
+
+
+def test_models_that_are_looked_at_on_other_rows_are_told(tmp_path, capsys):
+    """A partition alone made 7 % of a largest eigenvalue."""
+    work = ["model=linear", "rounds=1", "data.clients=4", "cohort=2", "data.limit=200"]
+    dealt = {
+        "a": [], "b": ["algorithm=scaffold"],
+        "c": ["data.partition={name: feddual, alpha: 0.01}"],
+    }  # fmt: skip
+    folders = [RunFolder(tmp_path / name) for name in dealt]
+    for folder, own in zip(folders, dealt.values(), strict=True):
+        run_into(folder, small(*work, *own))
+
+    def told(folders, **kinds):
+        look = Look(dims=1, points=2, rows=50, **kinds)
+        show_landscape(folders, tmp_path / f"{len(list(tmp_path.iterdir()))}.png", look)
+        return " ".join("".join(capsys.readouterr()).split())
+
+    assert "other rows" not in told(folders[:2])
+    said = told(folders)
+    assert "losses of fedavg, feddual are on other rows than those of fedavg, dirichlet: " in said
+    assert "other rows" not in told(folders, on="test")
 
 
 def test_the_mean_over_seeds_is_drawn():

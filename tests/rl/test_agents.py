@@ -20,7 +20,7 @@ from orchestrator.errors import UserError
 from rl.env import AggregationEnv, Simulation
 from rl.learning import load_policy, module_weights, save_policy
 from rl.networks import Actor, Critic, on_simplex
-from rl.pretrain import score
+from rl.pretrain import returns
 from rl.weighers import Ddpg, Ppo, Td3
 from tests.algorithms.quadratics import Quadratics
 from tests.algorithms.test_fedaa import fedaa
@@ -362,8 +362,8 @@ def test_learns_which_slots_to_trust(weigher, rounds):
         after, reward, _, done, _ = env.step(agent.choose(state))
         agent.observe(reward, after)
         state = env.reset()[0] if done else after
-    learned = score(lambda s: agent.choose(s, explore=False), Simulation())
-    assert learned > score(np.ones_like, Simulation()) + 5
+    learned = returns(lambda s: agent.choose(s, explore=False), Simulation()).mean()
+    assert learned > returns(np.ones_like, Simulation()).mean() + 5
 
 
 @pytest.mark.parametrize(
@@ -396,8 +396,8 @@ def test_ppo_learns_too():
         agent.observe(reward, after)
         state = env.reset()[0] if done else after
     assert (
-        score(lambda s: agent.choose(s, explore=False), Simulation())
-        > score(np.ones_like, Simulation()) + 5
+        returns(lambda s: agent.choose(s, explore=False), Simulation()).mean()
+        > returns(np.ones_like, Simulation()).mean() + 5
     )
 
 
