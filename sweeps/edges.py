@@ -52,19 +52,23 @@ def _of(plan: Sweep, best: Choice, ran: Sequence[Choice]) -> Iterator[str]:
         # of pbt's, what was drawn is not what they ended with
         if axis.range is not None and plan.scheduler.name != "pbt":
             yield from _of_range(path, axis, best, ran)
-            continue
-        # what could not be run is beyond the ends
-        every = axis.grid or axis.choice or ()
-        values = [value for value in every if any(_is_at(one, path, value) for one in ran)]
-        read = [as_number(value) for value in values]
-        numbers = numbers_of(read)
-        ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
-        for which, end, way in ends if len(numbers) > 1 else ():
-            if _is_at(best, path, values[read.index(end)]) and _goes_on(
-                plan, best, path, (end, way)
-            ):
-                some = " that ran" if len(values) < len(every) else ""
-                yield f"{path} = {end:g}, the {which} of its {_what(axis)}{some}"
+        else:
+            yield from _of_grid(plan, path, best, ran)
+
+
+def _of_grid(plan: Sweep, path: str, best: Choice, ran: Sequence[Choice]) -> Iterator[str]:
+    """Whether the best is at an end of the values that ran: what could not be run is beyond it."""
+    axis = plan.axes[path]
+    every = axis.grid or axis.choice or ()
+    values = [value for value in every if any(_is_at(one, path, value) for one in ran)]
+    read = [as_number(value) for value in values]
+    numbers, whole = numbers_of(read), numbers_of([as_number(value) for value in every])
+    ends = zip(("smallest", "largest"), (numbers[:1] + numbers[-1:]), (-1, 1), strict=False)
+    for which, end, way in ends if len(numbers) > 1 else ():
+        at_it = _is_at(best, path, values[read.index(end)])
+        if at_it and _goes_on(plan, best, path, (end, way)):
+            some = "" if end in whole[:1] + whole[-1:] else " that ran"
+            yield f"{path} = {end:g}, the {which} of its {_what(axis)}{some}"
 
 
 def _tied(cells: Cells, trials: Sequence[Result]) -> list[Choice]:

@@ -51,9 +51,9 @@ class Reached:
         if config.local.steps is None:
             raise UserError(f"{folder.place}: each run needs a number of local.steps, not epochs")
         if "accuracy" not in clients:
-            raise UserError(
-                f"{folder.place}: the run did not evaluate its clients (evaluation.clients)"
-            )
+            numbers = "has no accuracy of its clients, as its targets are numbers"
+            missing = "did not evaluate its clients (evaluation.clients)"
+            raise UserError(f"{folder.place}: the run {numbers if 'loss' in clients else missing}")
         # as in client_accuracy_worst
         honest = clients[~clients["malicious"].astype(bool)] if "malicious" in clients else clients
         worst = honest.groupby("round")["accuracy"].min()
