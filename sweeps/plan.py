@@ -346,9 +346,7 @@ class Sweep(Section):
         rows.
         """
         base = dict(self.base) if isinstance(self.base, dict) else {}
-        kept = at(base, "data.validation") if has(base, "data.validation") else {}
-        none = isinstance(kept, dict) and not any(kept.values())
-        if not self._asks_validation(base) or not none:
+        if not self._asks_validation(base) or self._says_validation(base):
             return base
         data = base.get("data")
         if data is None or isinstance(data, dict):
@@ -358,13 +356,25 @@ class Sweep(Section):
     def _asks_validation(self, base: Mapping[str, Yaml]) -> bool:
         stop = base.get("stop")
         asked = [self.metric, *(stop if isinstance(stop, dict) else ())]
-        texts = (
-            *self.set, *self.also, *self.axes,
-            *(one for cell in self.cells for one in cell.settings),
-        )  # fmt: skip
         # as stop={validation_loss: "<= 1"} or stop.validation_loss=...
-        asked += [name for one in texts for name in re.findall(r"^stop\b\W*(\w+)", one)]
+        asked += [name for one in self._said for name in re.findall(r"^stop\b\W*(\w+)", one)]
         return any(on_test(name) is not None for name in asked)
+
+    def _says_validation(self, base: Mapping[str, Yaml]) -> bool:
+        """Whether the base says which rows are kept back; that of a finished run says of none, too,
+        and has the word only where nothing else does.
+        """
+        if not has(base, "data.validation"):
+            return False
+        kept = at(base, "data.validation")
+        some = not isinstance(kept, dict) or any(kept.values())
+        return some or any(re.match(r"data(\.validation\b|=)", one) for one in self._said)
+
+    @property
+    def _said(self) -> tuple[str, ...]:
+        """All settings, and names of axes."""
+        of_cells = (one for cell in self.cells for one in cell.settings)
+        return (*self.set, *self.also, *self.axes, *of_cells)
 
     def planned(self) -> list[Planned]:
         """The cells of the grid, each on its seeds; under optuna there is one, which draws all

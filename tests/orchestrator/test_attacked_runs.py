@@ -71,8 +71,8 @@ def forgeries(config):
     """
     seen, forge = [], Adversary.forge
 
-    def watched(self, when, cohort, uploads, start, unit=None, private=()):
-        sent = forge(self, when, cohort, uploads, start, unit, private)
+    def watched(self, when, cohort, uploads, start, unit=None, *about):
+        sent = forge(self, when, cohort, uploads, start, unit, *about)
         factors = torch.ones(len(cohort)) if unit is None else unit
         seen.append((when, {n: v.clone() for n, v in uploads.items()}, sent, factors[:, None]))
         return sent

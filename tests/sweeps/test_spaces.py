@@ -219,6 +219,8 @@ def test_a_base_that_says_that_nothing_is_kept_back():
     none = {"data": {"validation": {"clients": 0.0, "server": 0.0}}}
     (config,) = Sweep(base=none).configs()
     assert config.data.validation.clients == 0.1
+    (config,) = Sweep(base=none, set=["data.validation.server=0.2"]).configs()
+    assert (config.data.validation.clients, config.data.validation.server) == (0, 0.2)
     some = {"data": {"validation": {"clients": 0.0, "server": 0.2}}}
     (config,) = Sweep(base=some).configs()
     assert (config.data.validation.clients, config.data.validation.server) == (0, 0.2)
