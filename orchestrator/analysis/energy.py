@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.analysis.left_out import gone_said, left_out_said
 from orchestrator.analysis.names import NO_MATTER, require_alike, require_same_data
+from orchestrator.config import Config
 from orchestrator.config.energy import Energy
 from orchestrator.config.sentences import sentence
 from orchestrator.errors import UserError
@@ -165,7 +167,20 @@ def energy_map(
         )
     if said := _other_seeds(found):
         console.print(f"means are over other seeds, and so not of the same data: {said}")
+    for said in _conditions_said(found):
+        console.print(said, soft_wrap=True)
     return (None if best.empty else plots.steps_map(best)), table
+
+
+def _conditions_said(found: Sequence[Reached]) -> Iterator[str]:
+    """Which runs have diverged, after the target, too; and which went on without clients."""
+    if gone := gone_said({f"τ = {one.steps}, seed {one.seed}": one.folder for one in found}):
+        yield gone
+    groups: dict[str, list[tuple[Config, pd.DataFrame]]] = {}
+    for one in found:
+        run = one.folder.config(), one.folder.rounds()
+        groups.setdefault(f"τ = {one.steps}", []).append(run)
+    yield from left_out_said(groups)
 
 
 def _edges(best: pd.DataFrame, tried: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Without which clients rounds have gone on, and why."""
+"""Which runs have ended in no model, and without which clients rounds have gone on, and why."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import pandas as pd
 
 from orchestrator.analysis.judged import SOME
 from orchestrator.config import Config
+from orchestrator.results.run_folder import RunFolder
 
 Run: TypeAlias = "tuple[Config, pd.DataFrame]"
 """Its config, and its rounds."""
+
+
+def gone_said(runs: Mapping[str, RunFolder]) -> str:
+    """Which of some runs have diverged; or ""."""
+    gone = [name for name, folder in runs.items() if folder.ending().get("diverged")]
+    more = " ..." * (len(gone) > SOME)
+    said = "diverged (a model, or a loss, that is no number)"
+    return f"{said}: {', '.join(gone[:SOME])}{more}" if gone else ""
 
 
 def left_out_said(groups: Mapping[str, Iterable[Run]]) -> list[str]:

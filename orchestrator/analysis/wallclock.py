@@ -10,6 +10,7 @@ from rich.table import Table
 
 from orchestrator.analysis.goals import hidden_said, looks_said
 from orchestrator.analysis.judged import SOME, Judged
+from orchestrator.analysis.left_out import gone_said, left_out_said
 from orchestrator.analysis.names import require_reported, stopped_said, told_apart
 from orchestrator.analysis.reached import Reached
 from orchestrator.config.goal import Goal, steps_of, up_to
@@ -101,7 +102,9 @@ def show_wallclock(
         said = [*_ends_said(runs)]
     else:
         said = [*_target_said(runs, metric, target), *_missed_said(never, f"{metric} {target}")]
-    for sentence in filter(None, said):
+    groups = {name: [(folder.config(), table)] for name, (folder, table) in runs.items()}
+    gone = gone_said({name: folder for name, (folder, _) in runs.items()})
+    for sentence in filter(None, [*said, gone, *left_out_said(groups)]):
         console.print(sentence, soft_wrap=True)
     if step_ms is None:
         console.print("ms a step: as each run's clients took; --step-ms for other hardware")

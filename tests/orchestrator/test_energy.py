@@ -160,6 +160,34 @@ def test_that_a_run_ended_before_it_could_reach_the_target_is_said(tmp_path):
     assert "runs with τ = 1 ended before their last round" in text
 
 
+def test_what_diverged_or_went_on_without_clients_is_told(tmp_path):
+    """Times and joules of such runs stood beside sound ones without a word."""
+    for steps in (1, 2):
+        work = [f"local.steps={steps}", "rounds=2", "non_finite=drop"]
+        run_into(RunFolder(tmp_path / f"tau{steps}"), small(*work))
+    runs = tmp_path / "tau1", tmp_path / "tau2"
+
+    def told(command, *words):
+        code, text = here(command, *runs, *words)
+        return code, " ".join(text.split())
+
+    picture = "--target", 0.0, "--plot", tmp_path / "map.png"
+    for command, words in (("wallclock", ("--step-ms", 1)), ("energy", picture)):
+        code, text = told(command, *words)
+        assert (code, "diverged (" in text, "left out" in text) == (0, False, False)
+    folder = RunFolder(runs[1])
+    folder.write_table("rounds.parquet", folder.rounds().assign(dropped=[1.0, 2.0]))
+    edit(runs[1], diverged=True)
+    for command, words in (("wallclock", ("--step-ms", 1)), ("energy", picture)):
+        code, text = told(command, *words)
+        assert code == 0
+        assert "diverged (a model, or a loss, that is no number): " in text
+        left = (
+            "clients were left out, which came to NaN or infinity (non_finite: drop): 1.5 a round"
+        )
+        assert f"{left} in " in text
+
+
 def test_runs_of_one_number_of_steps_are_seeds():
     """τ = 2 takes 4 and 6 rounds of 2 + 8 J, τ = 10 takes 3 and 3 of 10 + 8 J."""
     found = reached([Ran(2, 0, 4), Ran(10, 1, 3), Ran(2, 1, 6), Ran(10, 0, 3)], 0.8)
