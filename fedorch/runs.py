@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import BaseModel
 
 from algorithms.part import nearest
 from orchestrator import files
@@ -289,14 +290,14 @@ def config_of(
 
 def plain(value: Any) -> Any:
     """``value`` as YAML would have it: of lists, mappings, and Python's own numbers."""
-    if isinstance(value, Config):
+    if isinstance(value, BaseModel):  # a config, or a section of one
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | range):
         return [plain(one) for one in value]
-    if isinstance(value, np.ndarray):
-        return value.tolist()
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return plain(value.tolist())
     if isinstance(value, PathLike):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value

@@ -141,13 +141,7 @@ def _conditions(columns: Sequence[Column], ended: Mapping[str, Cells]) -> Iterat
     runs = _as_runs({row: _distinct(cells, set()) for row, cells in ended.items()})
     metrics = [column.metric for column in columns]
     measured = [*metrics, *(column.statistic for column in columns)]
-    yield from filter(
-        None,
-        [
-            runs.heldout_said, runs.common_model_said(metrics), runs.planes_said(measured),
-            runs.code_said,
-        ],
-    )  # fmt: skip
+    yield from runs.unequal_said(metrics, measured)
 
 
 def _as_runs(rows: Mapping[str, Sequence[Result]]) -> Runs:

@@ -19,10 +19,12 @@ from sweeps.entry import Column, Entry, Values
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, by_trial
 from sweeps.rules import Line, lines
-from sweeps.tables import numbers
+from sweeps.tables import conditions, numbers
 
 SIZE = (5.2, 3.6)
 """Of a panel, in inches."""
+WORDS = 72
+"""Characters of a line over a panel."""
 ABREAST = 4
 COLORS = [colormaps["tab20"](number) for number in range(20)]
 """For panels with more rows than matplotlib has colours."""
@@ -92,8 +94,27 @@ def _course(result: Result, column: Column, over: str) -> pd.DataFrame | None:
 
 def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
     """The figure of an entry and its data; curves, and what runs have left, are read from
-    ``folder``.
+    ``folder``. Both say what is not as in the paper.
     """
+    figure, data = _drawn(one, values, folder)
+    said = [*conditions(one), *_gone(one, folder)]
+    if said and figure.axes:
+        width = figure.get_figwidth() / SIZE[0]
+        figure.suptitle(fill("; ".join(said), int(WORDS * width)), fontsize=7)
+    return figure, data.assign(conditions="; ".join(said)) if said else data
+
+
+def _gone(one: Reproduction, folder: Path) -> list[str]:
+    """Of a picture of what runs have left: which rows have lost seeds, and are of the others."""
+    if one.entry.drawn is None:
+        return []
+    runs, seeds = sound(one, folder), len(one.budget.seeds)
+    short = {row: len(runs.get(row, [])) for row in one.rows}
+    lost = [f"{row} ({many} of {seeds})" for row, many in short.items() if many < seeds]
+    return [f"seeds that ended in a model: {', '.join(lost)}"] if lost else []
+
+
+def _drawn(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
     entry = one.entry
     if entry.drawn is not None:
         runs = sound(one, folder)

@@ -237,15 +237,12 @@ def _given(cells: Cells) -> Iterator[str]:
         unlike = cells.judged.said(compared, first)
         if silent := cells.silent(judged):
             yield f"{judged} is not reported by {', '.join(silent[:LISTED])}, and not tested there"
-        about = (runs.data_said, runs.heldout_said, runs.honest_said)
-        yield from filter(
-            None, (*about, runs.common_model_said(compared), unlike, runs.planes_said(compared))
-        )
+        yield from filter(None, [runs.data_said, unlike])
+        yield from runs.unequal_said(compared, compared)
         yield from cells.reached.said()
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
         yield from filter(None, [cells.reached.looks_said()])
-        yield from filter(None, [runs.code_said])
 
 
 def _is_lost(setting: str, winning: Collection[str]) -> bool:

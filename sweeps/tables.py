@@ -181,15 +181,18 @@ def _beside(one: Reproduction, data: pd.DataFrame) -> pd.DataFrame:
     return data.assign(**{name: data[name].mask(apart) for name in theirs})
 
 
+def conditions(one: Reproduction) -> list[str]:
+    """What is not as in the paper, for what has no title that says it."""
+    said = [f"run on {one.stand_in}"] if one.stand_in else []
+    said += _conditions(one)
+    return said + ([SMOKE.partition(";")[0]] if one.size == UNTUNED_BUDGET else [])
+
+
 def _as_numbers(one: Reproduction, data: pd.DataFrame, form: Format, about: About) -> str:
-    """CSV and JSON, which have no title: what it says is among the conditions."""
-    conditions = [f"run on {one.stand_in}"] if one.stand_in else []
-    conditions += _conditions(one)
-    conditions += [SMOKE.partition(";")[0]] if one.size == UNTUNED_BUDGET else []
     if form == "csv":
         tell_beside(about.how)
-        return data.assign(conditions="; ".join(conditions)).to_csv(index=False)
-    told = {"id": one.entry.id, "conditions": conditions, "how": about.how}
+        return data.assign(conditions="; ".join(conditions(one))).to_csv(index=False)
+    told = {"id": one.entry.id, "conditions": conditions(one), "how": about.how}
     of = _spread(data, len(one.budget.seeds))
     return json_text({**told, "measured": of, "cells": data.to_dict("records")})
 

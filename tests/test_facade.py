@@ -460,6 +460,11 @@ def test_a_sweep_of_python_s_own_things(done, tmp_path, monkeypatch):
     assert found.base["data"]["dataset"]["path"] == "d.npz"
     assert found.base["model"]["of"].endswith(":N")
     assert found.cells[0].settings == (f"data.dataset.path={tmp_path / 'e.npz'}",)
+    part = {"data": done.config.data, "local": {"lr": torch.tensor(0.5)}}
+    axes = {"rounds": np.array([np.int64(1), 2], dtype=object)}
+    again = read_from({"name": "x", "base": part, "axes": axes}, tmp_path)
+    assert again.base["local"] == {"lr": 0.5}
+    assert again.axes["rounds"].grid == (1, 2)
     again = read_from({"name": "x", "base": done.config}, tmp_path)
     assert again.base["rounds"] == done.config.rounds
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -208,6 +208,18 @@ class Runs:
         if not any("seconds" in row for row in rows):
             return ""
         return "; ".join(seconds_said(self.results))
+
+    def unequal_said(self, metrics: Iterable[str], shown: Iterable[str]) -> Iterator[str]:
+        """What some columns have had that others have not, beside their data: a sentence a kind, of
+        runs by these ``metrics``, ``shown`` in rows of such names.
+        """
+        yield from filter(
+            None,
+            [
+                self.heldout_said, self.honest_said, self.common_model_said(metrics),
+                self.planes_said(shown), self.code_said,
+            ],
+        )  # fmt: skip
 
     @property
     def code_said(self) -> str:

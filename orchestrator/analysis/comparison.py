@@ -407,9 +407,9 @@ def notes_of(
         *runs.reached.untested_said(first, {one: _ends(runs, one) for one in metrics}),
         runs.unmeasured_said({one: _numbers(runs, one) for one in _single(metrics)}),
         runs.no_pairs_said(first), runs.own_said(metrics), runs.judged.said(reported, first),
-        runs.data_said, runs.heldout_said, runs.honest_said, runs.common_model_said(reported),
+        runs.data_said,
         *(_of_targets(runs, metrics[0], goal) if goal else [runs.reached.looks_said()]),
-        runs.planes_said(line.label for line in lines), runs.code_said, runs.apart_said,
+        *runs.unequal_said(reported, (line.label for line in lines)), runs.apart_said,
         runs.common_said,
     ]  # fmt: skip
     return [*filter(None, notes)]

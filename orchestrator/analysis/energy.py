@@ -151,7 +151,7 @@ def energy_map(
     ``reached``.
     """
     found = reached(folders, channels.target)
-    table = energies(found, channels)
+    table = energies(_on_seeds_of_all(found), channels)
     best = best_steps(table)
     if not best.empty:
         console.print(_shown(best, channels.target))
@@ -166,7 +166,8 @@ def energy_map(
             soft_wrap=True,
         )
     if said := _other_seeds(found):
-        console.print(f"means are over other seeds, and so not of the same data: {said}")
+        how = "the seeds that all have" if _shared(found) else "other seeds, and so other data"
+        console.print(f"the map's means are over {how}: {said}", soft_wrap=True)
     for said in _conditions_said(found):
         console.print(said, soft_wrap=True)
     return (None if best.empty else plots.steps_map(best)), table
@@ -191,6 +192,22 @@ def _edges(best: pd.DataFrame, tried: Sequence[int]) -> str:
     if not said or len({*tried}) < 2:
         return ""
     return f"{' and '.join(said)} that was tried, is the best of a channel: others may be better\n"
+
+
+def _shared(found: Sequence[Reached]) -> set[int]:
+    """The seeds that every τ has."""
+    seeds = [
+        {one.seed for one in found if one.steps == steps} for steps in {r.steps for r in found}
+    ]
+    return set.intersection(*seeds)
+
+
+def _on_seeds_of_all(found: Sequence[Reached]) -> list[Reached]:
+    """The runs on the seeds that every τ has, or all where there is none: of fewer seeds the easy
+    ones may be left.
+    """
+    shared = _shared(found)
+    return [one for one in found if one.seed in shared or not shared]
 
 
 def _other_seeds(found: Sequence[Reached]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 from rich.table import Table
@@ -15,6 +15,7 @@ from orchestrator.analysis.names import require_reported, stopped_said, told_apa
 from orchestrator.analysis.reached import Reached
 from orchestrator.config.goal import Goal, steps_of, up_to
 from orchestrator.errors import UserError
+from orchestrator.results.provenance import seconds_said
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
 
@@ -106,14 +107,19 @@ def show_wallclock(
     gone = gone_said({name: folder for name, (folder, _) in runs.items()})
     for sentence in filter(None, [*said, gone, *left_out_said(groups)]):
         console.print(sentence, soft_wrap=True)
-    if step_ms is None:
-        console.print("ms a step: as each run's clients took; --step-ms for other hardware")
-        if took and max(took) > ALIKE * min(took):
-            console.print(
-                "their steps took different times: where their work is the same (or the machine "
-                "was busy), give all of them one --step-ms",
-                soft_wrap=True,
-            )
+    for sentence in _measured_said(folders, took) if step_ms is None else ():
+        console.print(sentence, soft_wrap=True)
+
+
+def _measured_said(folders: Sequence[RunFolder], took: Sequence[float]) -> Iterator[str]:
+    """What must be known of milliseconds a step that are the runs' own (``took``)."""
+    yield "ms a step: as each run's clients took; --step-ms for other hardware"
+    yield from seconds_said([one.result() for one in folders if "rounds" in one.ending()])
+    if took and max(took) > ALIKE * min(took):
+        yield (
+            "their steps took different times: where their work is the same (or the machine was "
+            "busy), give all of them one --step-ms"
+        )
 
 
 def _contacted(rounds: pd.DataFrame) -> list[int]:

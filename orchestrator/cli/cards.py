@@ -15,7 +15,7 @@ from orchestrator.pages.sentence import told
 from orchestrator.results.columns import of_round
 from orchestrator.results.contents import MODEL
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import Inputs, TrainedModel
+from orchestrator.results.usage import Inputs, TrainedModel, parameters_of
 
 OPENED = (
     "Where the run is at hand, `network = fedorch.open(RUN).model()` builds it, RUN being its "
@@ -28,8 +28,7 @@ def model_card(folder: RunFolder, model: TrainedModel, license_: str, out: Path)
     licence, digest, and how to use it.
     """
     config, result = folder.config(), folder.result()
-    parameters = sum(tensor.numel() for tensor in folder.model().values())
-    what, ending = told(config, result, parameters)
+    what, ending = told(config, result, parameters_of(folder, result))
     metrics = {k: v for k, v in result["metrics"].items() if k.startswith(("test", "client"))}
     rows = "".join(f"| {k} | {v:.4f} | {of_round(k)} |\n" for k, v in metrics.items())
     inputs = model.inputs

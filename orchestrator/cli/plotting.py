@@ -59,7 +59,7 @@ def draw(
         drawing = figures.named(figure)
         shared, known = {"rounds": figures.table.rows()}, [*figures.table.columns]
     else:
-        drawing = _of_groups(folders, figure, labels)
+        drawing = _of_groups(folders, figure, over, labels)
         shared, known = {}, [*drawing.data["points"][0]]
     axis = over or drawing.over or "round"
     if drawing.over is not None and axis not in known:
@@ -68,8 +68,12 @@ def draw(
     console.print(f"wrote {out}", soft_wrap=True)
 
 
-def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> Drawing:
-    """Of each group of runs that differ in the seed alone the mean, in a band."""
+def _of_groups(
+    folders: list[RunFolder], column: str, over: str, labels: Sequence[str]
+) -> Drawing:  # fmt: skip
+    """Of each group of runs that differ in the seed alone the mean, in a band; notes what is not
+    the same in all.
+    """
     runs = Runs.read(folders, labels)
     column = runs.usual() if column == "accuracy" else column_of(column)
     if not any(column in table for table in runs.rounds):
@@ -80,7 +84,7 @@ def _of_groups(folders: list[RunFolder], column: str, labels: Sequence[str]) -> 
     unlike = runs.judged.said([column], next(iter(runs.columns))).replace(", and not tested", "")
     for note in (
         runs.own_said([column]), unlike, runs.data_said, runs.diverged_said, runs.stopped_said,
-        runs.pbt_said,
+        runs.pbt_said, *runs.unequal_said([column], [column, over]),
     ):  # fmt: skip
         if note:
             told("note", note)

@@ -17,7 +17,7 @@ from orchestrator.results.columns import of_client, of_round
 from orchestrator.results.contents import CONFIG
 from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.results.usage import inputs_left
+from orchestrator.results.usage import inputs_left, parameters_of
 from orchestrator.terminal import HEADLINES, decimals
 
 FIRST = 10
@@ -36,14 +36,13 @@ TILES = (
 def report_of(folder: RunFolder, config: Config) -> str:
     """The page, from the run's files; raises UserError if they cannot be read."""
     result, clients = folder.result(), folder.clients()
-    parameters = sum(tensor.numel() for tensor in folder.model().values())
     figures = figures_of(folder)
     with said(f"cannot read {folder.path / CONFIG}"):
         text = (folder.path / CONFIG).read_text(encoding="utf-8")
     body = (
         _head(
             result["name"],
-            told(config, result, parameters),
+            told(config, result, parameters_of(folder, result)),
             result.get("account", []),
             result.get("notes", []),
         )
@@ -159,7 +158,11 @@ def _clients(clients: pd.DataFrame, names: Sequence[str] = ()) -> str:
         return ""
     last = clients[clients["round"] == clients["round"].max()].drop(columns="round")
     by = next((c for c in WORST_BY if c in last), None)
-    last = last.sort_values(by, kind="stable", ascending=WORST_BY[by]) if by else last
+    if by:
+        # a model of NaN says nothing of a client's rows, and nothing is worse
+        gone = last[by].isna() & last.get("test_rows", pd.Series(0, last.index)).gt(0)
+        last = last.sort_values(by, kind="stable", ascending=WORST_BY[by])
+        last = pd.concat([last[gone.loc[last.index]], last[~gone.loc[last.index]]])
     columns = [(str(c).replace("_", " "), of_client(str(c))) for c in last]
     rows = [
         [_shown(value) if np.isfinite(value) else "" for value in row]

@@ -103,7 +103,7 @@ def seconds_said(results: Sequence[Result]) -> list[str]:
     numbers of actors, or some are from another sweep.
     """
     said = []
-    actors = sorted({result["actors"] for result in results})
+    actors = sorted({many for result in results if (many := result.get("actors")) is not None})
     if actors[1:]:
         some = " and ".join(map(str, actors))
         said.append(f"seconds: of {some} client actors, which share the cores")

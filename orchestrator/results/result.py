@@ -68,6 +68,8 @@ class Result(Ending):
     """Digest of the server's model and batch-norm statistics."""
     state_sha256: str
     """Digest of the whole server state and every client's."""
+    parameters: NotRequired[int]
+    """Numbers of the model that are trained, without batch-norm statistics."""
     actors: int
     actors_replaced: int
     versions: dict[str, str]

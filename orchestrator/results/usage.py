@@ -25,6 +25,7 @@ from orchestrator.plugins.imports import digest_of, imports_of
 from orchestrator.results import manifest
 from orchestrator.results.contents import INPUTS
 from orchestrator.results.digests import digest
+from orchestrator.results.result import Result
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import told
 from orchestrator.training.modes import own_modes
@@ -66,6 +67,14 @@ class Inputs(TypedDict):
     """Of what the network held that nobody trained, such as the weights of a checkpoint below
     adapters, or tables of whole numbers: it is not among the model's tensors, but built again; ""
     where there is nothing."""
+
+
+def parameters_of(folder: RunFolder, result: Result) -> int:
+    """Numbers that a run has trained; of one of before, all that its model holds. Raises UserError
+    for a model that is damaged.
+    """
+    every = sum(one.numel() for one in folder.model().values())
+    return result.get("parameters", every)
 
 
 def inputs_of(data: FederatedData, frozen: str, clients: Sequence[str] = ()) -> Inputs:

@@ -280,6 +280,7 @@ def _summary(experiment: Experiment, status: Literal["finished", "stopped", "fai
         "rows_sha256": experiment.data.rows_sha256(),
         "weights_sha256": experiment.weights_sha256(),
         "state_sha256": experiment.state_sha256(),
+        "parameters": experiment.net.spec.size,
         "actors": experiment.federation.plane.actors,
         "actors_replaced": experiment.federation.plane.replaced,
         "versions": versions(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +56,10 @@ class Table(Log):
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
         self.columns = list(dict.fromkeys(name for row in rows for name in row))
         lines = [self.columns, *([row.get(name, "") for name in self.columns] for row in rows)]
-        write_text(self.path, "".join(",".join(line) + "\n" for line in lines if line))
+        text = io.StringIO()
+        # names that code of one's own gives its numbers may have commas
+        csv.writer(text, lineterminator="\n").writerows(filter(None, lines))
+        write_text(self.path, text.getvalue())
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.analysis.energy import Channels, _edges, best_steps, energies, reached
+from orchestrator.analysis.energy import (
+    Channels,
+    _edges,
+    _on_seeds_of_all,
+    best_steps,
+    energies,
+    reached,
+)
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
@@ -196,6 +203,15 @@ def test_runs_of_one_number_of_steps_are_seeds():
     assert table["standard_deviation"].to_dict() == {2: pytest.approx(14.142136), 10: 0.0}
     assert table["seeds"].to_dict() == {2: 2, 10: 2}
     assert best_steps(table.reset_index()).to_numpy().tolist() == [[2]]
+
+
+def test_means_are_over_the_seeds_that_all_have():
+    """Of τ = 10 the hard seed was missing, and it was the cheaper one."""
+    found = reached([Ran(2, 0, 4), Ran(2, 1, 9), Ran(10, 0, 3)], 0.8)
+    table = energies(_on_seeds_of_all(found), ONE).set_index("steps")
+    assert table["joules"].to_dict() == {2: 40.0, 10: 54.0}
+    apart = reached([Ran(2, 0, 4), Ran(10, 1, 3)], 0.8)
+    assert _on_seeds_of_all(apart) == apart
 
 
 def test_a_seed_that_misses_the_target_loses():

@@ -17,6 +17,7 @@ from orchestrator.analysis.left_out import left_out_said
 from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
+from orchestrator.cli.plotting import draw
 from orchestrator.config import load
 from orchestrator.config.schema import ResourcesConfig
 from orchestrator.results.contents import TRIAL
@@ -327,6 +328,20 @@ def test_a_weigher_that_never_looks_at_them_does_not_learn_by_them(tmp_path, age
     plain = runs_of(tmp_path / "a", *held)
     weighed = runs_of(tmp_path / "b", *held, f"algorithm={{name: fedaa, agent: {agent}}}")
     assert bool(Runs.read([*plain, *weighed]).heldout_said) == learns
+
+
+def test_a_picture_of_curves_tells_what_a_table_tells(tmp_path, capsys):
+    """Curves over seconds, of one actor and of two, were drawn without a word."""
+    held = ["data.heldout.per_class=5", "rounds=1"]
+    plain = runs_of(tmp_path / "a", *held, seeds=[0])
+    trusting = runs_of(tmp_path / "b", *held, "aggregator=fltrust", "local.block=6", seeds=[0])
+    edit(trusting[0].path, actors=2)
+    draw([*plain, *trusting], "accuracy", "seconds", tmp_path / "a.svg", (3, 2))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "rows that the server holds out teach" in said
+    assert "seconds: of 1 and 2 client actors" in said
+    draw([*plain, *trusting], "accuracy", "", tmp_path / "b.svg", (3, 2))
+    assert "client actors" not in capsys.readouterr().err
 
 
 def test_who_was_left_out_is_told_with_the_reason(tmp_path):

@@ -216,6 +216,10 @@ def test_of_many_clients_the_page_has_the_worst():
     text = _clients(clients.drop(columns="accuracy"))
     assert "The 1,000 worst of 3,000 are here" in text
     assert text.split("<td>")[1].startswith("2,999<")
+    # one of NaN was behind all others
+    lost = clients["loss"].where(clients["client"] != 7)
+    text = _clients(clients.drop(columns="accuracy").assign(loss=lost, test_rows=3))
+    assert text.split("<td>")[1].startswith("7<")
     text = _clients(clients[["round", "client", "bytes_up"]])
     assert "The 1,000 first of 3,000 are here" in text
     assert "the worst first" not in text

@@ -16,6 +16,7 @@ from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds import tracks
 from orchestrator.rounds.drive import begin, drive, held
 from orchestrator.rounds.experiment import Experiment
+from orchestrator.tracking.tables import Table
 from sweeps.plan import Sweep
 from tests.configs import small
 
@@ -45,6 +46,19 @@ def test_files_say_what_the_rounds_were(tmp_path):
     for found in (table, lines):
         pd.testing.assert_frame_equal(found[list(rounds)], rounds, check_dtype=False)
     assert not (tmp_path / "r" / "tensorboard").exists()
+
+
+def test_names_of_numbers_may_have_commas(tmp_path):
+    """Behind such a name of a plugin's all columns were those of their neighbours."""
+    table = Table(SimpleNamespace(folder=tmp_path, done=0))
+    first = {"round": 1.0, 'gap, "max"': 1.5, "b": 2.0}
+    for record in (first, first | {"round": 2.0, "c": 3.0}):
+        table.add(record)
+    again = Table(SimpleNamespace(folder=tmp_path, done=2))
+    again.add(first | {"round": 3.0})
+    found = pd.read_csv(tmp_path / "metrics.csv")
+    assert found.columns.tolist() == ["round", 'gap, "max"', "b", "c"]
+    assert found["b"].tolist() == [2.0] * 3
 
 
 def test_rounds_that_are_done_again_are_there_once(tmp_path):

@@ -24,6 +24,7 @@ from sweeps.own_table import cells_as
 from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
+from sweeps.tables import conditions
 from sweeps.targets import SweepFile, _leading, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
@@ -383,6 +384,11 @@ def test_figures(reproduced, figure):
     one = replace(REDUCED, entry=replace(ENTRY, figure=figure))
     drawn, data = draw(one, REDUCED.measured(reproduced), reproduced)
     assert drawn.axes
+    # the picture was of what the paper has, for all that it said
+    said = "; ".join(conditions(one))
+    assert said
+    assert " ".join(drawn.get_suptitle().split()) == " ".join(said.split())
+    assert set(data["conditions"]) == {said}
     if figure == "curves":
         one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]
         last = [
