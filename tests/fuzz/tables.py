@@ -332,7 +332,7 @@ def _require_compared(
 
 def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(
-        a == b or abs(a - b) <= 1e-9 * max(1.0, abs(b)) for a, b in zip(one, other, strict=True)
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) for a, b in zip(one, other, strict=True)
     )
 
 

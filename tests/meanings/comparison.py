@@ -245,6 +245,9 @@ def _undecided(product, modelled, found, t) -> bool:
     # of numbers that overflow, the order of addition decides which do; some have models of their own
     own = [v for memory in modelled.memory.values() for v in memory.values()]
     huge = not all((v.abs() < 1e15).all() for v in (modelled.w, modelled.reference, *own))
+    # what two attackers send may cancel in one of the models alone
+    sent = any(bool((v.abs() > 1e30).any()) for v in modelled.forgeries.values())
+    huge |= sent and bool((product.algorithm.w.abs() >= 1e15).any())
     if modelled.doubts or huge or (modelled.tied and {*found} == {"personal accuracy"}):
         return True
     return any(set(found) <= _unsteady(product, modelled, t, n) for n in range(STIRS))
