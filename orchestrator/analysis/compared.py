@@ -11,7 +11,7 @@ import pandas as pd
 from algorithms.parts.attacks import NoAttack
 from algorithms.parts.metrics import Metric
 from orchestrator.analysis.judged import SOME, Judged, family_of
-from orchestrator.analysis.left_out import left_out_said
+from orchestrator.analysis.left_out import DIVERGED, left_out_said
 from orchestrator.analysis.names import (
     NO_MATTER,
     SEEDS,
@@ -379,8 +379,7 @@ class Runs:
             for name, some in self.columns.items()
             if name not in self.survivors
         ]
-        said = "diverged (a model, or a loss, that is no number)"
-        return f"{said}: {', '.join(each)}" if each else ""
+        return f"{DIVERGED}: {', '.join(each)}" if each else ""
 
     def unmeasured_said(self, numbers: Mapping[str, Sequence[float | None]]) -> str:
         """Which groups have runs that do not report a metric that is compared, and so is not tested

@@ -11,6 +11,7 @@ from orchestrator.analysis.judged import SOME
 from orchestrator.config import Config
 from orchestrator.results.run_folder import RunFolder
 
+DIVERGED = "diverged (a model, or a loss, that is no number)"
 Run: TypeAlias = "tuple[Config, pd.DataFrame]"
 """Its config, and its rounds."""
 
@@ -19,8 +20,7 @@ def gone_said(runs: Mapping[str, RunFolder]) -> str:
     """Which of some runs have diverged; or ""."""
     gone = [name for name, folder in runs.items() if folder.ending().get("diverged")]
     more = " ..." * (len(gone) > SOME)
-    said = "diverged (a model, or a loss, that is no number)"
-    return f"{said}: {', '.join(gone[:SOME])}{more}" if gone else ""
+    return f"{DIVERGED}: {', '.join(gone[:SOME])}{more}" if gone else ""
 
 
 def left_out_said(groups: Mapping[str, Iterable[Run]]) -> list[str]:
