@@ -24,7 +24,7 @@ from sweeps.tables import conditions, numbers
 SIZE = (5.2, 3.6)
 """Of a panel, in inches."""
 WORDS = 72
-"""Characters of a line over a panel."""
+"""Characters of a line under a panel."""
 ABREAST = 4
 COLORS = [colormaps["tab20"](number) for number in range(20)]
 """For panels with more rows than matplotlib has colours."""
@@ -100,7 +100,8 @@ def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.Da
     said = [*conditions(one), *_gone(one, folder)]
     if said and figure.axes:
         width = figure.get_figwidth() / SIZE[0]
-        figure.suptitle(fill("; ".join(said), int(WORDS * width)), fontsize=7)
+        # below all: the legend is beside a title
+        figure.supxlabel(fill("; ".join(said), int(WORDS * width)), fontsize=7)
     return figure, data.assign(conditions="; ".join(said)) if said else data
 
 

@@ -374,7 +374,7 @@ class Sweep(Section):
     def _said(self) -> tuple[str, ...]:
         """All settings, and names of axes."""
         of_cells = (one for cell in self.cells for one in cell.settings)
-        return (*self.set, *self.also, *self.axes, *of_cells)
+        return tuple(one.strip() for one in (*self.set, *self.also, *self.axes, *of_cells))
 
     def planned(self) -> list[Planned]:
         """The cells of the grid, each on its seeds; under optuna there is one, which draws all

@@ -151,7 +151,8 @@ def energy_map(
     ``reached``.
     """
     found = reached(folders, channels.target)
-    table = energies(_on_seeds_of_all(found), channels)
+    mapped = _on_seeds_of_all(found)
+    table = energies(mapped, channels)
     best = best_steps(table)
     if not best.empty:
         console.print(_shown(best, channels.target))
@@ -159,7 +160,7 @@ def energy_map(
     for steps in sorted({one.steps for one in found}):
         rounds = ", ".join(one.when for one in found if one.steps == steps)
         console.print(f"τ = {steps}: reaches {100 * channels.target:g}% in round {rounds}")
-    if early := sorted({one.steps for one in found if one.ended_early}):
+    if early := sorted({one.steps for one in mapped if one.ended_early}):
         console.print(
             f"runs with τ = {', '.join(map(str, early))} ended before their last round (a goal, or "
             "stopped) without it, and might have reached it: the map leaves these τ out",

@@ -67,8 +67,14 @@ def _rows(path: Path) -> list[dict[str, str]]:
     if not path.is_file():
         return []
     with said(f"cannot read {path}"):
-        lines = path.read_text().splitlines(keepends=True)
-        return list(csv.DictReader(_whole(lines)))
+        return list(csv.DictReader(_whole(_lines(path))))
+
+
+def _lines(path: Path) -> list[str]:
+    """Those of a file, which end with a line feed, as nothing else does that is in a name."""
+    with path.open(newline="") as f:
+        *lines, last = f.read().split("\n")
+    return [*(f"{line}\n" for line in lines), *filter(None, [last])]
 
 
 def _written(name: str, value: float) -> str:
@@ -84,7 +90,7 @@ class Lines(Log):
         kept = []
         if self.path.is_file():
             with _undamaged(self.path), said(f"cannot read {self.path}"):
-                lines = _whole(self.path.read_text().splitlines(keepends=True))
+                lines = _whole(_lines(self.path))
                 kept = [line for line in lines if json.loads(line)["round"] <= run.done]
         write_text(self.path, "".join(kept))
 

@@ -51,13 +51,13 @@ def test_files_say_what_the_rounds_were(tmp_path):
 def test_names_of_numbers_may_have_commas(tmp_path):
     """Behind such a name of a plugin's all columns were those of their neighbours."""
     table = Table(SimpleNamespace(folder=tmp_path, done=0))
-    first = {"round": 1.0, 'gap, "max"': 1.5, "b": 2.0}
+    first = {"round": 1.0, 'gap, "max"': 1.5, "b": 2.0, "u\u2028v": 4.0}
     for record in (first, first | {"round": 2.0, "c": 3.0}):
         table.add(record)
     again = Table(SimpleNamespace(folder=tmp_path, done=2))
     again.add(first | {"round": 3.0})
     found = pd.read_csv(tmp_path / "metrics.csv")
-    assert found.columns.tolist() == ["round", 'gap, "max"', "b", "c"]
+    assert found.columns.tolist() == ["round", 'gap, "max"', "b", "u\u2028v", "c"]
     assert found["b"].tolist() == [2.0] * 3
 
 

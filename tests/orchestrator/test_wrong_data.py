@@ -325,3 +325,17 @@ def test_a_dataset_that_depends_on_the_run_says_so(monkeypatch):
     monkeypatch.setattr(inner, "read", lambda _, r: seen.append(r.trains) or samples())
     kind().load(Request(0, 2, trains=False))
     assert seen == [False]
+
+
+@pytest.mark.parametrize(
+    ("more", "unread"),
+    [({"x_test": X[6:], "y_test": Y[6:]}, "x_test, y_test"), ({"x_train": X[:6]}, "x_train")],
+)
+def test_rows_that_would_not_be_read_are_not_passed_over(tmp_path, more, unread):
+    """A file of x, y, x_test and y_test was tested on a part of x."""
+    np.savez(tmp_path / "own.npz", x=X, y=np.arange(len(X)) % 2, **more)
+    dataset = variants(Dataset)["npz"](path=str(tmp_path / "own.npz"), test=0.5)
+    with pytest.raises(UserError, match=f"it holds x, y and, beside them, {unread}, which"):
+        dataset.load(Request(0, 1))
+    # who has trained on it is judged by it
+    assert len(dataset.load(Request(0, 1, trains=False)).y) == len(Y)

@@ -387,7 +387,7 @@ def test_figures(reproduced, figure):
     # the picture was of what the paper has, for all that it said
     said = "; ".join(conditions(one))
     assert said
-    assert " ".join(drawn.get_suptitle().split()) == " ".join(said.split())
+    assert " ".join(drawn.get_supxlabel().split()) == " ".join(said.split())
     assert set(data["conditions"]) == {said}
     if figure == "curves":
         one = data[(data["row"] == "FedAvg") & (data["column"] == "mean") & (data["round"] == 3)]

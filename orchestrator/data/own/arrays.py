@@ -67,6 +67,8 @@ class NpzArrays(Dataset):
                 f"{path}: it holds {', '.join(sorted(there)) or 'nothing'}, and neither x and y "
                 f"nor {', '.join(PAIRS)}"[:500]
             )
+        if request.trains:
+            _require_one_set(path, split, there)
         ends = ("_train", "_test") if split else ("",)
         _require_whose(path, ends, there)
         x, y, owner = (_parts(path, what, ends, there) for what in ("x", "y", "client"))
@@ -78,6 +80,18 @@ class NpzArrays(Dataset):
         found = _on_disk(path, x, ends) if path.is_dir() else _joined(x)
         made = samples_of(found, _joined(y), whose, test, path, self.task == "tokens")
         return require_other_rows(made, request, path)
+
+
+def _require_one_set(path: Path, split: bool, there: set[str]) -> None:
+    """Raise UserError for a file with x and y and with rows for the test beside them, say: only one
+    of both would be read.
+    """
+    read, other = ({*PAIRS}, {"x", "y"}) if split else ({"x", "y"}, {*PAIRS})
+    if unread := sorted(other & there):
+        raise UserError(
+            f"{path}: it holds {', '.join(sorted(read))} and, beside them, {', '.join(unread)}, "
+            f"which would not be read; take these out, or name all as {', '.join(PAIRS)}"
+        )
 
 
 def _members(path: Path) -> set[str]:

@@ -38,9 +38,9 @@ EVEN_OR_SKEWED: dict[str, Settings] = {
 CENTRE = {
     "test loss": Column("test_loss", better="low", digits=3),
     "test accuracy": ACCURACY,
-    "training loss": Column("train_loss", better="low", digits=3),
+    "loss along local training": Column("train_loss", better="low", digits=3),
 }
-"""What is known of the centre of a landscape."""
+"""What is known of the centre of a landscape, and of the models whose mean it is."""
 AROUND = landscape(points=15, rows=1000)
 VGG16: Settings = (
     "data.dataset={name: features, base: fashion_mnist, backbone: vgg16, side: 32}",
@@ -83,10 +83,13 @@ def gradient_norms() -> Figures:
         name: Column(f"gradient_norm/{place}", (), "tail", 180, better="low", digits=3)
         for name, place in LAYERS.items()
     }
-    text, last = "skewed clients: larger gradients in the last layers", ("dense 84", "output")
+    text = "skewed clients: larger gradients along local training in the last layers"
+    last = ("dense 84", "output")
     return {
         2: Entry(
-            "feddual/figure2", "Norms of the gradients by layer, with even and with skewed clients",
+            "feddual/figure2",
+            "Norms of mini-batches' gradients along local training, by layer, with even and with "
+            "skewed clients",
             EVEN_OR_SKEWED, norms, (*BASE, "evaluation.gradient_norms=true"), budgets(),
             figure="axis", claims=(Claim(text, "IID", ("non-IID",), last),),
         ),
