@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 
@@ -96,8 +96,13 @@ def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.Da
     """The figure of an entry and its data; curves, and what runs have left, are read from
     ``folder``. Both say what is not as in the paper.
     """
-    figure, data = _drawn(one, values, folder)
-    said = [*conditions(one), *_gone(one, folder)]
+    said = conditions(one)
+    if one.entry.drawn is None:
+        figure, data = _of_numbers(one, values, folder)
+    else:
+        runs = sound(one, folder)
+        figure, data = one.entry.drawn(runs) if runs else (Figure(), pd.DataFrame())
+        said += _gone(one, runs)
     if said and figure.axes:
         width = figure.get_figwidth() / SIZE[0]
         # below all: the legend is beside a title
@@ -105,21 +110,16 @@ def draw(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.Da
     return figure, data.assign(conditions="; ".join(said)) if said else data
 
 
-def _gone(one: Reproduction, folder: Path) -> list[str]:
-    """Of a picture of what runs have left: which rows have lost seeds, and are of the others."""
-    if one.entry.drawn is None:
-        return []
-    runs, seeds = sound(one, folder), len(one.budget.seeds)
+def _gone(one: Reproduction, runs: Mapping[str, Sequence[RunFolder]]) -> list[str]:
+    """Of a picture of what ``runs`` have left: which rows are of fewer seeds."""
+    seeds = len(one.budget.seeds)
     short = {row: len(runs.get(row, [])) for row in one.rows}
     lost = [f"{row} ({many} of {seeds})" for row, many in short.items() if many < seeds]
     return [f"seeds that ended in a model: {', '.join(lost)}"] if lost else []
 
 
-def _drawn(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
+def _of_numbers(one: Reproduction, values: Values, folder: Path) -> tuple[Figure, pd.DataFrame]:
     entry = one.entry
-    if entry.drawn is not None:
-        runs = sound(one, folder)
-        return entry.drawn(runs) if runs else (Figure(), pd.DataFrame())
     data = curves(one, folder) if entry.figure == "curves" else _known(numbers(one, values))
     panels = _panels(entry, data)
     across, down = min(ABREAST, len(panels)), -(-len(panels) // ABREAST)
