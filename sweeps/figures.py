@@ -37,24 +37,27 @@ MARGIN, FINENESS = 0.3, 60
 """Decades that a cloud's density is computed beyond its points, and values on each side."""
 NAMED = 3
 """Rows that a title names of those with fewer seeds."""
-CURVE = ("row", "column", "round", "over", "mean", "standard_error", "seeds", "known")
+NO_COURSE = pd.DataFrame({"round": [pd.NA], "over": [np.nan], "value": [np.nan]}).astype(
+    {"round": "Int64"}
+)
+"""Of a cell without any run that has numbers."""
 
 
 def curves(one: Reproduction, folder: Path) -> pd.DataFrame:
     """Metrics over rounds, mean over seeds: row, column, round, place on the x axis, mean, standard
-    error, seeds, and how many of them have a number there.
+    error, seeds, and how many of them have a number there. What has none anywhere is one line
+    that says so.
     """
     results, pieces = by_trial(folder), []
     seeds = sorted({seed for _, seed in results})
     for (row, column), label in one.labels.items():
         ended = [results[label, seed] for seed in seeds if (label, seed) in results]
-        for result in ended:
-            line = _course(result, one.entry.columns[column], one.entry.over)
-            if line is not None:
-                pieces.append(line.assign(row=row, column=column, seeds=len(ended)))
-    if not pieces:
-        return pd.DataFrame(columns=list(CURVE))
-    grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False)
+        of = one.entry.columns[column]
+        courses = [_course(result, of, one.entry.over) for result in ended]
+        known = [course for course in courses if course is not None]
+        for course in known or [NO_COURSE]:
+            pieces.append(course.assign(row=row, column=column, seeds=len(ended)))
+    grouped = pd.concat(pieces).groupby(["row", "column", "round"], sort=False, dropna=False)
     return grouped.agg(
         over=("over", "mean"),
         mean=("value", "mean"),
@@ -149,7 +152,7 @@ def _place(figure: Figure, where: tuple[int, int, int], title: str, part: pd.Dat
 def _lost(part: pd.DataFrame) -> str:
     """What a title says of rows with a mean of fewer seeds than the most: survivors look better."""
     most = part["seeds"].max()
-    short = part[(part["known"] < most) & (part["seeds"] > 0)]
+    short = part[part["known"] < most]
     each = short.sort_values("known").groupby("row", sort=False)["known"].first()
     lost = [f"{row} ({known} of {most})" for row, known in each.items()]
     more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""

@@ -412,6 +412,13 @@ def test_a_figure_says_which_means_are_of_fewer_seeds(figure, reproduced, tmp_pa
                for place in drawn.axes)  # fmt: skip
     known = data.groupby("row")["known"].max()
     assert known.to_dict() == {"FedAvg": 2, "FedProx": 3}
+    for result in by_trial(folder).values():
+        if result.label.startswith("FedAvg"):
+            result.folder.leave_failure({"error": "no"})
+    none, data = draw(one, one.measured(folder), folder)
+    assert all("fewer seeds: FedAvg (0 of 3)" in place.get_title().replace("\n", " ")
+               for place in none.axes)  # fmt: skip
+    assert data.groupby("row")["known"].max().to_dict() == {"FedAvg": 0, "FedProx": 3}
     whole, _ = draw(one, one.measured(reproduced), reproduced)
     assert not any("fewer seeds" in place.get_title() for place in whole.axes)
 
