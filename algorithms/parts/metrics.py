@@ -38,6 +38,11 @@ def side_of(name: str) -> bool | None:
     return True if re.search(f"_{GOOD}$", f"_{name}", re.IGNORECASE) else None
 
 
+def nameable(name: object) -> bool:
+    """Whether a number can have this name in every form in which tables are written."""
+    return isinstance(name, str) and name != "" and name.isprintable()
+
+
 class Metric(Part):
     """A number for the outputs [n, o] of a model on n rows with ``targets`` (see
     :class:`algorithms.parts.losses.Loss`). Where these are of tokens, the rows are tokens.

@@ -183,13 +183,14 @@ def _judging_rows(data: FederatedData, record: Record) -> dict[str, np.ndarray]:
 def _trained_on(
     folder: RunFolder, data: FederatedData, judging: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[int, int]]:
-    """How many of the rows ``judging`` are rows that the run was trained on, as far as its own data
-    can still be had, where there are any; and of how many.
+    """How many of the rows ``judging`` are rows that the run was trained on, where there are any,
+    and of how many; it is noted where its own data cannot be had.
     """
     config = folder.config()
     try:
         own = FederatedData.build(config.data, config.seed)
-    except UserError:
+    except UserError as error:
+        told("note", f"whether the run trained on such rows cannot be said: {error}")
         return {}
     mine, theirs = own.samples.x, data.samples.x
     if mine.shape[1:] != theirs.shape[1:] or isinstance(mine, Mapped) or isinstance(theirs, Mapped):

@@ -26,7 +26,7 @@ from algorithms.parts.attacks import Attack, NoAttack
 from algorithms.parts.compressors import Compressor, NoCompression
 from algorithms.parts.iterates import Last, Output
 from algorithms.parts.losses import CrossEntropy, Loss
-from algorithms.parts.metrics import Metric
+from algorithms.parts.metrics import Metric, nameable
 from algorithms.parts.round_ends import Fixed, RoundEnd
 from algorithms.parts.samplers import Sampler, Uniform
 from algorithms.parts.server_optimizers import ServerOptimizer, ServerSgd
@@ -120,8 +120,10 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def _each_once(self) -> EvaluationConfig:
         names = [metric.called for metric in self.metrics]
-        if strange := [name for name in names if not isinstance(name, str) or not name]:
-            raise ValueError(f"metrics: {str(strange[0])[:50]!r} is no name (called: a text)")
+        if strange := [name for name in names if not nameable(name)]:
+            raise ValueError(
+                f"metrics: {str(strange[0])[:50]!r} is no name (called: a text of one line)"
+            )
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ValueError(f"metrics names {twice[0]!r} twice")

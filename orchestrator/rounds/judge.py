@@ -19,7 +19,7 @@ from algorithms.algorithm import Algorithm
 from algorithms.finite import all_finite
 from algorithms.local import GivenModel
 from algorithms.parts.losses import Loss
-from algorithms.parts.metrics import Metric, each_token
+from algorithms.parts.metrics import Metric, each_token, nameable
 from orchestrator.clients.federation import Federation
 from orchestrator.config.schema import EvaluationConfig
 from orchestrator.data.federated import SPLITS, FederatedData
@@ -132,6 +132,8 @@ class Judge:
             who = f"algorithm {self.algorithm.options.name}: by_client returns {name!r}"
             if values.shape != (n,) or values.dtype.kind not in "biuf":
                 raise UserError(f"{who} that is not a number of each of {n} clients")
+            if not nameable(name):
+                raise UserError(f"{who} as the name of a column; names are texts of one line")
             if name in OF_A_CLIENT or name in self._columns:
                 raise UserError(f"{who}, which is a column that is there anyway; rename it")
             table[name] = values

@@ -7,6 +7,7 @@ from numbers import Real
 
 import numpy as np
 
+from algorithms.parts.metrics import nameable
 from orchestrator.errors import UserError
 from orchestrator.results.columns import OF_A_ROUND, OF_CLIENTS, WHOSE
 from orchestrator.rounds.metrics import Record
@@ -19,8 +20,10 @@ def checked(who: str, reported: Record, metrics: Sequence[str]) -> Record:
     """What ``who`` has reported, as floats; raises UserError for a number that has no name, or a
     name of a record's own, which has those of the ``metrics``, too, and for what is no number.
     """
-    if strange := [key for key in reported if not isinstance(key, str)]:
-        raise UserError(f"{who} {strange[0]!r} as the name of a number; names are texts")
+    if strange := [key for key in reported if not nameable(key)]:
+        raise UserError(
+            f"{who} {repr(strange[0])[:80]} as the name of a number; names are texts of one line"
+        )
     if taken := sorted(OF_A_ROUND.keys() & reported):
         raise UserError(
             f"{who} {taken[0]!r}, by which every round records {OF_A_ROUND[taken[0]]!r}; give the "

@@ -160,7 +160,7 @@ class QuadraticTraining:
         return Updates(self.cohort.ids, samples, p, {n: p @ v for n, v in vectors.items()}, scalars)
 
 
-def algorithm(name, world, cohort=None, output=None, **options) -> Algorithm:
+def algorithm(name, world, cohort=None, output=None, seed=0, **options) -> Algorithm:
     """The registered algorithm ``name`` on a quadratic world, in float64."""
     chosen = variants(AlgorithmOptions)[name](**options)
     server = chosen.defaults.get("server_optimizer", ServerSgd())
@@ -176,7 +176,7 @@ def algorithm(name, world, cohort=None, output=None, **options) -> Algorithm:
         usual if output is None else variants(Output)[output](),
     )
     spec = ParamSpec.of({"w": torch.zeros(world.d)})
-    setting = Setting(0, np.ones(world.n, np.int64), spec, parts, heldout=1000)
+    setting = Setting(seed, np.ones(world.n, np.int64), spec, parts, heldout=1000)
     start = torch.zeros(world.d, dtype=torch.float64)
     return chosen.start(setting, start, torch.zeros(0, dtype=torch.float64))
 

@@ -151,7 +151,10 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path,
     evaluation(folder, ["data.validation.server=0.3"])
     assert re.search(r"\d+ of \d+ validation rows are rows", capsys.readouterr().err)
     few = f"data.dataset.path={tmp_path / 'few.csv'}"
+    (tmp_path / "a.csv").rename(tmp_path / "away.csv")
     assert evaluation(folder, [few], every=True)[1] == 3
+    assert "whether the run trained on such rows cannot be said: " in capsys.readouterr().err
+    (tmp_path / "away.csv").rename(tmp_path / "a.csv")
     head, *lines = (tmp_path / "a.csv").open().readlines()
     one_each = list({line.rstrip().rpartition(",")[2]: line for line in lines}.values())[:2]
     (tmp_path / "two.csv").write_text("".join([head, *one_each]))

@@ -185,6 +185,7 @@ def test_columns_of_clients_are_as_they_were_then(monkeypatch):
         ({"mine": np.zeros(5)}, "'mine' that is not a number of each of 6 clients"),
         ({"mine": 3.0}, "'mine' that is not a number of each of 6 clients"),
         ({"mine": ["a"] * 6}, "'mine' that is not a number of each of 6 clients"),
+        ({"my\rown": np.zeros(6)}, r"'my\\rown' as the name of a column; names are texts of one"),
     ],
 )
 def test_columns_of_clients_are_numbers_of_each_under_new_names(monkeypatch, told, said):
@@ -202,6 +203,8 @@ def test_columns_of_clients_are_numbers_of_each_under_new_names(monkeypatch, tol
         ({"foo": torch.tensor(1.5)}, "'foo' as a Tensor; give a number"),
         ({"foo": "bar"}, "'foo' as a str; give a number"),
         ({"foo": None}, "'foo' as a NoneType; give a number"),
+        ({"a\nb": 1.0}, r"'a\\nb' as the name of a number; names are texts of one line"),
+        ({"": 1.0}, "'' as the name of a number"),
     ],
 )
 def test_rounds_report_numbers_under_names_of_their_own(monkeypatch, reported, said):
@@ -500,6 +503,7 @@ class Odd(fedorch.Metric):
     [
         ("''", "aggregator=short", r"props\w*: TypeError: .*weights\(\) takes 2 positional"),
         ("3", "evaluation.metrics=[odd]", r"metrics: '3' is no name"),
+        ("'a\\nb'", "evaluation.metrics=[odd]", r"metrics: 'a\\nb' is no name"),
         ("1 / 0", "evaluation.metrics=[odd]", "plugins: props, line 15, in called: ZeroDivision"),
     ],
 )

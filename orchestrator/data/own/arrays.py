@@ -67,8 +67,7 @@ class NpzArrays(Dataset):
                 f"{path}: it holds {', '.join(sorted(there)) or 'nothing'}, and neither x and y "
                 f"nor {', '.join(PAIRS)}"[:500]
             )
-        if request.trains:
-            _require_one_set(path, split, there)
+        _require_one_set(path, split, there)
         ends = ("_train", "_test") if split else ("",)
         _require_whose(path, ends, there)
         x, y, owner = (_parts(path, what, ends, there) for what in ("x", "y", "client"))
