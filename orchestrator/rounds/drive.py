@@ -159,7 +159,20 @@ def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             f"{folder.path}: the checkpoint of round {t} is of another version of fedorch, or not "
             f"one of this run ({' '.join(str(error).split())[:120]})"
         ) from error
+    _require_not_beyond(experiment, folder)
     return notes
+
+
+def _require_not_beyond(experiment: Experiment, folder: RunFolder) -> None:
+    """Raise UserError if ``stop`` is such that the run would have ended before: by its config,
+    which says so from now on, it would have another model.
+    """
+    ended = next((record for record in experiment.records[:-1] if experiment.ends(record)), None)
+    if ended is not None:
+        raise UserError(
+            f"{folder.path}: by this stop the run would have ended with round "
+            f"{int(ended['round'])}; {experiment.t} rounds have been done, and none is taken back"
+        )
 
 
 def _require_none_taken_back(experiment: Experiment, folder: RunFolder) -> None:

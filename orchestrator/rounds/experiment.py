@@ -191,9 +191,10 @@ class Experiment:
     def reached(self) -> bool:
         """Whether the last round's record meets one of the config's ``stop`` conditions."""
         last = self.records[-1] if self.records else {}
-        return self._ends(last)
+        return self.ends(last)
 
-    def _ends(self, record: Record) -> bool:
+    def ends(self, record: Record) -> bool:
+        """Whether a round's record meets one of the config's ``stop`` conditions."""
         return any(
             Goal.read(goal).met(record.get(metric, math.nan))
             for metric, goal in self.config.stop.items()
@@ -259,7 +260,7 @@ class Experiment:
         }
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
         spent = self._spent(begun, sent_before, seconds)
-        ended = self._ends(record | spent)
+        ended = self.ends(record | spent)
         last = last or ended
         met = watch is not None and watch.over
         due = self.clock.due(t, self._steps_before(), record["steps_total"])
@@ -300,7 +301,7 @@ class Experiment:
         """Whether the round that was the last of a run that has ended is one of many now, which a
         run that had never ended would not have judged (at its end).
         """
-        if longer is None or self.t >= self.config.rounds or self._ends(longer["record"]):
+        if longer is None or self.t >= self.config.rounds or self.ends(longer["record"]):
             return False
         before = self.records[-2]["steps_total"] if len(self.records) > 1 else 0.0
         due = self.clock.due(self.t, before, self.records[-1]["steps_total"])
@@ -338,7 +339,7 @@ class Experiment:
         record, table = self.judge.of(algorithm.w + mean["delta"], buffers)
         self.seen = record | {"evaluated_steps": float(steps)}, table
         self.looks += 1
-        return self._ends(record)
+        return self.ends(record)
 
     def _judge(self, t: int, record: Record, seconds: Record) -> None:
         """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
@@ -361,7 +362,7 @@ class Experiment:
         if self._is_judged:
             seen = {name: value for name, value in last.items() if name.startswith(OF_ONE_MODEL)}
             at_its_end = last.get("evaluated_steps", last["steps_total"]) == last["steps_total"]
-            if at_its_end or self._ends(seen):
+            if at_its_end or self.ends(seen):
                 return
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()

@@ -161,7 +161,7 @@ def test_a_target_that_is_met_in_mid_round_counts_then(tmp_path):
     assert len(spent) == e.t
 
 
-@pytest.mark.parametrize("end", ["rounds=3", "stop={train_loss: '<= 50'}"])
+@pytest.mark.parametrize("end", ["rounds=3", "stop={steps_total: 15}"])
 def test_a_run_that_ends_as_it_is_resumed_is_judged_at_its_end(end, tmp_path):
     """A look in the middle of its last round stood for it."""
     one_round = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "rounds=9", CLOCK]

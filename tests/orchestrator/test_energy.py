@@ -179,16 +179,20 @@ def test_what_diverged_or_went_on_without_clients_is_told(tmp_path):
         return code, " ".join(text.split())
 
     picture = "--target", 0.0, "--plot", tmp_path / "map.png"
-    for command, words in (("wallclock", ("--step-ms", 1)), ("energy", picture)):
+    look = "--dims", 1, "--points", 3, "--rows", 20, "--plot"
+    commands = ("wallclock", ("--step-ms", 1)), ("energy", picture)
+    landscape = "landscape", (*look, tmp_path / "a.png")
+    for command, words in (*commands, landscape):
         code, text = told(command, *words)
         assert (code, "diverged (" in text, "left out" in text) == (0, False, False)
     folder = RunFolder(runs[1])
     folder.write_table("rounds.parquet", folder.rounds().assign(dropped=[1.0, 2.0]))
     edit(runs[1], diverged=True)
-    for command, words in (("wallclock", ("--step-ms", 1)), ("energy", picture)):
+    for command, words in (*commands, ("landscape", (*look, tmp_path / "b.png"))):
         code, text = told(command, *words)
         assert code == 0
-        assert "diverged (a model, or a loss, that is no number): " in text
+        if command != "landscape":  # which of a model that is NaN has nothing to show
+            assert "diverged (a model, or a loss, that is no number): " in text
         left = (
             "clients were left out, which came to NaN or infinity (non_finite: drop): 1.5 a round"
         )

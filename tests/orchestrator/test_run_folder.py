@@ -339,6 +339,21 @@ def test_whoever_may_read_the_folder_may_read_the_model(tmp_path):
     assert (tmp_path / MODEL).stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
+@pytest.mark.parametrize("begun", [[], ["rounds=2"]])
+def test_a_run_that_would_have_ended_before_does_not_go_on(begun, tmp_path):
+    """Its config said a goal with which it had not ended, and comparisons counted all its rounds as
+    what that took.
+    """
+    folder = RunFolder(tmp_path)
+    run_into(folder, small("rounds=3", *begun))
+    folder.open(small("rounds=4", "stop={round: 1}"))
+    with pytest.raises(UserError, match=r"by this stop the run would have ended with round 1; \d"):
+        run_into(folder, resuming=True)
+    folder.open(small("rounds=4", f"stop={{round: {2 if begun else 3}}}"))
+    experiment, _ = run_into(folder, resuming=True)
+    assert experiment.t == (2 if begun else 3)
+
+
 @pytest.mark.parametrize("left", ["results", "a damaged checkpoint"])
 def test_no_round_is_taken_back(left, tmp_path):
     """Rounds after the last whole checkpoint are rounds, too."""
