@@ -7,6 +7,7 @@ import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -54,12 +55,23 @@ class LivePage:
                 "(checkpoint.every)"
             )
         if newest != self.round:
-            _, state, _ = checkpoint.load_latest(folder.checkpoints)
+            state = _newest_state(folder)
             tables = [pd.DataFrame(rows) for rows in state["client_rows"]]
             clients = pd.concat(tables) if tables else pd.DataFrame()
             text = page_so_far(folder.config(), pd.DataFrame(state["records"]), clients)
             self.round, self.text = newest, _again(text)
         return self.text
+
+
+def _newest_state(folder: RunFolder) -> dict[str, Any]:
+    """Of the run that goes on meanwhile, which may take away a checkpoint that is being read."""
+    there = checkpoint.newest(folder.checkpoints)
+    try:
+        return checkpoint.load_latest(folder.checkpoints)[1]
+    except UserError:
+        if checkpoint.newest(folder.checkpoints) == there:
+            raise
+        return _newest_state(folder)
 
 
 def _again(page: str) -> str:

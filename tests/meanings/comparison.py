@@ -240,7 +240,11 @@ def _undecided(product, modelled, found, t) -> bool:
     """
     if modelled.open_ended:
         return True
-    if any(name.startswith("ledger") or "shape" in said for name, said in found.items()):
+    if any(name.startswith("ledger") for name in found):
+        return False
+    if modelled.huge:  # what overflows is not kept
+        return True
+    if any("shape" in said for said in found.values()):
         return False
     # of numbers that overflow, the order of addition decides which do; some have models of their own
     own = [v for memory in modelled.memory.values() for v in memory.values()]

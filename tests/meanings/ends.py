@@ -7,6 +7,8 @@ from algorithms.draws import generator, torch_generator
 from tests.meanings.channel import finite
 from tests.meanings.client import each_pass
 
+LEAST = 1e-6
+"""Steps below this part of the model are of rounding, and so is the way that they go."""
 NEAR = 1e-4
 """How near to Θ (of the states' size) H may be for it to be left open on which side it is."""
 
@@ -19,6 +21,8 @@ def xi(fed, ids):
     last = fed.past.get("previous")
     follows = monitor["direction"] == "last" and last is not None
     step = fed.w - last if follows else torch.zeros_like(fed.w)
+    if follows and step.norm() <= LEAST * fed.w.norm():
+        fed.doubts.append(f"xi: {step.norm()}")
     if not step.any():
         step = torch.randn(len(fed.w), generator=torch_generator(0, "xi"))
     fed.past["previous"] = fed.w

@@ -28,7 +28,7 @@ from orchestrator.pages.bands import points
 from orchestrator.pages.figures import Figures
 from orchestrator.pages.report import _clients, figures_of, report_of
 from orchestrator.pages.table import MOST_ROUNDS, Table, over_axes, thinned
-from orchestrator.results import locks
+from orchestrator.results import checkpoint, locks
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
 from tests.orchestrator.test_cli import here
@@ -403,6 +403,31 @@ def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):
         with pytest.raises(UserError, match=f"--port {taken}"):
             answering(page, taken)
         server.shutdown()
+
+
+def test_a_checkpoint_that_makes_room_while_it_is_read_is_not_damaged(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    run_into(folder, small("rounds=3", "checkpoint={every: 1, keep: 1}"), stop_at=2)
+    (tmp_path / "result.json").unlink()
+    read, newest = checkpoint.load_latest, folder.checkpoints / "round-000002"
+
+    def meanwhile(place):
+        if newest.exists():
+            newest.rename(newest.with_name("round-000003"))
+            raise UserError(f"checkpoint {newest} is damaged")
+        shutil.copytree(kept, newest)
+        shutil.rmtree(newest.with_name("round-000003"))
+        return read(place)
+
+    kept = shutil.copytree(newest, tmp_path / "kept")
+    monkeypatch.setattr(checkpoint, "load_latest", meanwhile)
+    assert "Round 2 of 3" in LivePage(str(tmp_path)).now()
+
+    def torn(place):
+        raise UserError("checkpoint is damaged")
+
+    monkeypatch.setattr(checkpoint, "load_latest", torn)
+    assert "checkpoint is damaged" in LivePage(str(tmp_path)).now()
 
 
 def test_a_report_says_what_sets_a_run_apart(runs):
