@@ -65,10 +65,14 @@ class Runs:
             raise UserError("there are no runs to compare")
         failed = [f for f in folders if f.ending()["status"] == "failed"]
         if failed:
-            trial = "; fedorch table SWEEP has the other trials"
+            trial = failed[0].holds(TRIAL)
+            others = (
+                "fedorch table SWEEP has the other trials"
+                if trial
+                else ("name the others, and it is said of their means")
+            )
             raise UserError(
-                f"the run in {failed[0].place} failed and has no metrics to compare"
-                f"{trial if failed[0].holds(TRIAL) else ''}"
+                f"the run in {failed[0].place} failed and has no metrics to compare; {others}"
             )
         results = [f.result() for f in folders]
         for folder in folders:

@@ -15,6 +15,7 @@ import pandas as pd
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison_page import comparison_of, reports_of
 from orchestrator.analysis.goals import hidden_said, looks_said, sought
+from orchestrator.analysis.left_out import failed_said
 from orchestrator.analysis.names import (
     require_curve,
     require_reported,
@@ -402,7 +403,8 @@ def notes_of(
     """
     reported = [key for result in runs.results for key in result["metrics"]]
     notes = [
-        runs.seeds_said, runs.diverged_said, runs.stopped_said, runs.pbt_said,
+        runs.seeds_said, runs.diverged_said, failed_said(runs.folders), runs.stopped_said,
+        runs.pbt_said,
         "; ".join(runs.reached.said()),
         *runs.reached.untested_said(first, {one: _ends(runs, one) for one in metrics}),
         runs.unmeasured_said({one: _numbers(runs, one) for one in _single(metrics)}),

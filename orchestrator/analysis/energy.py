@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
-from orchestrator.analysis.left_out import gone_said, left_out_said
+from orchestrator.analysis.left_out import failed_said, gone_said, left_out_said
 from orchestrator.analysis.names import NO_MATTER, require_alike, require_same_data
 from orchestrator.config import Config
 from orchestrator.config.energy import Energy
@@ -178,6 +178,8 @@ def _conditions_said(found: Sequence[Reached]) -> Iterator[str]:
     """Which runs have diverged, after the target, too; and which went on without clients."""
     if gone := gone_said({f"τ = {one.steps}, seed {one.seed}": one.folder for one in found}):
         yield gone
+    if failed := failed_said(one.folder for one in found):
+        yield failed
     groups: dict[str, list[tuple[Config, pd.DataFrame]]] = {}
     for one in found:
         run = one.folder.config(), one.folder.rounds()

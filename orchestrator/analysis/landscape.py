@@ -17,7 +17,7 @@ from rich.table import Table
 from algorithms.draws import generator, torch_generator
 from algorithms.flat import ParamSpec
 from orchestrator.analysis.judged import SOME
-from orchestrator.analysis.left_out import left_out_said
+from orchestrator.analysis.left_out import failed_said, left_out_said
 from orchestrator.analysis.names import over_seeds, require_alike, stopped_said
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
@@ -230,6 +230,6 @@ def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
     figure, data = survey(runs, look)
     groups = {name: [(one.config(), one.rounds()) for one in own] for name, own in runs.items()}
     stopped = stopped_said({one.place: one for one in folders})
-    for said in filter(None, [stopped, *left_out_said(groups)]):
+    for said in filter(None, [stopped, failed_said(folders), *left_out_said(groups)]):
         told("note", said)
     write_picture(figure, plot, data)

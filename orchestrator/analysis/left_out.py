@@ -1,4 +1,4 @@
-"""Which runs have ended in no model, and without which clients rounds have gone on, and why."""
+"""Which runs have ended in no model, or failed, and without which clients rounds have gone on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pandas as pd
 
 from orchestrator.analysis.judged import SOME
 from orchestrator.config import Config
+from orchestrator.results.members import failed_beside
+from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import RunFolder
 
 DIVERGED = "diverged (a model, or a loss, that is no number)"
@@ -21,6 +23,14 @@ def gone_said(runs: Mapping[str, RunFolder]) -> str:
     gone = [name for name, folder in runs.items() if folder.ending().get("diverged")]
     more = " ..." * (len(gone) > SOME)
     return f"{DIVERGED}: {', '.join(gone[:SOME])}{more}" if gone else ""
+
+
+def failed_said(folders: Iterable[RunFolder]) -> str:
+    """Which runs beside these, on other seeds, have failed, and can be in no mean; or ""."""
+    failed = failed_beside([one.path for one in folders if not is_remote(one.place)])
+    more = f" and {len(failed) - SOME} more" if failed[SOME:] else ""
+    named = ", ".join(map(str, failed[:SOME]))
+    return f"failed, and in no mean: {named}{more}" if failed else ""
 
 
 def left_out_said(groups: Mapping[str, Iterable[Run]]) -> list[str]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from algorithms.part import nearest
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import column_of
+from orchestrator.analysis.left_out import failed_said
 from orchestrator.analysis.names import require_curve
 from orchestrator.errors import UserError
 from orchestrator.pages.figures import Drawing
@@ -83,8 +84,8 @@ def _of_groups(
     require_curve(column, folders, runs.rounds)
     unlike = runs.judged.said([column], next(iter(runs.columns))).replace(", and not tested", "")
     for note in (
-        runs.own_said([column]), unlike, runs.data_said, runs.diverged_said, runs.stopped_said,
-        runs.pbt_said, *runs.unequal_said([column], [column, over]),
+        runs.own_said([column]), unlike, runs.data_said, runs.diverged_said, failed_said(folders),
+        runs.stopped_said, runs.pbt_said, *runs.unequal_said([column], [column, over]),
     ):  # fmt: skip
         if note:
             told("note", note)

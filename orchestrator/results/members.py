@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def _runs_of(sweep: Path) -> list[str]:
     if has_pbt(sweep):
         trials = [one for one in trials if ending(one)["status"] != "stopped"]
     return [str(one) for one in trials]
+
+
+def failed_beside(runs: Collection[Path]) -> list[Path]:
+    """The runs that failed on other seeds in the same folders of seeds as some of ``runs``."""
+    folders = dict.fromkeys(run.parent for run in runs if SEED.fullmatch(run.name))
+    others = [one for folder in folders for one in folder.glob(f"seed-*/{RESULT}")]
+    beside = [one.parent for one in others if one.parent not in runs]
+    return [run for run in sorted(beside) if _failed(run)]
+
+
+def _failed(run: Path) -> bool:
+    try:
+        return ending(run)["status"] == "failed"
+    except UserError:  # damaged, and none of those that were named
+        return False
 
 
 def has_pbt(sweep: Path) -> bool:

@@ -13,7 +13,7 @@ from orchestrator.analysis import comparison
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.comparison import show_comparison
 from orchestrator.analysis.judged import Basis
-from orchestrator.analysis.left_out import left_out_said
+from orchestrator.analysis.left_out import failed_said, left_out_said
 from orchestrator.analysis.names import by_config
 from orchestrator.analysis.paired import compare
 from orchestrator.analysis.tested import Measured, PairedTests
@@ -342,6 +342,18 @@ def test_a_picture_of_curves_tells_what_a_table_tells(tmp_path, capsys):
     assert "seconds: of 1 and 2 client actors" in said
     draw([*plain, *trusting], "accuracy", "", tmp_path / "b.svg", (3, 2))
     assert "client actors" not in capsys.readouterr().err
+
+
+def test_seeds_that_failed_beside_those_that_are_compared_are_told(tmp_path):
+    """Whoever named the others had the easier seeds, and nobody said it."""
+    run = RunFolder(tmp_path / "a" / "seed-0")
+    run_into(run, load(None, [*SMALL]))
+    lost = RunFolder(shutil.copytree(run.path, run.path.with_name("seed-1")))
+    assert failed_said([run]) == ""
+    lost.leave_failure({"error": "no"})
+    said = f"failed, and in no mean: {lost.path}"
+    assert failed_said([run]) == said
+    assert said in comparison.notes_of(Runs.read([run]), [], ["test_accuracy"], "fedavg")
 
 
 def test_who_was_left_out_is_told_with_the_reason(tmp_path):
