@@ -51,6 +51,13 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     return [*said, *_mixtures(rows), *looks, *broken_said(trials.values()), *conditions]
 
 
+def given(rows: Mapping[str, Sequence[str]]) -> list[str]:
+    """A sentence for each of a few rows, with its settings, of which a claim may be more than of
+    its method; many are called by them.
+    """
+    return [f"{row}: {', '.join(own)}" for row, own in rows.items()] if len(rows) <= MOST else []
+
+
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:
     """A sentence for each kind of effort in which settings differ (name -> trials of it)."""
     # a name may be several settings, and names are listed

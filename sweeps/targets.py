@@ -449,7 +449,10 @@ class PaperTarget(Target):
         """How the rows were tuned, and what they spent."""
         tuning, stage = self.one.tuning, folder / TUNING
         if tuning is None:
-            said = ["nothing was tuned in this sweep: every method has the settings of the entry"]
+            said = [
+                "nothing was tuned in this sweep: every method has the settings of the entry",
+                *efforts.given(self.one.entry.rows),
+            ]
         else:
             tuned = Tuned.read(stage) if (stage / TUNED).is_file() else Tuned()
             said = tuned.sentences(tuning)

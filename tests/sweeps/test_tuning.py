@@ -249,6 +249,19 @@ def test_a_difference_in_effort_is_a_sentence():
     assert other == "distinct clients a round: 14.5 A; 20 B, C"
 
 
+def test_settings_stand_under_a_table_that_tunes_nothing(tmp_path, monkeypatch):
+    """A claim about the dual step was of rows with other rates, which the table did not say."""
+    again = targets.resolve("drdm/table3-again", "smoke", ())
+    monkeypatch.setattr(efforts, "sentences", lambda *_: [])
+    said = again._how(tmp_path)
+    assert said[0].startswith("nothing was tuned in this sweep")
+    assert "SCAFFOLD: algorithm=scaffold, local.lr=0.458" in said
+    assert "DRDM γ = 0: algorithm={name: drdm, mu: 0.1, gamma: 0}, local.lr=0.146" in said
+    assert len(said) == 1 + len(again.one.entry.rows)
+    many = targets.resolve("fda/figure3.3", "smoke", ())
+    assert len(many._how(tmp_path)) == 1
+
+
 def test_the_efforts_of_trials(reproduced):
     found = efforts.sentences(REDUCED, reproduced)
     trials = [t for (label, _), t in by_trial(reproduced).items() if label == "FedAvg / mean"]
