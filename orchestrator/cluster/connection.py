@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -179,7 +180,7 @@ def _scalable(path: Path) -> dict[str, float]:
 
 
 def authenticate(address: str) -> None:
-    """Say whether an existing cluster is reached with a token; must happen before Ray is imported.
+    """Say whether an existing cluster is reached with a token.
 
     A cluster that Ray starts itself always has one, but on the way to an explicit address Ray uses
     a token only if told to, and fails after 20 s without saying why.
@@ -189,3 +190,9 @@ def authenticate(address: str) -> None:
     named = any(k in os.environ for k in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     has_token = named or (home() / ".ray" / "auth_token").exists()
     os.environ["RAY_AUTH_MODE"] = "token" if has_token else "disabled"
+    if "ray" in sys.modules:
+        import ray
+
+        if not ray.is_initialized():
+            # which has read the environment as it was imported
+            ray._raylet.Config.initialize("")  # type: ignore[attr-defined]

@@ -32,6 +32,8 @@ SPENT = {
 at the anchor are steps, too), bytes of all clients. The methods of a table are not equal in it."""
 PAPER_SEEDS = tuple(range(10))
 FEW_SEEDS = (0, 1, 2)
+MANY_SEEDS = tuple(range(30))
+"""Rounds to a target scatter by as much as they differ; on some seeds it is not reached."""
 SMOKE: Settings = (
     "data.dataset=fashion_mnist_10k", "data.limit=600", "data.clients=6", "cohort=3",
     "local.steps=2", "rounds=2", "evaluation.every=1",
@@ -406,7 +408,7 @@ def steps_budgets() -> dict[str, Budget]:
         "reduced": Budget(
             seeds=FEW_SEEDS, reduced="Three seeds; the paper does not say how many it drew."
         ),
-        "full": Budget(seeds=PAPER_SEEDS),
+        "full": Budget(seeds=MANY_SEEDS),
     }
 
 

@@ -5,11 +5,14 @@ no Ray at all.
 import os
 import socket
 import stat
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 import ray
+from ray._raylet import AuthenticationMode
 
 from orchestrator.cluster import connection, outliving
 from orchestrator.cluster.connection import _keep_token, _started
@@ -44,6 +47,25 @@ def test_nobody_else_may_read_the_token(monkeypatch, tmp_path):
     token.chmod(0o644)
     _keep_token()
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
+
+
+def test_a_cluster_with_a_token_is_reached_by_who_has_imported_ray_already(tmp_path):
+    """So have top, stop and sweeps, and Ray had read by then that no token is to be used."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("f" * 64)
+    code = (
+        "import ray; from ray._raylet import get_authentication_mode as mode; before = mode(); "
+        "from orchestrator.cluster.connection import authenticate; authenticate('10.0.0.1:6379'); "
+        "print(before, mode())"
+    )
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=plain | {"HOME": str(tmp_path)}, capture_output=True,
+        text=True, timeout=120, check=True,
+    )  # fmt: skip
+    plain_mode, with_token = done.stdout.split()
+    assert plain_mode == str(int(AuthenticationMode.DISABLED))
+    assert with_token == str(int(AuthenticationMode.TOKEN))
 
 
 @pytest.mark.parametrize(("alive", "codes"), [(False, [130]), (True, [])])
