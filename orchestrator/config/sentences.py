@@ -51,10 +51,12 @@ def _unknown(loc: tuple[int | str, ...], raw: Mapping[str, Any], model: type[Bas
     whose = f"; {', '.join(others[:5])} would have it" if beside.part and others else ""
     of = f" of {beside.part}" if beside.part else ""
     same = [last for path in keys_meaning(key) if (last := path.rpartition(".")[2]) in beside.keys]
-    if same and not close_to(key, beside.keys, 1):
-        path, known = ".".join(map(str, (*loc[:-1], same[0]))), ", ".join(beside.keys)
-        return f"there is no such key{of}{whose}; did you mean {path}? valid: {known}"
-    return f"there is no such key{of}{whose}; {meant(key)}{nearest(key, beside.keys)}"
+    hint = ""
+    if not close_to(key, beside.keys, 1):
+        path = ".".join(map(str, (*loc[:-1], same[0]))) if same else ""
+        hint = f"did you mean {path}? " if path else meant(key)
+    known = f"{hint}valid: {', '.join(beside.keys)}" if hint else nearest(key, beside.keys)
+    return f"there is no such key{of}{whose}; {known}"
 
 
 _SWEEP = "it is a sweep's: fedorch sweep FILE"

@@ -76,7 +76,12 @@ class ClientTest(Section):
     fraction: float = Field(
         0.25, gt=0, lt=1, description="local: part of each client's rows kept for its test"
     )
-    least: int = Field(50, ge=1, description="mix: least number of test rows a client")
+    least: int = Field(
+        50,
+        ge=1,
+        description="mix: least number of test rows a client, as far as there are such of its "
+        "classes",
+    )
 
 
 class DataConfig(Section):

@@ -11,6 +11,7 @@ from orchestrator.errors import UserError
 MISTAKES = [
     (["foo=1"], "config: foo: there is no such key"),
     (["local.lrr=1"], "did you mean 'lr'?"),
+    (["resources.actor=1"], "no such key; did you mean 'actors'? valid: "),
     (["algorithm=fedprx"], "there is no 'fedprx'; did you mean 'fedprox'?"),
     (
         ["algorithm.name=fedprox", "algorithm.mu=-1"],

@@ -183,8 +183,8 @@ def test_what_is_wrong(arrays, tmp_path):
     y[3], none = IGNORED, y
     low = np.where(y == 1, -3, y)
     for changed, said in (
-        (none, r"no token of row \d+ has a class"),
-        (low, r"has the class -3, and they are from 0 to 2"),
+        (none, r"b\.npz: no token of row 4 has a class"),
+        (low, r"b\.npz: row \d+ of y has the class -3; they are from 0 on, and -100 is none"),
         (y[:, 0], "classes of tokens are whole numbers"),
         (y + 20_000, "10000 at most"),
     ):

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from algorithms.part import option
+from algorithms.parts.losses import IGNORED
 from orchestrator.data.mapped import Inputs, Mapped, MappedFile, mapped
 from orchestrator.data.own.splitting import (
     Part,
@@ -199,6 +200,16 @@ def _tags(y: np.ndarray, where: object) -> Wanted:
         raise UserError(f"{where}: no token has a class in y (whole numbers from 0 on)")
     if most >= MOST_TAGS:
         raise UserError(f"{where}: a token has the class {most}, and there are {MOST_TAGS} at most")
+    # before rows for training and for the test are put apart
+    strange, bare = (y < 0) & (y != IGNORED), (y == IGNORED).all(1)
+    if strange.any():
+        row, place = np.argwhere(strange)[0]
+        raise UserError(
+            f"{where}: row {row + 1} of y has the class {y[row, place]}; they are from 0 on, and "
+            f"{IGNORED} is none"
+        )
+    if bare.any():
+        raise UserError(f"{where}: no token of row {int(np.argmax(bare)) + 1} has a class in y")
     return Wanted.tokens(y.astype(np.int64), [str(tag) for tag in range(most + 1)])
 
 
