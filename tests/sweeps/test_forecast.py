@@ -64,7 +64,7 @@ def test_it_is_told_before_it_is_run_and_listed_from_then_on(tmp_path, monkeypat
     (key,) = costs.known()
     assert key == "drdm/figure4 smoke"
     code, text = here("sweep", "drdm", "--list")
-    assert "drdm/figure4  6 (seconds), 18, 60" in text
+    assert "drdm/figure4  6 (seconds), 18, 180" in text
 
 
 def test_a_budget_that_is_another_has_its_time():

@@ -209,7 +209,11 @@ def test_the_transcription_leaves_no_table_out():
         if "/table" in name and not name.startswith("fda/")
         and any(p.value is not None for p in one.published.values())
     }  # fmt: skip
-    assert tables <= {line[0] for line in PRINTED}
+    again = {name for name in tables if name.endswith("-again")}
+    assert len(again) == 2
+    for name in again:
+        assert ENTRIES[name].published == ENTRIES[name.removesuffix("-again")].published
+    assert tables - again <= {line[0] for line in PRINTED}
     assert sum(len(line[3].split()) for line in PRINTED) == 1331
 
 
