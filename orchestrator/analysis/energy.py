@@ -160,10 +160,12 @@ def energy_map(
     for steps in sorted({one.steps for one in found}):
         rounds = ", ".join(one.when for one in found if one.steps == steps)
         console.print(f"τ = {steps}: reaches {100 * channels.target:g}% in round {rounds}")
+    if (left_out := _left_out(table)) and not best.empty:
+        console.print(left_out, soft_wrap=True)
     if early := sorted({one.steps for one in mapped if one.ended_early}):
         console.print(
             f"runs with τ = {', '.join(map(str, early))} ended before their last round (a goal, or "
-            "stopped) without it, and might have reached it: the map leaves these τ out",
+            "stopped) without it, and might have reached it",
             soft_wrap=True,
         )
     if said := _other_seeds(found):
@@ -171,7 +173,14 @@ def energy_map(
         console.print(f"the map's means are over {how}: {said}", soft_wrap=True)
     for said in _conditions_said(found):
         console.print(said, soft_wrap=True)
-    return (None if best.empty else plots.steps_map(best)), table
+    return (None if best.empty else plots.steps_map(best, left_out)), table
+
+
+def _left_out(table: pd.DataFrame) -> str:
+    """Which τ are not in the map; or ""."""
+    missed = sorted(set(table.loc[table["missed"] > 0, "steps"]))
+    named = ", ".join(map(str, missed))
+    return f"the map leaves out τ = {named}: not reached on every seed" if missed else ""
 
 
 def _conditions_said(found: Sequence[Reached]) -> Iterator[str]:

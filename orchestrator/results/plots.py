@@ -132,8 +132,10 @@ def landscape(data: pd.DataFrame, dims: int) -> Figure:
     return figure
 
 
-def steps_map(grid: pd.DataFrame) -> Figure:
-    """Best number of local steps: SNR in dB (index) by bandwidth in Hz (columns)."""
+def steps_map(grid: pd.DataFrame, said: str = "") -> Figure:
+    """Best number of local steps: SNR in dB (index) by bandwidth in Hz (columns); over it what is
+    ``said`` of it.
+    """
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(grid.to_numpy(float), aspect="auto", cmap="viridis")
@@ -142,6 +144,7 @@ def steps_map(grid: pd.DataFrame) -> Figure:
     for (row, column), value in np.ndenumerate(grid.to_numpy(float)):
         axes.text(column, row, f"{value:g}", ha="center", va="center", color="white")
     figure.colorbar(image, label="local steps τ")
+    axes.set_title(said, fontsize=8)
     axes.set_xlabel("bandwidth (Hz)")
     axes.set_ylabel("SNR (dB)")
     return figure

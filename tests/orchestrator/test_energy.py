@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from orchestrator.analysis.energy import (
     Channels,
     _edges,
+    _left_out,
     _on_seeds_of_all,
     best_steps,
     energies,
@@ -16,6 +17,7 @@ from orchestrator.analysis.energy import (
 from orchestrator.config import load
 from orchestrator.config.energy import Energy
 from orchestrator.errors import UserError
+from orchestrator.results import plots
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.rounds.drive import client_table
 from tests.configs import small
@@ -225,6 +227,10 @@ def test_a_seed_that_misses_the_target_loses():
     assert table.set_index("steps")["missed"].to_dict() == {2: 1, 10: 0}
     assert best_steps(table).to_numpy().tolist() == [[10]]
     assert best_steps(energies(found[:2], ONE)).empty
+    said = _left_out(table)
+    assert said == "the map leaves out τ = 2: not reached on every seed"
+    assert _left_out(table[table["steps"] == 10]) == ""
+    assert plots.steps_map(best_steps(table), said).axes[0].get_title() == said
 
 
 def test_what_is_no_seed_of_another_run():
