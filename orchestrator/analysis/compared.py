@@ -65,12 +65,9 @@ class Runs:
             raise UserError("there are no runs to compare")
         failed = [f for f in folders if f.ending()["status"] == "failed"]
         if failed:
-            trial = failed[0].holds(TRIAL)
-            others = (
-                "fedorch table SWEEP has the other trials"
-                if trial
-                else ("name the others, and it is said of their means")
-            )
+            others = "name the others, and the table says that it has failed"
+            if failed[0].holds(TRIAL):
+                others = "fedorch table SWEEP has the other trials"
             raise UserError(
                 f"the run in {failed[0].place} failed and has no metrics to compare; {others}"
             )
