@@ -187,6 +187,15 @@ def measured(axis: str, setting: str) -> dict[str, Column]:
     }
 
 
+def measured_on(partitions: Mapping[str, str]) -> dict[str, Column]:
+    """The columns of several (name -> setting), one partition after the other."""
+    return {
+        name: column
+        for axis, setting in partitions.items()
+        for name, column in measured(axis, setting).items()
+    }
+
+
 def cells(
     axes: tuple[str, ...], printed: Mapping[str, tuple[str, str, str]]
 ) -> dict[tuple[str, str], Published]:
@@ -234,9 +243,7 @@ def table(
     A ``variant`` has other partitions than the paper, and none of its numbers.
     """
     axes = tuple(partitions)
-    columns: dict[str, Column] = {}
-    for axis, setting in partitions.items():
-        columns |= measured(axis, setting)
+    columns = measured_on(partitions)
     spent = {n: replace(c, settings=(partitions[axes[0]],)) for n, c in SPENT.items()}
     some = (*names_of((axes[0], axes[-1]), MEASURES), *spent) if ends_only else ()
     first = (*names_of(axes[:1], MEASURES), *spent)
@@ -468,9 +475,7 @@ def dual_step() -> Entry:
     """
     rows: dict[str, Settings] = {}
     claims: list[Claim] = []
-    columns: dict[str, Column] = {}
-    for axis, setting in BY_ALPHA.items():
-        columns |= measured(axis, setting)
+    columns = measured_on(BY_ALPHA)
     for rate in EQUAL_RATES:
         own = methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
         ours = {
@@ -501,8 +506,6 @@ def dual_step() -> Entry:
 
 FRESH_SEEDS = tuple(range(10, 30))
 """None of those that Tables 3 and 4 have been run on, or tuned on."""
-
-
 FINER = "DRDM, η 0.548"
 """At the rate that a part of Table 3's finer grid has chosen."""
 
@@ -518,9 +521,7 @@ def again(
     twenty others; and what the ``figure`` asks of its first partition alone.
     """
     axes, levels = tuple(partitions), ("average", "worst")
-    columns: dict[str, Column] = {}
-    for axis, setting in partitions.items():
-        columns |= measured(axis, setting)
+    columns = measured_on(partitions)
     first = names_of(axes[:1], MEASURES)
     ahead = "ahead of all baselines: average, worst"
     claims = [
