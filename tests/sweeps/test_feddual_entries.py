@@ -26,8 +26,9 @@ def test_twelve_trials_between_the_same_rates_and_a_bracket_for_each_mu(name):
     assert all(len(ends) == 1 for ends in optimisers.values())
 
 
-def test_the_readings_are_compared_at_equal_rates():
-    one = entries()["feddual/readings"]
+@pytest.mark.parametrize("name", ["feddual/readings", "feddual/readings-again"])
+def test_the_readings_are_compared_at_equal_rates(name):
+    one = entries()[name]
     for column in one.columns.values():
         configs = [load(None, [*one.base, *row, *column.settings]) for row in one.rows.values()]
         dumped = [c.model_dump(exclude={"algorithm", "aggregator"}) for c in configs]
