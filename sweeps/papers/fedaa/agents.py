@@ -16,7 +16,7 @@ share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sweeps.entry import Budget, Claim, Column, Entry, Published, Settings
 from sweeps.papers.fedaa.settings import (
@@ -93,8 +93,18 @@ SHORT = (
 )  # fmt: skip
 """Rows of the reduced budget: 10, which with three attacks and five seeds are 150 runs. The two
 yardsticks take two to three times as long as the others."""
-FULL_SEEDS = tuple(range(10))
-REDUCED_SEEDS = FULL_SEEDS[:5]
+FULL_SEEDS, FRESH_SEEDS = tuple(range(10)), tuple(range(10, 20))
+MNIST: Settings = (*COMMON, *IMAGES, *DATA["mnist"], "data.partition=file")
+FEW: Settings = (*SMALL, *EMBEDDED, PFNM, "data.clients=11")
+"""Krum's least cohort for 40 % of attackers."""
+FEW_HOW = TRIED.replace("8 clients", "11 clients")
+FIFTH: Settings = (
+    "rounds=40", "local.epochs=5", "local.block=25", "data.partition={name: file, fraction: 0.2}",
+)  # fmt: skip
+FIFTH_HOW = (
+    "40 rounds of 5 epochs instead of 200 of 20, and so 40 updates of the agent, on a fifth of "
+    "each client's training rows"
+)
 CLAIMS = (
     ("the agent's weights above uniform ones", "FedAA (DDPG)", "uniform weights"),
     ("the agent's weights above random ones", "FedAA (DDPG)", "random weights"),
@@ -108,6 +118,7 @@ CLAIMS = (
     ),
 )
 """What is said, the row ahead, the row behind."""
+AGENT_CLAIMS = tuple(said for said in CLAIMS if said[1] == "FedAA (DDPG)")
 TAIL = 40
 """Rounds that a policy's figures are means over, the last ones."""
 
@@ -117,14 +128,30 @@ def policy(metric: str, settings: Settings) -> Column:
     return Column(metric, settings, statistic="tail", tail=TAIL, digits=2)
 
 
+def effective(attacks: Mapping[str, Settings]) -> dict[str, Column]:
+    """The weights' effective number under each of the attacks."""
+    return {
+        f"{name} effective weights": policy("effective_clients", settings)
+        for name, settings in attacks.items()
+    }
+
+
 def columns() -> dict[str, Column]:
     """For each attack: the clients' own models, the server's, and how much of π(s) was executed."""
     found = both_models(ATTACKS)
     for name, settings in ATTACKS.items():
         found[f"{name} correlation with π(s)"] = policy("policy_correlation", settings)
         found[f"{name} effective weights of π(s)"] = policy("policy_effective", settings)
-        found[f"{name} effective weights"] = policy("effective_clients", settings)
+        found |= effective({name: settings})
     return found
+
+
+def claims(
+    said: Iterable[tuple[str, str, str]], model: str, attacks: Iterable[str], when: str = ""
+) -> tuple[Claim, ...]:
+    """What is ``said``, of one of the two models under each of the attacks."""
+    cells = tuple(f"{name}{model}" for name in attacks)
+    return tuple(Claim(f"{text}{when}", better, (worse,), cells) for text, better, worse in said)
 
 
 def without(columns: Iterable[str]) -> Cells:
@@ -142,46 +169,45 @@ def without(columns: Iterable[str]) -> Cells:
 def gains() -> Entry:
     """The comparison."""
     shown = columns()
-    reduced = Budget(
-        ("rounds=40", "local.epochs=5", "local.block=25",
-         "data.partition={name: file, fraction: 0.2}"),
-        REDUCED_SEEDS,
-        rows=SHORT,
-        columns=tuple(name for name in shown if not name.startswith("clear")),
-        reduced="40 rounds of 5 epochs instead of 200 of 20, and so 40 updates of the agent, on a "
-        f"fifth of each client's training rows; {len(SHORT)} of {len(ROWS)} methods, under attack "
-        "only.",
-    )  # fmt: skip
+    attacked = tuple(name for name in shown if not name.startswith("clear"))
     return Entry(
         "fedaa/agent-mnist",
         "What weights add: FedAA's agent, other weights on the same clients, and defences "
         f"with one setting for all columns (MNIST, the published partition); {CHOSEN}",
-        ROWS,
-        shown,
-        (*COMMON, *IMAGES, *DATA["mnist"], "data.partition=file"),
+        ROWS, shown, MNIST,
         {
-            # Krum's least cohort for 40 % of attackers
-            "smoke": Budget(
-                (*SMALL, *EMBEDDED, PFNM, "data.clients=11"),
-                rows=SHORT,
-                reduced=TRIED.replace("8 clients", "11 clients"),
+            "smoke": Budget(FEW, rows=SHORT, reduced=FEW_HOW),
+            "reduced": Budget(
+                FIFTH, FULL_SEEDS[:5], SHORT, attacked,
+                f"{FIFTH_HOW}; {len(SHORT)} of {len(ROWS)} methods, under attack only.",
             ),
-            "reduced": reduced,
             "full": Budget(seeds=FULL_SEEDS),
         },
         without(shown),
-        (
-            *(
-                Claim(text, better, (worse,), tuple(f"{name} global" for name in ATTACKS))
-                for text, better, worse in CLAIMS
-            ),
-            *(
-                Claim(f"{text}, after local training", better, (worse,), tuple(ATTACKS))
-                for text, better, worse in CLAIMS
-                if better == "FedAA (DDPG)"
-            ),
-        ),
-    )
+        (*claims(CLAIMS, " global", ATTACKS),
+         *claims(AGENT_CLAIMS, "", ATTACKS, ", after local training")),
+    )  # fmt: skip
 
 
-AGENTS_COMPARED: tuple[Entry, ...] = (gains(),)
+def again() -> Entry:
+    """The agent's claims, which five seeds leave open in half of their cells, asked of ten others;
+    after local training, too, by which the paper compares.
+    """
+    attacks = {name: ATTACKS[name] for name in ATTACKS if name != "clear"}
+    rows = {name: ROWS[name] for name in ("FedAA (DDPG)", "uniform weights", "random weights")}
+    return Entry(
+        "fedaa/agent-mnist-again",
+        "FedAA's agent, uniform and random weights on the same clients, on ten other seeds "
+        "(MNIST, the published partition)",
+        rows, both_models(attacks) | effective(attacks), MNIST,
+        {
+            "smoke": Budget(FEW, reduced=FEW_HOW),
+            "reduced": Budget(FIFTH, FRESH_SEEDS, reduced=f"{FIFTH_HOW}."),
+            "full": Budget(seeds=FRESH_SEEDS),
+        },
+        claims=(*claims(AGENT_CLAIMS, " global", attacks),
+                *claims(AGENT_CLAIMS, "", attacks, ", after local training")),
+    )  # fmt: skip
+
+
+AGENTS_COMPARED: tuple[Entry, ...] = (gains(), again())
