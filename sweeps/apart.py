@@ -41,3 +41,8 @@ def key_of(setting: str) -> str:
 def under(key: str, keys: Collection[str]) -> str:
     """The first of ``keys`` that a setting of ``key`` would win over; or ""."""
     return next((one for one in sorted(keys) if f"{one}.".startswith(f"{key}.")), "")
+
+
+def is_lost(setting: str, winning: Collection[str]) -> bool:
+    """Whether settings of ``winning`` keys, which come later, win over all of ``setting``."""
+    return all(any(under(key, [said]) for key in winning) for said, _ in leaves([setting]))

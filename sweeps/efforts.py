@@ -12,6 +12,7 @@ import pandas as pd
 from orchestrator.analysis.compared import Runs
 from orchestrator.analysis.goals import looks_said
 from orchestrator.config import Config
+from sweeps.apart import is_lost, key_of
 from sweeps.entry import Column
 from sweeps.reproduction import Reproduction
 from sweeps.results import Result, broken_said, by_trial
@@ -51,11 +52,21 @@ def sentences(one: Reproduction, folder: Path) -> list[str]:
     return [*said, *_mixtures(rows), *looks, *broken_said(trials.values()), *conditions]
 
 
-def given(rows: Mapping[str, Sequence[str]]) -> list[str]:
-    """A sentence for each of a few rows, with its settings, of which a claim may be more than of
-    its method; many are called by them.
+def given(one: Reproduction) -> list[str]:
+    """A sentence for each of a few rows, with the settings of its own that are in effect (those of
+    ``--set`` win over them, as columns do), of which a claim may be more than of its method; many
+    are called by them.
     """
-    return [f"{row}: {', '.join(own)}" for row, own in rows.items()] if len(rows) <= MOST else []
+    winning = [
+        {*map(key_of, (*one.entry.columns[column].settings, *one.also))} for column in one.columns
+    ]
+    effective = {
+        row: [own for own in one.entry.rows[row] if not all(is_lost(own, keys) for keys in winning)]
+        for row in one.rows
+    }
+    if len(effective) > MOST:
+        return []
+    return [f"{row}: {', '.join(own)}" for row, own in effective.items() if own]
 
 
 def unequal(groups: Mapping[str, Sequence[Result]]) -> list[str]:

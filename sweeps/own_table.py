@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from orchestrator.results.members import PBT
 from orchestrator.rounds.metrics import is_cost, level_of, on_test
 from orchestrator.terminal import console
 from sweeps import edges, efforts
-from sweeps.apart import key_of, leaves, under
+from sweeps.apart import is_lost, key_of
 from sweeps.cells import Cells, cell_text, judged_by
 from sweeps.results import broken_said
 
@@ -217,7 +217,7 @@ def _given(cells: Cells) -> Iterator[str]:
     plan = cells.plan
     winning = {*map(key_of, plan.also), *plan.axes}
     for cell in plan.cells:
-        if said := [one for one in cell.settings if not _is_lost(one, winning)]:
+        if said := [one for one in cell.settings if not is_lost(one, winning)]:
             yield f"{cell.label}: {', '.join(said)}"
     if plan.also:
         yield f"all with {', '.join(plan.also)}"
@@ -243,11 +243,6 @@ def _given(cells: Cells) -> Iterator[str]:
         if first in cells.reached.columns:
             yield from cells.reached.untested_said(first, {judged: cells.spent(judged)})
         yield from filter(None, [cells.reached.looks_said()])
-
-
-def _is_lost(setting: str, winning: Collection[str]) -> bool:
-    """Whether others win over all of a cell's ``setting``."""
-    return all(any(under(key, [said]) for key in winning) for said, _ in leaves([setting]))
 
 
 def _shown(cells: Cells) -> pd.DataFrame:

@@ -435,7 +435,7 @@ class PaperTarget(Target):
         self, folder: Path, values: Values, form: tables.Format, file: Path | None
     ) -> None:
         one = replace(self.one, also=plan_of(folder).also)
-        about = tables.About(self.one.diverged(folder), self._how(folder))
+        about = tables.About(self.one.diverged(folder), _how(one, folder))
         text = tables.render(one, values, form, about)
         if file is not None:
             # the terminal's form is printed, so a file of it has the Markdown instead
@@ -445,15 +445,16 @@ class PaperTarget(Target):
         elif text:
             console.print(text, soft_wrap=True)
 
-    def _how(self, folder: Path) -> tuple[str, ...]:
-        """How the rows were tuned, and what they spent."""
-        tuning, stage = self.one.tuning, folder / TUNING
-        if tuning is None:
-            said = [
-                "nothing was tuned in this sweep: every method has the settings of the entry",
-                *efforts.given(self.one.entry.rows),
-            ]
-        else:
-            tuned = Tuned.read(stage) if (stage / TUNED).is_file() else Tuned()
-            said = tuned.sentences(tuning)
-        return (*said, *efforts.sentences(self.one, folder))
+
+def _how(one: Reproduction, folder: Path) -> tuple[str, ...]:
+    """How the rows were tuned, and what they spent."""
+    tuning, stage = one.tuning, folder / TUNING
+    if tuning is None:
+        said = [
+            "nothing was tuned in this sweep: every method has the settings of the entry",
+            *efforts.given(one),
+        ]
+    else:
+        tuned = Tuned.read(stage) if (stage / TUNED).is_file() else Tuned()
+        said = tuned.sentences(tuning)
+    return (*said, *efforts.sentences(one, folder))

@@ -75,10 +75,11 @@ def compare(
     gaps = gaps if high else -gaps
     known = gaps[np.isfinite(a) & np.isfinite(b)]
     size = max(np.abs(side[np.isfinite(side)]).max(initial=0.0) for side in (a, b))
-    mean, spread = _moments(known, ROUNDING * size)
+    least = ROUNDING * size
+    mean, spread = _moments(known, least)
     half = effect = math.nan
     idle = not counted and all(_is_one(side, size) for side in (a, b))
-    lead, p = _rank_test(gaps) if any(missed) else (mean, _t_test(mean, spread, len(known)))
+    lead, p = _rank_test(gaps, least) if any(missed) else (mean, _t_test(mean, spread, len(known)))
     if idle:
         p = math.nan
     elif spread > 0 and not any(missed):
@@ -143,12 +144,13 @@ def _t_test(mean: float, spread: float, n: int) -> float:
     return float(2 * scipy.stats.t.sf(abs(mean) / spread * math.sqrt(n), n - 1))
 
 
-def _rank_test(gaps: np.ndarray) -> tuple[float, float]:
+def _rank_test(gaps: np.ndarray, least: float) -> tuple[float, float]:
     """The sum of the signed ranks of ``gaps``, which may be infinite, and its two-sided p by
-    flipping signs (in all ways, up to 13 numbers).
+    flipping signs (in all ways, up to 13 numbers). What is no further apart than rounding
+    (``least``) has one rank.
     """
-    gaps = gaps[gaps != 0]
-    signed = scipy.stats.rankdata(np.abs(gaps)) * np.sign(gaps)
+    gaps = gaps[np.abs(gaps) > least]
+    signed = scipy.stats.rankdata(_classes(np.abs(gaps), least)) * np.sign(gaps)
     if len(gaps) < 2:
         return float(signed.sum()), math.nan
     found = scipy.stats.permutation_test(
@@ -156,3 +158,13 @@ def _rank_test(gaps: np.ndarray) -> tuple[float, float]:
         vectorized=True, rng=0,
     )  # fmt: skip
     return float(signed.sum()), float(found.pvalue)
+
+
+def _classes(values: np.ndarray, least: float) -> np.ndarray:
+    """A number for each of ``values``, as they are ordered; the same for those that follow one
+    another by no more than ``least``.
+    """
+    ordered = np.sort(values)
+    finite = np.where(np.isfinite(ordered), ordered, np.finfo(float).max)
+    classes = np.concatenate([[0], np.cumsum(np.diff(finite) > least)])
+    return classes[np.searchsorted(ordered, values)]

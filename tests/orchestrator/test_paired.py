@@ -45,6 +45,22 @@ def test_a_miss_loses_against_a_hit():
     assert (both.n, both.missed, both.ahead) == (2, (1, 1), False)
 
 
+def test_equal_differences_have_one_rank_whatever_their_last_digits():
+    """Counted by hand: the same numbers as thousandths, which are whole."""
+    one = [797, 602, 577, 940, 811, 733, 668, 805]
+    gaps = [10, 10, -10, 20, 10, 10, -10, 20]
+    other = [value - gap for value, gap in zip(one, gaps, strict=True)]
+    found = compare(
+        {seed: value / 1000 for seed, value in enumerate([*one, 800])},
+        {seed: value / 1000 for seed, value in enumerate([*other, math.nan])},
+        high=True,
+    )
+    assert len({abs(a / 1000 - b / 1000) for a, b in zip(one, other, strict=True)}) > 2
+    ranks = stats.rankdata(np.abs([*gaps, math.inf])) * np.sign([*gaps, math.inf])
+    ways = [abs(np.dot(signs, ranks)) for signs in itertools.product([1, -1], repeat=9)]
+    assert found.p == np.mean(np.array(ways) >= abs(ranks.sum()))
+
+
 def test_too_few_for_a_test():
     assert math.isnan(compare({0: 1.0}, {0: 0.0}, True).p)
     assert compare({0: 1.0}, {0: 0.0}, True).ahead

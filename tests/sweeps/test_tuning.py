@@ -18,8 +18,9 @@ from orchestrator.results.run_folder import RunFolder
 from sweeps import edges, efforts, own_table, statistics, targets, tuning
 from sweeps.cells import Cells
 from sweeps.choice import Choice
-from sweeps.entry import Column, Tuning
+from sweeps.entry import Budget, Column, Entry, Tuning
 from sweeps.own_table import sentences, show_cells, show_tests
+from sweeps.papers import entries
 from sweeps.plan import Sweep
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, stored, table, table_of
@@ -251,15 +252,31 @@ def test_a_difference_in_effort_is_a_sentence():
 
 def test_settings_stand_under_a_table_that_tunes_nothing(tmp_path, monkeypatch):
     """A claim about the dual step was of rows with other rates, which the table did not say."""
-    again = targets.resolve("drdm/table3-again", "smoke", ())
     monkeypatch.setattr(efforts, "sentences", lambda *_: [])
-    said = again._how(tmp_path)
+    again = targets.resolve("drdm/table3-again", "smoke", ()).one
+    said = targets._how(again, tmp_path)
     assert said[0].startswith("nothing was tuned in this sweep")
     assert "SCAFFOLD: algorithm=scaffold, local.lr=0.458" in said
     assert "DRDM γ = 0: algorithm={name: drdm, mu: 0.1, gamma: 0}, local.lr=0.146" in said
-    assert len(said) == 1 + len(again.one.entry.rows)
-    many = targets.resolve("fda/figure3.3", "smoke", ())
-    assert len(many._how(tmp_path)) == 1
+    assert len(said) == 1 + len(again.entry.rows)
+    many = targets.resolve("fda/figure3.3", "smoke", ()).one
+    assert len(many.rows) > efforts.MOST
+    assert len(targets._how(many, tmp_path)) == 1
+
+
+def test_of_the_settings_of_rows_those_that_ran_are_told():
+    """It named the method of the entry where --set had another, and rows that had not run."""
+    figure = Reproduction(entries()["feddual/figure2"], "smoke")
+    assert any("algorithm=fedavg" in said for said in efforts.given(figure))
+    changed = efforts.given(replace(figure, also=("algorithm=fedprox",)))
+    assert [said for said in changed if "algorithm" in said] == []
+    few = Reproduction(entries()["fedaa/agent-mnist"], "reduced")
+    assert len(efforts.given(few)) == len(few.rows) < len(few.entry.rows)
+    # each of its columns has a rate of its own, so that none of the rows' own is in effect
+    beaten = Entry("x/y", "", {"A": ("algorithm=fedavg", "local.lr=1"), "B": ("local.lr=2",)},
+                   {f"{rate}": Column(settings=(f"local.lr={rate}",)) for rate in (3, 4)},
+                   (), {"smoke": Budget()})  # fmt: skip
+    assert efforts.given(Reproduction(beaten, "smoke")) == ["A: algorithm=fedavg"]
 
 
 def test_the_efforts_of_trials(reproduced):
