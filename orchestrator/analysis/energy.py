@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 from rich.table import Table
 
+from orchestrator.analysis.goals import ALIKE, local_steps_a_look
 from orchestrator.analysis.left_out import failed_said, gone_said, left_out_said
 from orchestrator.analysis.names import NO_MATTER, require_alike, require_same_data
 from orchestrator.config import Config
@@ -21,6 +22,9 @@ from orchestrator.results import plots
 from orchestrator.results.pictures import write_picture
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.terminal import console
+
+WORST = "client_accuracy_worst"
+"""What is to be reached."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,19 @@ class Reached:
         """Whether it ended before its last round, and before the target."""
         done, planned = self.folder.result()["rounds"], self.folder.config().rounds
         return self.clients is None and done < planned
+
+    def seldom_looked_at(self, config: Config, rounds: pd.DataFrame) -> bool:
+        """Whether its clients have been judged more seldom, until the target, than by the config
+        with which it ended: ``evaluation`` may be another on --resume.
+        """
+        if self.clients is not None:
+            rounds = rounds[rounds["round"] <= self.clients["round"].iloc[0]]
+        clock = config.evaluation
+        if clock.every_steps == "epoch" or WORST not in rounds:
+            return False
+        wanted = clock.every_steps or clock.every * self.steps
+        found = local_steps_a_look(config, rounds, WORST)
+        return found is not None and found > ALIKE * max(wanted, self.steps)
 
     def joules(self, snr: float, bandwidth: float) -> float:
         """Of all clients up to the target, over a channel; infinite for a run that misses it."""
@@ -190,10 +207,18 @@ def _conditions_said(found: Sequence[Reached]) -> Iterator[str]:
     if failed := failed_said(one.folder for one in found):
         yield failed
     groups: dict[str, list[tuple[Config, pd.DataFrame]]] = {}
+    seldom = []
     for one in found:
         run = one.folder.config(), one.folder.rounds()
         groups.setdefault(f"τ = {one.steps}", []).append(run)
+        if one.seldom_looked_at(*run):
+            seldom.append(f"τ = {one.steps}, seed {one.seed}")
     yield from left_out_said(groups)
+    if seldom:
+        yield (
+            "until the target looked at less often than their config says (it had another "
+            f"evaluation then), and may have reached it before: {'; '.join(seldom)}"
+        )
 
 
 def _edges(best: pd.DataFrame, tried: Sequence[int]) -> str:

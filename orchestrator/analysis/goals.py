@@ -108,7 +108,7 @@ def looks_said(groups: Mapping[str, Sequence[Looked]], metric: str) -> str:
     if not all(metric in rounds for some in groups.values() for _, rounds in some):
         return ""
     each = {
-        name: [_local_steps_a_look(*one, metric) for one in some] for name, some in groups.items()
+        name: [local_steps_a_look(*one, metric) for one in some] for name, some in groups.items()
     }
     known = {name: [one for one in some if one is not None] for name, some in each.items()}
     means = {name: float(np.mean(some)) for name, some in known.items() if some}
@@ -121,7 +121,7 @@ def looks_said(groups: Mapping[str, Sequence[Looked]], metric: str) -> str:
     )
 
 
-def _local_steps_a_look(config: Config, rounds: pd.DataFrame, metric: str) -> float | None:
+def local_steps_a_look(config: Config, rounds: pd.DataFrame, metric: str) -> float | None:
     """Local steps from one number of the metric to the next, in the mean; None where none was due
     by the clock that looks, which does not know the run's end.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,8 @@ from orchestrator.config import Config, build
 from orchestrator.config.reading import apply_all
 from orchestrator.data.columns import Column
 from orchestrator.data.federated import FederatedData
-from orchestrator.data.mapped import Mapped
+from orchestrator.data.mapped import Inputs as Stored
+from orchestrator.data.mapped import pieces, reordered
 from orchestrator.data.own.tables import Table
 from orchestrator.data.samples import Request, Samples, checked
 from orchestrator.data.sources import located
@@ -155,12 +157,16 @@ def own_test_rows(folder: RunFolder) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_own(folder: RunFolder, data: FederatedData) -> None:
-    digest = folder.result().get("data_sha256", data.sha256)
-    if digest != data.sha256:
+    if not _is_own(folder, data):
         raise UserError(
             f"{folder.place}: the dataset's files are not those that the run had; put them back, "
             "or say with --set data.… that it is to be judged by others"
         )
+
+
+def _is_own(folder: RunFolder, data: FederatedData) -> bool:
+    """Whether it is what the run had."""
+    return folder.result().get("data_sha256", data.sha256) == data.sha256
 
 
 def _judging_rows(data: FederatedData, record: Record) -> dict[str, np.ndarray]:
@@ -189,18 +195,32 @@ def _trained_on(
     config = folder.config()
     try:
         own = FederatedData.build(config.data, config.seed)
+        unknown = "" if _is_own(folder, own) else "the files of its own data are others by now"
     except UserError as error:
-        told("note", f"whether the run trained on such rows cannot be said: {error}")
+        unknown = str(error)
+    if unknown or (unknown := _of_other_kinds(own.samples.x, data.samples.x)):
+        told("note", f"whether the run trained on such rows cannot be said: {unknown}")
         return {}
-    mine, theirs = own.samples.x, data.samples.x
-    if mine.shape[1:] != theirs.shape[1:] or isinstance(mine, Mapped) or isinstance(theirs, Mapped):
-        return {}
-    known = {mine[row].tobytes() for row in np.unique(own.train.rows)}
+    known = {*_digests(own.samples.x, np.unique(own.train.rows))}
     found = {
-        name: (sum(theirs[row].tobytes() in known for row in rows), len(rows))
+        name: (sum(one in known for one in _digests(data.samples.x, rows)), len(rows))
         for name, rows in judging.items()
     }
     return {name: counts for name, counts in found.items() if counts[0]}
+
+
+def _of_other_kinds(own: Stored, judged: Stored) -> str:
+    """What two kinds of inputs are, whose bytes do not say which rows are the same; or ""."""
+    if (own.shape[1:], own.dtype) == (judged.shape[1:], judged.dtype):
+        return ""
+    kinds = [f"{x.dtype} of shape {x.shape[1:]}" for x in (own, judged)]
+    return f"its own inputs are {kinds[0]}, and these {kinds[1]}"
+
+
+def _digests(x: Stored, rows: np.ndarray) -> Iterator[bytes]:
+    """Of each of the inputs at ``rows``, which need not be in memory together."""
+    for piece in pieces(reordered(x, rows)):
+        yield from (hashlib.sha256(row.tobytes()).digest() for row in piece)
 
 
 def _section(setting: str) -> str:

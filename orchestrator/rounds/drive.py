@@ -15,7 +15,6 @@ from orchestrator.credentials import discreet
 from orchestrator.data.federated import called
 from orchestrator.errors import Diverged, UserError
 from orchestrator.pages.report import report_of
-from orchestrator.results import checkpoint
 from orchestrator.results.contents import CLIENTS, HOLDINGS, INPUTS, RESULT, ROUNDS
 from orchestrator.results.provenance import git_commit, versions
 from orchestrator.results.result import Result
@@ -25,6 +24,7 @@ from orchestrator.results.usage import inputs_of
 from orchestrator.rounds.account import account_of
 from orchestrator.rounds.experiment import Experiment
 from orchestrator.rounds.metrics import Record
+from orchestrator.rounds.resuming import exchange, resume
 from orchestrator.rounds.tracks import Tracks
 from orchestrator.tracking.tracker import Tracked
 
@@ -77,9 +77,9 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
     if not resuming or not folder.begun:
         folder.open(experiment.config)
         folder.publish()
-    notes = _resume(experiment, folder) if resuming else []
+    notes = resume(experiment, folder) if resuming else []
     if resuming and experiment.config.plugins:
-        _exchange(experiment, folder)
+        exchange(experiment, folder)
     if resuming and not folder.says(experiment.config):  # more rounds, say, or other plugins
         folder.open(experiment.config)
         folder.publish()
@@ -92,108 +92,6 @@ def begin(experiment: Experiment, folder: RunFolder, resuming: bool) -> Prepared
         done=experiment.t,
         notes=notes,
     )
-
-
-def _exchange(experiment: Experiment, folder: RunFolder) -> None:
-    """Keep the plugins with which the run goes on, where these are others, and note it: the results
-    say so, too.
-    """
-    others = _exchanged(experiment, folder)
-    if not others:
-        return
-    if experiment.finished:
-        raise UserError(
-            f"{folder.path}: the run is finished, and nothing of it would be by another plugin "
-            f"{next(iter(others))}; --resume it without --plugin"
-        )
-    for name, (before, now) in others.items():
-        experiment.alarm.note(
-            f"plugin {name} is another one from round {experiment.t + 1} on: it had the SHA-256 "
-            f"{before[:12]}, and now has {now[:12]}"
-        )
-    # the note is in a checkpoint before anything says that the run goes on with others
-    folder.save(experiment.t, experiment.state(), experiment.config.checkpoint.keep)
-
-
-def _exchanged(experiment: Experiment, folder: RunFolder) -> dict[str, tuple[str, str]]:
-    """Plugins that are others than those of the run there: name -> digests, before and now."""
-    before = folder.plugins()
-    now = {plugin.name: plugin.sha256 for plugin in experiment.config.plugins}
-    return {
-        name: (before.get(name, ""), sha256)
-        for name, sha256 in now.items()
-        if before.get(name) != sha256
-    }
-
-
-def _resume(experiment: Experiment, folder: RunFolder) -> list[str]:
-    """Continue from the newest readable checkpoint, or from the start if none was written; returns
-    notes for the user.
-
-    Raises UserError if the checkpoints are damaged or belong to another config, to other data or
-    to a later round than its last, or there is none of a finished run.
-    """
-    _require_none_taken_back(experiment, folder)
-    if not checkpoint.found(folder.checkpoints):
-        if folder.finished:
-            raise UserError(
-                f"{folder.path}: the run is finished, and has kept no checkpoint to go on from "
-                f"(checkpoint.every is {experiment.config.checkpoint.every}, or this is a copy of "
-                "its model)"
-            )
-        return ["no checkpoint had been written yet; starting from the first round"]
-    t, state, notes = checkpoint.load_latest(folder.checkpoints)
-    if state["science"] != experiment.science() or "origin" not in state:
-        raise UserError(
-            f"{folder.path}: config.yaml was changed since the checkpoint, or that is of another "
-            "version; only name, "
-            "rounds, stop, evaluation, checkpoint, energy and resources (but for threads and "
-            "clients_per_actor) may differ on --resume"
-        )
-    exchanged = bool(_exchanged(experiment, folder))
-    experiment.require_origin(state["origin"], str(folder.path), exchanged)
-    try:
-        experiment.restore(t, state)
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise UserError(
-            f"{folder.path}: the checkpoint of round {t} is of another version of fedorch, or not "
-            f"one of this run ({' '.join(str(error).split())[:120]})"
-        ) from error
-    _require_not_beyond(experiment, folder)
-    return notes
-
-
-def _require_not_beyond(experiment: Experiment, folder: RunFolder) -> None:
-    """Raise UserError if ``stop`` is such that the run would have ended before: by its config,
-    which says so from now on, it would have another model.
-    """
-    ended = next((record for record in experiment.records[:-1] if experiment.ends(record)), None)
-    if ended is not None:
-        raise UserError(
-            f"{folder.path}: by this stop the run would have ended with round "
-            f"{int(ended['round'])}; {experiment.t} rounds have been done, and none is taken back"
-        )
-
-
-def _require_none_taken_back(experiment: Experiment, folder: RunFolder) -> None:
-    """Raise UserError if there are results of more rounds than are to be done now, which may be
-    after the last checkpoint; or a checkpoint of more, be it damaged.
-    """
-    _require_no_fewer(checkpoint.newest(folder.checkpoints), experiment, folder)
-    try:
-        ended = folder.ending() if folder.holds(RESULT) else None
-    except UserError:  # damaged, and soon written anew
-        return
-    if ended is not None and ended["status"] != "failed":
-        _require_no_fewer(ended.get("rounds", 0), experiment, folder)
-
-
-def _require_no_fewer(done: int, experiment: Experiment, folder: RunFolder) -> None:
-    if done > experiment.config.rounds:
-        raise UserError(
-            f"{folder.path}: {done} rounds have been done, and none is taken back; rounds is "
-            f"{experiment.config.rounds}"
-        )
 
 
 def drive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.watch import Watch
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal, is_sound
 from orchestrator.config.resolve import resolve
 from orchestrator.config.schema import HOW_MUCH
 from orchestrator.data.federated import FederatedData
@@ -35,13 +33,13 @@ from orchestrator.models.net import Net
 from orchestrator.plugins.blame import blamed
 from orchestrator.plugins.imports import imports_of
 from orchestrator.plugins.raw import unpinned
-from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.results.digests import digest
 from orchestrator.results.own_code import other, untold
 from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
 from orchestrator.results.usage import frozen_sha256
 from orchestrator.rounds.alarm import Alarm
+from orchestrator.rounds.asked import asked_of, is_over, meets
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
@@ -125,6 +123,7 @@ class Experiment:
         self.looks = 0
         """How often it has looked there."""
         self.went_further = False
+        self.asked = asked_of(self.config, {})
         """Whether it has other numbers of the last round than the run that it goes on with."""
         self.longer: dict[str, Any] | None = None
         """Of a round that was judged because it is the last: the record, and the clients' rows (or
@@ -195,11 +194,7 @@ class Experiment:
 
     def ends(self, record: Record) -> bool:
         """Whether a round's record meets one of the config's ``stop`` conditions."""
-        return any(
-            Goal.read(goal).met(record.get(metric, math.nan))
-            for metric, goal in self.config.stop.items()
-            if is_sound(record, metric)
-        )
+        return meets(record, self.config.stop)
 
     @property
     def notes(self) -> list[str]:
@@ -299,9 +294,14 @@ class Experiment:
 
     def _goes_further(self, longer: Mapping[str, Any] | None) -> bool:
         """Whether the round that was the last of a run that has ended is one of many now, which a
-        run that had never ended would not have judged (at its end).
+        run that had never ended would not have judged (at its end), or one whose look in its middle
+        meets a goal, which ends a run of any length.
         """
-        if longer is None or self.t >= self.config.rounds or self.ends(longer["record"]):
+        if longer is None:
+            return False
+        if longer["rows"] is not None and is_over(longer["record"], self.config.stop):
+            return True
+        if self.t >= self.config.rounds or self.ends(longer["record"]):
             return False
         before = self.records[-2]["steps_total"] if len(self.records) > 1 else 0.0
         due = self.clock.due(self.t, before, self.records[-1]["steps_total"])
@@ -313,6 +313,15 @@ class Experiment:
             self.client_rows.pop()
         self.client_rows += [longer["rows"]] if longer["rows"] is not None else []
         self.records[-1] = dict(longer["record"])
+
+    @property
+    def known_looks(self) -> int:
+        """How many of the last round's looks are known: that within it, too, where it was judged
+        because it was the last.
+        """
+        if self.longer is None or self.went_further or self.longer["rows"] is None:
+            return 1
+        return 2
 
     def _watch(self) -> Watch | None:
         """The clock inside the round to come; None where the mean of the clients' models is not
@@ -360,9 +369,8 @@ class Experiment:
         """
         last = self.records[-1]
         if self._is_judged:
-            seen = {name: value for name, value in last.items() if name.startswith(OF_ONE_MODEL)}
             at_its_end = last.get("evaluated_steps", last["steps_total"]) == last["steps_total"]
-            if at_its_end or self.ends(seen):
+            if at_its_end or is_over(last, self.config.stop):
                 return
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()
@@ -496,6 +504,7 @@ class Experiment:
             "alarm": self.alarm.state(),
             "shares": self.shares,
             "longer": self.longer,
+            "asked": self.asked,
         }
 
     def science(self) -> str:
@@ -534,6 +543,7 @@ class Experiment:
         self.records, self.client_rows = list(state["records"]), list(state["client_rows"])
         self.alarm.restore(state["alarm"])
         self.shares = np.asarray(state["shares"])
+        self.asked = asked_of(self.config, state.get("asked", {}))
         self.t, self.longer = t, state.get("longer")
         self.went_further = self._goes_further(self.longer)
         if self.longer is not None and self.went_further:

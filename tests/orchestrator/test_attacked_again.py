@@ -170,6 +170,9 @@ def test_a_model_is_judged_by_its_own_data_or_by_others_and_says_which(tmp_path,
     csv(tmp_path / "a.csv", flip=True)
     with pytest.raises(UserError, match="are not those that the run had"):
         evaluation(folder, [])
+    capsys.readouterr()
+    evaluation(folder, [few], every=True)
+    assert "be said: the files of its own data are others by now" in capsys.readouterr().err
     code, text = here("predict", folder.place, tmp_path / "a.csv", "--file", tmp_path / "a.csv")
     assert (code, "one of the files that are asked about" in " ".join(text.split())) == (2, True)
 

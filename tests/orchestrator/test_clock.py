@@ -188,6 +188,50 @@ def test_a_run_that_met_its_target_in_mid_round_keeps_that(tmp_path):
     pd.testing.assert_frame_equal(folder.rounds(), before)
 
 
+@pytest.mark.parametrize("rounds", [3, 9])
+def test_a_goal_that_the_last_rounds_look_meets_ends_the_run_there_on_resume(rounds, tmp_path):
+    """It went on, with a last round that was judged at its end."""
+    each = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "checkpoint.every=1"]
+    folder, whole = RunFolder(tmp_path / "a"), RunFolder(tmp_path / "b")
+    e, _ = run_into(folder, small(*each, "rounds=3", CLOCK))
+    met = f"stop={{test_loss: '<= {e.longer['record']['test_loss']}'}}"
+    folder.open(small(*each, f"rounds={rounds}", CLOCK, met))
+    run_into(folder, resuming=True)
+    run_into(whole, small(*each, f"rounds={rounds}", CLOCK, met))
+    assert len(whole.rounds()) == 3
+    found, wanted = (
+        one.rounds().drop(columns=[c for c in one.rounds() if c.startswith("seconds")])
+        for one in (folder, whole)
+    )
+    pd.testing.assert_frame_equal(found, wanted)
+    pd.testing.assert_frame_equal(folder.clients(), whole.clients())
+
+
+def test_looks_of_which_nothing_is_left_leave_no_new_goal(tmp_path):
+    """One that an earlier look had met ended a run that was begun with it, and not this one."""
+    each = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "checkpoint.every=1"]
+    clock, folder = "evaluation.every_steps=2", RunFolder(tmp_path)
+    run_into(folder, small(*each, "rounds=3", clock))
+    goal = "test_accuracy: 0.999"
+    folder.open(small(*each, "rounds=5", clock, f"stop={{{goal}}}"))
+    with pytest.raises(UserError, match="of several looks within round 1 only the last is known"):
+        run_into(folder, resuming=True)
+    folder.open(small(*each, "rounds=5", clock, "stop={steps_total: 20}"))
+    e, _ = run_into(folder, resuming=True)
+    assert e.t == 4
+
+
+def test_a_round_that_is_not_looked_at_to_its_end_is_told(tmp_path):
+    """Its goal was met in mid-round, and the run goes on without it."""
+    each = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "checkpoint.every=1"]
+    clock, folder = "evaluation.every_steps=1", RunFolder(tmp_path)
+    e, _ = run_into(folder, small(*each, "rounds=3", clock, "stop={test_accuracy: 0}"))
+    assert (e.t, e.records[-1]["evaluated_steps"]) == (1, 1)
+    folder.open(small(*each, "rounds=3", clock))
+    e, _ = run_into(folder, resuming=True)
+    assert "round 1: looked at up to step 1 alone, which met the stop of then" in e.notes[0]
+
+
 def test_an_epoch_is_the_longest_clients():
     skewed = ["cohort=1.0", "data.partition={name: zipf, sigma: 1.0}", "local.batch_size=8"]
     e = Experiment(small(*skewed, "evaluation.every_steps=epoch"))

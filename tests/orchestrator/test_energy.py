@@ -12,6 +12,7 @@ from orchestrator.analysis.energy import (
     _on_seeds_of_all,
     best_steps,
     energies,
+    energy_map,
     reached,
 )
 from orchestrator.config import load
@@ -199,6 +200,20 @@ def test_what_diverged_or_went_on_without_clients_is_told(tmp_path):
             "clients were left out, which came to NaN or infinity (non_finite: drop): 1.5 a round"
         )
         assert f"{left} in " in text
+
+
+def test_that_a_run_was_looked_at_more_seldom_once_is_said(tmp_path, capsys):
+    """Its config says how often it was in the end."""
+    kept = ["evaluation.clients=true", "checkpoint.every=1"]
+    late, steady = RunFolder(tmp_path / "late"), RunFolder(tmp_path / "steady")
+    run_into(late, small("local.steps=1", "rounds=4", "evaluation.every=4", *kept))
+    late.open(small("local.steps=1", "rounds=6", *kept))
+    run_into(late, resuming=True)
+    run_into(steady, small("local.steps=2", "rounds=6", *kept))
+    energy_map([late, steady], Channels(target=0.0))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "may have reached it before: τ = 1, seed 0" in said
+    assert "τ = 2, seed 0" not in said
 
 
 def test_runs_of_one_number_of_steps_are_seeds():

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.cli.evaluating import evaluation
 from orchestrator.cli.holdings import show_data
 from orchestrator.config import load
 from orchestrator.data.federated import samples_sha256
@@ -47,6 +48,17 @@ def both(place, **arrays):
     """The same arrays in a folder and in an archive."""
     np.savez(place.with_suffix(".npz"), **arrays)
     return written(place, **arrays), place.with_suffix(".npz")
+
+
+def test_rows_that_were_trained_on_are_found_on_the_disk_too(tmp_path, capsys):
+    """Of the run's own data, and of those that judge its model."""
+    folder, file = both(tmp_path / "a", x=X["colour"], y=Y)
+    for name, own, other in (("disk", folder, file), ("memory", file, folder)):
+        run_into(RunFolder(tmp_path / name), config(own, "rounds=1"))
+        evaluation(
+            RunFolder.viewed(str(tmp_path / name)), [f"data.dataset.path={other}"], every=True
+        )
+        assert "120 of 150 test rows are rows that the run trained on" in capsys.readouterr().err
 
 
 def config(path, *settings):

@@ -19,6 +19,7 @@ from orchestrator.plugins.blame import blamed
 from orchestrator.plugins.plugin import Plugin
 from orchestrator.plugins.taken import take_named
 from orchestrator.results.run_folder import RunFolder
+from orchestrator.rounds.asked import asked_of, require_same_metrics
 from orchestrator.rounds.drive import begin
 from orchestrator.rounds.experiment import Experiment
 from sweeps.plan import read_sweep
@@ -270,6 +271,64 @@ def test_commands_know_it(config, tmp_path):
     code, text = here("run", "--in-process", "--set", "algorithm=mino", "--plugin", file)
     assert code == 2
     assert "did you mean 'mine'" in text
+
+
+FIGURE = """
+import fedorch
+
+
+class Mine(fedorch.FedAvg):
+    class Options(fedorch.FedAvg.Options):
+        name: str = "mine"
+        records = {"lost": "seconds lost"}
+        figures = (fedorch.Figure("slowness", "How slow", "seconds", "s", {"lost": "lost"}),)
+
+    def round(self, t, clients):
+        return super().round(t, clients) | {"lost": 0.1 * t}
+"""
+
+
+def test_its_figures_are_drawn_by_a_process_that_has_not_run_it(config, tmp_path):
+    """The page of the run had them, and `plot` did not know them."""
+    (config.parent / "parts" / "mine.py").write_text(FIGURE)
+    settings = ["algorithm={name: mine}", "aggregator=mean", "model=linear", "rounds=2"]
+    run_into(RunFolder(tmp_path / "run"), load(config, settings))
+    forget()
+    code, text = here("plot", tmp_path / "run")
+    assert "How slow: seconds" in " ".join(text.split()), text
+    forget()
+    picture = tmp_path / "slow.svg"
+    code, text = here("plot", tmp_path / "run", "--figure", "slowness", "--out", picture)
+    assert (code, picture.is_file()) == (0, True), text
+
+
+MEASURE = "def above(outputs, targets, *, level=0.5):\n    return float(outputs.amax(1).gt(level).sum())\n"
+
+
+def test_a_metric_is_one_in_all_rounds(config, tmp_path):
+    """Its options are the config's, which a run that is resumed may have others of."""
+    (tmp_path / "measure.py").write_text(MEASURE)
+    named = f"{tmp_path}/measure.py:above"
+    base = ["algorithm=fedavg", "aggregator=mean", "model=linear", "plugins=[]"]
+
+    def wanted(rounds, metrics):
+        return load(
+            config, [*base, f"rounds={rounds}", f"evaluation.metrics={json.dumps(metrics)}"]
+        )
+
+    folder = RunFolder(tmp_path / "run")
+    low, high = ({"name": named, "level": level, "better": "more"} for level in (0.1, 0.9))
+    run_into(folder, wanted(1, [low]))
+    folder.open(wanted(2, [high, "f1_macro"]))
+    with pytest.raises(UserError, match="above was recorded with another options, and would be"):
+        run_into(folder, resuming=True)
+    folder.open(wanted(2, [low, "f1_macro"]))
+    e, _ = run_into(folder, resuming=True)
+    assert ["test_f1_macro" in record for record in e.records] == [False, True]
+    # nor by way of a round without it
+    gone = asked_of(wanted(2, ["f1_macro"]), e.asked)
+    with pytest.raises(UserError, match="above was recorded with another options"):
+        require_same_metrics(asked_of(wanted(2, [high]), {}), gone, "here")
 
 
 WRONG = {

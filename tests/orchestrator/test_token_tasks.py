@@ -178,8 +178,9 @@ def test_what_is_wrong(arrays, tmp_path):
             np.savez(arrays / "b.npz", **{**found, **changed})
         return config(arrays, path=str(arrays / "b.npz"))
 
-    with np.load(arrays / "a.npz") as found:
-        y = found["y"].copy()
+    with np.load(arrays / "a.npz") as there:
+        found = dict(there)
+    y = found["y"].copy()
     y[3], none = IGNORED, y
     low = np.where(y == 1, -3, y)
     for changed, said in (
@@ -190,6 +191,10 @@ def test_what_is_wrong(arrays, tmp_path):
     ):
         with pytest.raises(UserError, match=said):
             Experiment(of(y=changed))
+    apart = {"x_train": found["x"], "y_train": low * 0, "x_test": found["x"][:5], "y_test": y[:5]}
+    np.savez(arrays / "d.npz", **apart)
+    with pytest.raises(UserError, match=r"d\.npz: no token of row 4 has a class in y_test"):
+        Experiment(config(arrays, path=str(arrays / "d.npz")))
     for settings, said in (
         (["loss=mse"], "mse is not of tokens"),
         (["model={name: fasttext, vocabulary: 20}"], "fasttext says one for each input"),
@@ -281,7 +286,7 @@ def test_a_split_s_own_names_say_what_its_numbers_mean(tmp_path, monkeypatch, li
 def test_no_class_at_all_is_a_sentence(arrays):
     with np.load(arrays / "a.npz") as found:
         np.savez(arrays / "d.npz", x=found["x"], y=np.full_like(found["y"], IGNORED))
-    with pytest.raises(UserError, match="no token has a class in y"):
+    with pytest.raises(UserError, match="no token of row 1 has a class in y"):
         Experiment(config(arrays, path=str(arrays / "d.npz")))
 
 

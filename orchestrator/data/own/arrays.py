@@ -75,6 +75,9 @@ class NpzArrays(Dataset):
         for what, parts in (("y", y), ("client", owner)):
             for end, inputs, part in zip(ends, x, parts, strict=False):
                 _require_as_many(inputs, part, f"{what}{end}", path)
+        if self.task == "tokens":
+            for end, part in zip(ends, y, strict=True):
+                _require_tags(part, f"y{end}", path)
         test = np.arange(sum(map(len, y))) >= len(y[0]) if split else self.test
         whose = _joined(owner) if owner else None
         found = _on_disk(path, x, ends) if path.is_dir() else _joined(x)
@@ -166,6 +169,8 @@ def samples_of(
     for name, one in (("y", y), ("client", client)):
         if one is not None:
             _require_as_many(inputs, one, name, where)
+    if tokens:
+        _require_tags(y, "y", where)
     wanted = _tags(y, where) if tokens else _wanted(y, where)
     owner = None if client is None else numbered(_names(client, f"{where}: client"))[0]
     if isinstance(test, float):
@@ -188,28 +193,32 @@ def _wanted(y: np.ndarray, where: object) -> Wanted:
     return Wanted.named(_names(y, f"{where}: y"))
 
 
-def _tags(y: np.ndarray, where: object) -> Wanted:
-    """Classes of tokens."""
+def _require_tags(y: np.ndarray, name: str, where: object) -> None:
+    """Raise UserError unless the array of that ``name`` holds classes of tokens."""
     if y.ndim != 2 or y.dtype.kind not in "iu" or 0 in y.shape:
         raise UserError(
-            f"{where}: y is {y.dtype} of shape {y.shape}; classes of tokens are whole numbers "
+            f"{where}: {name} is {y.dtype} of shape {y.shape}; classes of tokens are whole numbers "
             "[n, L]"
         )
-    most = int(y.max())
-    if most < 0:
-        raise UserError(f"{where}: no token has a class in y (whole numbers from 0 on)")
-    if most >= MOST_TAGS:
-        raise UserError(f"{where}: a token has the class {most}, and there are {MOST_TAGS} at most")
-    # before rows for training and for the test are put apart
     strange, bare = (y < 0) & (y != IGNORED), (y == IGNORED).all(1)
     if strange.any():
         row, place = np.argwhere(strange)[0]
         raise UserError(
-            f"{where}: row {row + 1} of y has the class {y[row, place]}; they are from 0 on, and "
-            f"{IGNORED} is none"
+            f"{where}: row {row + 1} of {name} has the class {y[row, place]}; they are from 0 on, "
+            f"and {IGNORED} is none"
         )
     if bare.any():
-        raise UserError(f"{where}: no token of row {int(np.argmax(bare)) + 1} has a class in y")
+        raise UserError(
+            f"{where}: no token of row {int(np.argmax(bare)) + 1} has a class in {name} (whole "
+            "numbers from 0 on)"
+        )
+
+
+def _tags(y: np.ndarray, where: object) -> Wanted:
+    """Classes of tokens, such as they must be."""
+    most = int(y.max())
+    if most >= MOST_TAGS:
+        raise UserError(f"{where}: a token has the class {most}, and there are {MOST_TAGS} at most")
     return Wanted.tokens(y.astype(np.int64), [str(tag) for tag in range(most + 1)])
 
 

@@ -1,0 +1,81 @@
+"""What a config asks of a run that may be another on ``--resume``, and how it may be: a metric goes
+on as what it was, or under another name, and a goal is one that no look has met before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.config import Config
+from orchestrator.config.goal import Goal, is_sound
+from orchestrator.errors import UserError
+from orchestrator.plugins.raw import unpinned
+from orchestrator.results.columns import OF_ONE_MODEL
+from orchestrator.rounds.metrics import Record
+
+Asked = dict[str, dict[str, Any]]
+
+
+def asked_of(config: Config, before: Mapping[str, Any]) -> Asked:
+    """The goals of ``stop``, and the settings of each metric of one's choice by what it is recorded
+    as, also of those that the run had ``before``: as a checkpoint keeps it.
+    """
+    raw = unpinned(config.model_dump(mode="json"))
+    named = [metric.called for metric in config.evaluation.metrics]
+    metrics = dict(zip(named, raw["evaluation"]["metrics"], strict=True))
+    return {"stop": raw["stop"], "metrics": {**before.get("metrics", {}), **metrics}}
+
+
+def require_same_metrics(now: Asked, before: Mapping[str, Any], place: str) -> None:
+    """Raise UserError if one column of the run at ``place`` would be of two metrics."""
+    for name, metric in now["metrics"].items():
+        if (known := before.get("metrics", {}).get(name, metric)) != metric:
+            others = sorted(
+                key for key in {*known, *metric} if known.get(key) != metric.get(key)
+            )  # fmt: skip
+            raise UserError(
+                f"{place}: evaluation.metrics: {name} was recorded with another "
+                f"{', '.join(others)}, and would be two in one column; leave it as it was"
+            )
+
+
+def has_new_goal(now: Asked, before: Mapping[str, Any]) -> bool:
+    """Whether ``stop`` has a goal now, of what one model is worth, which the looks of ``before``
+    were not asked for.
+    """
+    known = before.get("stop", now["stop"])
+    return any(
+        name.startswith(OF_ONE_MODEL) and known.get(name) != goal
+        for name, goal in now["stop"].items()
+    )
+
+
+def is_over(record: Record, stop: Mapping[str, Any]) -> bool:
+    """Whether a look within the ``record``'s round has met one of the goals, after which nobody has
+    looked at that round again.
+    """
+    seen = {name: value for name, value in record.items() if name.startswith(OF_ONE_MODEL)}
+    within = record.get("evaluated_steps", record["steps_total"]) < record["steps_total"]
+    return within and meets(seen, stop)
+
+
+def meets(record: Record, stop: Mapping[str, Any]) -> bool:
+    """Whether a round's record meets one of the goals of ``stop``."""
+    return any(
+        Goal.read(goal).met(record[metric])
+        for metric, goal in stop.items()
+        if metric in record and is_sound(record, metric)
+    )
+
+
+def lost_looks(records: Sequence[Record], known: int) -> list[int]:
+    """Rounds in which models were looked at more often than is known: of each the last look, of the
+    last round ``known`` ones.
+    """
+    kept = [1] * (len(records) - 1) + [known]
+    return [
+        int(record["round"])
+        for record, looks in zip(records, kept, strict=True)
+        if record.get("judged", 0) > looks
+    ]
