@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +88,12 @@ class Reached:
         clock = config.evaluation
         if clock.every_steps == "epoch" or WORST not in rounds:
             return False
-        wanted = clock.every_steps or clock.every * self.steps
+        # a look may wait for its round's end
+        due = (
+            clock.every if clock.every_steps is None else math.ceil(clock.every_steps / self.steps)
+        )
         found = local_steps_a_look(config, rounds, WORST)
-        return found is not None and found > ALIKE * max(wanted, self.steps)
+        return found is not None and found > ALIKE * due * self.steps
 
     def joules(self, snr: float, bandwidth: float) -> float:
         """Of all clients up to the target, over a channel; infinite for a run that misses it."""

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from orchestrator.analysis.energy import (
     Channels,
+    Reached,
     _edges,
     _left_out,
     _on_seeds_of_all,
@@ -214,6 +215,15 @@ def test_that_a_run_was_looked_at_more_seldom_once_is_said(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "may have reached it before: τ = 1, seed 0" in said
     assert "τ = 2, seed 0" not in said
+
+
+def test_looks_that_wait_for_the_end_of_a_round_are_not_seldom(tmp_path):
+    """On a clock of steps: the first multiple of 5 is passed by step 6."""
+    waits = ["algorithm=drdm", "local.steps=3", "evaluation.every_steps=5", "rounds=2"]
+    folder = RunFolder(tmp_path)
+    e, _ = run_into(folder, small(*waits, "evaluation.clients=true"))
+    assert e.records[-1]["evaluated_steps"] == 6
+    assert not Reached.of(folder, 0.0).seldom_looked_at(folder.config(), folder.rounds())
 
 
 def test_runs_of_one_number_of_steps_are_seeds():
