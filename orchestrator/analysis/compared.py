@@ -335,10 +335,7 @@ class Runs:
         "".
         """
         learns = {
-            name: config.algorithm.uses_heldout or config.aggregator.needs_reference
-            for name, config in (
-                (name, self.configs[some[0]]) for name, some in self.columns.items()
-            )
+            name: self.configs[some[0]].learns_by_heldout for name, some in self.columns.items()
         }
         who = [name for name, does in learns.items() if does]
         some = f"{', '.join(who[:SOME])}{' ...' * (len(who) > SOME)}"

@@ -201,12 +201,22 @@ def _trained_on(
     if unknown or (unknown := _of_other_kinds(own.samples.x, data.samples.x)):
         told("note", f"whether the run trained on such rows cannot be said: {unknown}")
         return {}
-    known = {*_digests(own.samples.x, np.unique(own.train.rows))}
+    known = {*_digests(own.samples.x, _rows_of_training(folder, config, own))}
     found = {
         name: (sum(one in known for one in _digests(data.samples.x, rows)), len(rows))
         for name, rows in judging.items()
     }
     return {name: counts for name, counts in found.items() if counts[0]}
+
+
+def _rows_of_training(folder: RunFolder, config: Config, own: FederatedData) -> np.ndarray:
+    """Those of the clients that have done steps, and the server's where it learns by them."""
+    clients = folder.clients()
+    last = clients[clients["round"] == clients["round"].max()]
+    used = [own.train[k] for k in last.loc[last["steps"] > 0, "client"]]
+    if config.learns_by_heldout:
+        used.append(own.heldout_rows)
+    return np.unique(np.concatenate(used)) if used else own.heldout_rows[:0]
 
 
 def _of_other_kinds(own: Stored, judged: Stored) -> str:

@@ -30,7 +30,14 @@ def show_figures(folders: list[RunFolder]) -> None:
     console.print(table)
 
 
+def _know_parts(folders: list[RunFolder]) -> None:
+    """Have the runs' own parts known, which say what figures and columns there are."""
+    for folder in folders:
+        folder.config()
+
+
 def _known(folders: list[RunFolder]) -> Iterator[tuple[str, str]]:
+    _know_parts(folders)
     if len(folders) == 1:
         for drawing in figures_of(folders[0]):
             yield drawing.name, f"{drawing.title}: {drawing.about}"
@@ -53,6 +60,7 @@ def draw(
     """
     if over and over not in AXES:
         raise UserError(f"--over {over!r}: {nearest(over, [*AXES])}")
+    _know_parts(folders)
     if len(folders) == 1:
         if labels:
             raise UserError("--label: names groups of runs, and there is one run")

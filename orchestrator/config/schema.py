@@ -372,6 +372,11 @@ class Config(Section):
         found = (one.refuses_loss(self.loss) for one in self.evaluation.metrics)
         return next((f"evaluation.metrics: {why}" for why in found if why), None)
 
+    @property
+    def learns_by_heldout(self) -> bool:
+        """Whether its model depends on the labelled rows that the server holds out."""
+        return self.algorithm.uses_heldout or self.aggregator.needs_reference
+
     def goal_problem(self) -> str | None:
         """Why a run may not begin with such goals: a number of what is to fall, or may be, is above
         it in the first round. Of runs that have begun it is their goal.

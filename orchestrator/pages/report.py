@@ -101,7 +101,6 @@ def _sections(
 
 def figures_of(folder: RunFolder) -> Figures:
     """All figures of the run; raises UserError if its files cannot be read."""
-    folder.config()  # whose plugins may have figures, too
     held, labels = folder.holdings(), inputs_left(folder).get("classes", [])
     holdings = None
     if len(held):

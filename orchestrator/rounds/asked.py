@@ -21,19 +21,25 @@ def asked_of(config: Config, before: Mapping[str, Any]) -> Asked:
     """The goals of ``stop``, and the settings of each metric of one's choice by what it is recorded
     as, also of those that the run had ``before``: as a checkpoint keeps it.
     """
-    raw = unpinned(config.model_dump(mode="json"))
-    named = [metric.called for metric in config.evaluation.metrics]
-    metrics = dict(zip(named, raw["evaluation"]["metrics"], strict=True))
-    return {"stop": raw["stop"], "metrics": {**before.get("metrics", {}), **metrics}}
+    now = asked_by(config.model_dump(mode="json"))
+    return {**now, "metrics": {**before.get("metrics", {}), **now["metrics"]}}
+
+
+def asked_by(raw: Mapping[str, Any]) -> Asked:
+    """The same of a raw config, such as a run leaves in its folder."""
+    raw = unpinned(raw)
+    # one of one's own is recorded as its function is named
+    metrics = {
+        one.get("of", one["name"]).rpartition(":")[2]: one for one in raw["evaluation"]["metrics"]
+    }
+    return {"stop": raw["stop"], "metrics": metrics}
 
 
 def require_same_metrics(now: Asked, before: Mapping[str, Any], place: str) -> None:
     """Raise UserError if one column of the run at ``place`` would be of two metrics."""
     for name, metric in now["metrics"].items():
-        if (known := before.get("metrics", {}).get(name, metric)) != metric:
-            others = sorted(
-                key for key in {*known, *metric} if known.get(key) != metric.get(key)
-            )  # fmt: skip
+        known = before.get("metrics", {}).get(name, {})
+        if others := sorted(key for key in {*known} & {*metric} if known[key] != metric[key]):
             raise UserError(
                 f"{place}: evaluation.metrics: {name} was recorded with another "
                 f"{', '.join(others)}, and would be two in one column; leave it as it was"

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.config.reading import read_whole
 from orchestrator.errors import UserError
+from orchestrator.plugins.raw import kept
 from orchestrator.results import checkpoint
-from orchestrator.results.contents import RESULT
+from orchestrator.results.contents import CONFIG, RESULT
 from orchestrator.results.run_folder import RunFolder
-from orchestrator.rounds.asked import has_new_goal, is_over, lost_looks, require_same_metrics
+from orchestrator.rounds.asked import (
+    asked_by,
+    has_new_goal,
+    is_over,
+    lost_looks,
+    require_same_metrics,
+)
 from orchestrator.rounds.experiment import Experiment
 
 
@@ -39,7 +47,9 @@ def resume(experiment: Experiment, folder: RunFolder) -> list[str]:
         )
     exchanged = bool(_exchanged(experiment, folder))
     experiment.require_origin(state["origin"], str(folder.path), exchanged)
-    before = state.get("asked", {})
+    # of earlier versions the folder's config, which is the checkpoint's until the run goes on
+    path = folder.path / CONFIG
+    before = state.get("asked") or asked_by(kept(read_whole(path), path))
     require_same_metrics(experiment.asked, before, str(folder.path))
     try:
         experiment.restore(t, state)

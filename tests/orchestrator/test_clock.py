@@ -207,15 +207,20 @@ def test_a_goal_that_the_last_rounds_look_meets_ends_the_run_there_on_resume(rou
     pd.testing.assert_frame_equal(folder.clients(), whole.clients())
 
 
-def test_looks_of_which_nothing_is_left_leave_no_new_goal(tmp_path):
-    """One that an earlier look had met ended a run that was begun with it, and not this one."""
+@pytest.mark.parametrize("told", [True, False])
+def test_looks_of_which_nothing_is_left_leave_no_new_goal(told, tmp_path, monkeypatch):
+    """One that an earlier look had met ended a run that was begun with it, and not this one; of
+    checkpoints that do not say what was asked for the folder's config does.
+    """
+    if not told:
+        whole = Experiment.state
+        monkeypatch.setattr(Experiment, "state", lambda self: whole(self) | {"asked": {}})
     each = [*COMMON, "local.steps=5", "round_end={name: fda, theta: 1e9}", "checkpoint.every=1"]
     clock, folder = "evaluation.every_steps=2", RunFolder(tmp_path)
     run_into(folder, small(*each, "rounds=3", clock))
-    goal = "test_accuracy: 0.999"
-    folder.open(small(*each, "rounds=5", clock, f"stop={{{goal}}}"))
+    goal = small(*each, "rounds=5", clock, "stop={test_accuracy: 0.999}")
     with pytest.raises(UserError, match="of several looks within round 1 only the last is known"):
-        run_into(folder, resuming=True)
+        run_into(folder, goal, resuming=True)
     folder.open(small(*each, "rounds=5", clock, "stop={steps_total: 20}"))
     e, _ = run_into(folder, resuming=True)
     assert e.t == 4

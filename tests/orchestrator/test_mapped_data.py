@@ -58,7 +58,22 @@ def test_rows_that_were_trained_on_are_found_on_the_disk_too(tmp_path, capsys):
         evaluation(
             RunFolder.viewed(str(tmp_path / name)), [f"data.dataset.path={other}"], every=True
         )
-        assert "120 of 150 test rows are rows that the run trained on" in capsys.readouterr().err
+        # those of two clients of three
+        assert "80 of 150 test rows are rows that the run trained on" in capsys.readouterr().err
+
+
+def test_rows_of_training_are_the_servers_where_it_trains(tmp_path, capsys):
+    """And not those of clients, who have nothing to do there."""
+    _, file = both(tmp_path / "a", x=X["grey"], y=Y)
+    given = config(file, "algorithm=server_only", "data.heldout.per_class=5", "rounds=1")
+    e, _ = run_into(RunFolder(tmp_path / "run"), given)
+    samples = e.data.samples
+    for rows, said in ((e.data.heldout_rows, True), (np.unique(e.data.train.rows), False)):
+        np.savez(tmp_path / "some.npz", x=samples.x[rows, 0], y=samples.y[rows])
+        other = f"data.dataset.path={tmp_path / 'some.npz'}"
+        evaluation(RunFolder.viewed(str(tmp_path / "run")), [other], every=True)
+        noted = f"{len(rows)} of {len(rows)} test rows are rows that the run trained on"
+        assert (noted in capsys.readouterr().err) is said
 
 
 def config(path, *settings):
