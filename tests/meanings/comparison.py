@@ -241,7 +241,8 @@ def _undecided(product, modelled, found, t) -> bool:
     if modelled.open_ended:
         return True
     if any(name.startswith("ledger") for name in found):
-        return False
+        # but how long a round is may hang on a choice before it
+        return bool(modelled.doubts) and modelled.config["round_end"]["name"] != "fixed"
     if modelled.huge:  # what overflows is not kept
         return True
     if any("shape" in said for said in found.values()):
