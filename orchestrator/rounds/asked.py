@@ -41,8 +41,8 @@ def require_same_metrics(now: Asked, before: Mapping[str, Any], place: str) -> N
         known = before.get("metrics", {}).get(name, {})
         if others := sorted(key for key in {*known} & {*metric} if known[key] != metric[key]):
             raise UserError(
-                f"{place}: evaluation.metrics: {name} was recorded with another "
-                f"{', '.join(others)}, and would be two in one column; leave it as it was"
+                f"{place}: evaluation.metrics: {name} was recorded with other settings "
+                f"({', '.join(others)}), and would be two in one column; leave it as it was"
             )
 
 

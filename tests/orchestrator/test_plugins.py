@@ -320,14 +320,14 @@ def test_a_metric_is_one_in_all_rounds(config, tmp_path):
     low, high = ({"name": named, "level": level, "better": "more"} for level in (0.1, 0.9))
     run_into(folder, wanted(1, [low]))
     folder.open(wanted(2, [high, "f1_macro"]))
-    with pytest.raises(UserError, match="above was recorded with another options, and would be"):
+    with pytest.raises(UserError, match=r"above was recorded with other settings \(options\)"):
         run_into(folder, resuming=True)
     folder.open(wanted(2, [low, "f1_macro"]))
     e, _ = run_into(folder, resuming=True)
     assert ["test_f1_macro" in record for record in e.records] == [False, True]
     # nor by way of a round without it
     gone = asked_of(wanted(2, ["f1_macro"]), e.asked)
-    with pytest.raises(UserError, match="above was recorded with another options"):
+    with pytest.raises(UserError, match="above was recorded with other settings"):
         require_same_metrics(asked_of(wanted(2, [high]), {}), gone, "here")
 
 
