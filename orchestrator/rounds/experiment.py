@@ -123,8 +123,9 @@ class Experiment:
         self.looks = 0
         """How often it has looked there."""
         self.went_further = False
-        self.asked = asked_of(self.config, {})
         """Whether it has other numbers of the last round than the run that it goes on with."""
+        self.asked = asked_of(self.config, {})
+        """What may be another on ``--resume``, and how: for the next one."""
         self.longer: dict[str, Any] | None = None
         """Of a round that was judged because it is the last: the record, and the clients' rows (or
         None), that a run of more rounds has of it.
