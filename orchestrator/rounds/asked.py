@@ -35,10 +35,10 @@ def asked_by(raw: Mapping[str, Any]) -> Asked:
     return {"stop": raw["stop"], "metrics": metrics}
 
 
-def require_same_metrics(now: Asked, before: Mapping[str, Any], place: str) -> None:
+def require_same_metrics(now: Asked, before: Asked, place: str) -> None:
     """Raise UserError if one column of the run at ``place`` would be of two metrics."""
     for name, metric in now["metrics"].items():
-        known = before.get("metrics", {}).get(name, {})
+        known = before["metrics"].get(name, {})
         if others := sorted(key for key in {*known} & {*metric} if known[key] != metric[key]):
             raise UserError(
                 f"{place}: evaluation.metrics: {name} was recorded with other settings "
@@ -46,13 +46,12 @@ def require_same_metrics(now: Asked, before: Mapping[str, Any], place: str) -> N
             )
 
 
-def has_new_goal(now: Asked, before: Mapping[str, Any]) -> bool:
+def has_new_goal(now: Asked, before: Asked) -> bool:
     """Whether ``stop`` has a goal now, of what one model is worth, which the looks of ``before``
     were not asked for.
     """
-    known = before.get("stop", now["stop"])
     return any(
-        name.startswith(OF_ONE_MODEL) and known.get(name) != goal
+        name.startswith(OF_ONE_MODEL) and before["stop"].get(name) != goal
         for name, goal in now["stop"].items()
     )
 

@@ -59,7 +59,7 @@ def resume(experiment: Experiment, folder: RunFolder) -> list[str]:
             f"one of this run ({' '.join(str(error).split())[:120]})"
         ) from error
     _require_not_beyond(experiment, folder, has_new_goal(experiment.asked, before))
-    _note_of_looks(experiment, before.get("stop", {}))
+    _note_of_looks(experiment, before["stop"])
     return notes
 
 
