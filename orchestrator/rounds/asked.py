@@ -21,18 +21,19 @@ def asked_of(config: Config, before: Mapping[str, Any]) -> Asked:
     """The goals of ``stop``, and the settings of each metric of one's choice by what it is recorded
     as, also of those that the run had ``before``: as a checkpoint keeps it.
     """
-    now = asked_by(config.model_dump(mode="json"))
-    return {**now, "metrics": {**before.get("metrics", {}), **now["metrics"]}}
+    raw = unpinned(config.model_dump(mode="json"))
+    called = [metric.called for metric in config.evaluation.metrics]
+    metrics = dict(zip(called, raw["evaluation"]["metrics"], strict=True))
+    return {"stop": raw["stop"], "metrics": {**before.get("metrics", {}), **metrics}}
 
 
 def asked_by(raw: Mapping[str, Any]) -> Asked:
-    """The same of a raw config, such as a run leaves in its folder."""
-    raw = unpinned(raw)
-    # one of one's own is recorded as its function is named
-    metrics = {
-        one.get("of", one["name"]).rpartition(":")[2]: one for one in raw["evaluation"]["metrics"]
-    }
-    return {"stop": raw["stop"], "metrics": metrics}
+    """The same of a raw config, such as a run leaves in its folder, which does not say what all its
+    metrics are recorded as: those of functions of one's own.
+    """
+    each = unpinned(raw)["evaluation"]["metrics"]
+    functions = {one["of"].rpartition(":")[2]: one for one in each if "of" in one}
+    return {"stop": raw["stop"], "metrics": functions}
 
 
 def require_same_metrics(now: Asked, before: Asked, place: str) -> None:

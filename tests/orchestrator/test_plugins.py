@@ -23,6 +23,7 @@ from orchestrator.rounds.asked import asked_of, require_same_metrics
 from orchestrator.rounds.drive import begin
 from orchestrator.rounds.experiment import Experiment
 from sweeps.plan import read_sweep
+from tests.configs import small
 from tests.orchestrator.test_cli import here
 from tests.running import finish, run_into
 from tests.sweeps.plans import results
@@ -329,6 +330,41 @@ def test_a_metric_is_one_in_all_rounds(config, tmp_path):
     gone = asked_of(wanted(2, ["f1_macro"]), e.asked)
     with pytest.raises(UserError, match="above was recorded with other settings"):
         require_same_metrics(asked_of(wanted(2, [high]), {}), gone, "here")
+
+
+CALLED = """
+import fedorch
+
+
+class Counted(fedorch.Metric):
+    name: str = "{name}"
+    k: int = fedorch.option(1, "of it")
+
+    @property
+    def called(self):
+        return f"hits{{self.k}}"
+
+    def value(self, outputs, targets):
+        return float(self.k)
+"""
+
+
+def test_a_metric_is_one_by_what_it_is_recorded_as(tmp_path):
+    """Not by its name: two of one name have columns of their own, two of one column are refused."""
+    for name in ("some", "more"):
+        (tmp_path / f"{name}.py").write_text(CALLED.format(name=name))
+    plugins = [str(tmp_path / f"{name}.py") for name in ("some", "more")]
+
+    def asked(*metrics):
+        given = [f"plugins={json.dumps(plugins)}", f"evaluation.metrics={json.dumps(metrics)}"]
+        return asked_of(small(*given), {})
+
+    two, first = ({"name": "some", "k": k} for k in (2, 1))
+    both = asked(two, first)
+    assert {*both["metrics"]} == {"hits1", "hits2"}
+    require_same_metrics(asked(two), both, "here")
+    with pytest.raises(UserError, match=r"hits2 was recorded with other settings \(name\)"):
+        require_same_metrics(asked({"name": "more", "k": 2}), both, "here")
 
 
 WRONG = {
