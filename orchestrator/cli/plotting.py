@@ -66,7 +66,7 @@ def draw(
             raise UserError("--label: names groups of runs, and there is one run")
         figures = figures_of(folders[0])
         drawing = figures.named(figure)
-        shared, known = {"rounds": figures.table.rows()}, [*figures.table.columns]
+        shared, known = {"rounds": figures.table.rows()}, [*figures.table.axes]
     else:
         drawing = _of_groups(folders, figure, over, labels)
         shared, known = {}, [*drawing.data["points"][0]]

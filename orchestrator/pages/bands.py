@@ -9,7 +9,7 @@ import pandas as pd
 from orchestrator.pages import charts
 from orchestrator.pages.figures import Drawing
 from orchestrator.pages.library import Spec
-from orchestrator.pages.table import AXES, MEASURED, Rows, numbers, over_axes, thinned
+from orchestrator.pages.table import AXES, MEASURED, Rows, axes_of, numbers, thinned
 from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.terminal import HEADLINES
 
@@ -21,16 +21,18 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
     rows: Rows = []
     for name, runs in groups.items():
         known = [
-            _measured(run, column)[[*_axes(runs), column]].dropna() for run in runs if column in run
+            _measured(run, column)[_axes(runs)].assign(value=run[column]).dropna()
+            for run in runs
+            if column in run
         ]
         if not known:
             continue
         shared = set.intersection(*({*one["round"]} for one in known))
         alike = [one[one["round"].isin(shared)].set_index("round") for one in known]
-        values = pd.concat([one[column] for one in alike], axis=1)
+        values = pd.concat([one["value"] for one in alike], axis=1)
         error = values.sem(axis=1).fillna(0.0)
         mean = values.mean(axis=1)
-        axes = pd.concat([one.drop(columns=column) for one in alike]).groupby("round").mean()
+        axes = pd.concat([one.drop(columns="value") for one in alike]).groupby("round").mean()
         curve = axes.assign(value=mean, low=mean - error, high=mean + error).reset_index()
         table = thinned(curve)
         columns = {str(c): numbers(table[c]) for c in table}
@@ -42,11 +44,11 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
 
 
 def _measured(run: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The run's rounds over all axes, at the local steps at which the column was measured."""
-    table = over_axes(run)
-    if MEASURED in table and column.startswith(OF_ONE_MODEL):
-        table["steps"] = table[MEASURED].fillna(table["steps"])
-    return table
+    """The run's axes, with the local steps at which the column was measured."""
+    axes = axes_of(run)
+    if MEASURED in run and column.startswith(OF_ONE_MODEL):
+        axes["steps"] = run[MEASURED].fillna(axes["steps"])
+    return axes
 
 
 def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:

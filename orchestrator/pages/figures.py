@@ -15,7 +15,7 @@ from algorithms.part import Part, members, nearest
 from orchestrator.errors import UserError
 from orchestrator.pages import charts
 from orchestrator.pages.library import Spec
-from orchestrator.pages.table import MEASURED, Rows, Table, numbers, over_axes
+from orchestrator.pages.table import MEASURED, SO_FAR, Rows, Table, numbers, with_traffic
 from orchestrator.results.columns import OF_ONE_MODEL
 from orchestrator.terminal import further
 
@@ -81,7 +81,7 @@ DID = (
 )  # fmt: skip
 COST = (
     Figure("traffic", "Bytes transmitted", "as a deployment would transmit them", "MB",
-           {"mb_down": "server to clients", "mb_up": "clients to server"}),
+           {SO_FAR["bytes_down"]: "server to clients", SO_FAR["bytes_up"]: "clients to server"}),
     Figure(
         "seconds", "Where a round's time went",
         "the round's parts by the clock on the wall, and what one client computed",
@@ -141,7 +141,7 @@ class Figures:
         labels: Sequence[str] = (),
     ) -> Figures:  # fmt: skip
         """Of a run's tables and its training rows per client and label [N, L]."""
-        rounds = over_axes(rounds)
+        rounds = with_traffic(rounds)
         declared = [f for part in members(Part) for f in vars(part).get("figures", ())]
         good = [*GOOD, *(_of_metric(name) for name in further(map(str, rounds)))]
         wanted = {"good": good, "did": [*declared, *DID], "cost": [*COST]}
@@ -219,7 +219,7 @@ def _drawing(
         return None
     named = {table.name(column): label for column, label in lines.items()}
     limits = [table.name(column) for column in figure.limits if column in lines]
-    judged = [c for c in lines if c.startswith(OF_ONE_MODEL) and MEASURED in table.columns]
+    judged = [c for c in lines if c.startswith(OF_ONE_MODEL) and MEASURED in table.axes]
     measured = [table.name(column) for column in judged]
     # a curve that is alone has no legend
     alone = len(lines) == 1 < len(figure.curves)
@@ -228,7 +228,7 @@ def _drawing(
     def make(over: str, still: bool) -> Spec:
         return charts.curves(named, y, over, figure.ticks, figure.bounds, still, limits, measured)
 
-    over: Axis = figure.over if figure.over in table.columns else "round"
+    over: Axis = figure.over if figure.over in table.axes else "round"
     return Drawing(figure.name, figure.title, figure.about, make, over)
 
 

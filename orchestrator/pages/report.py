@@ -89,7 +89,7 @@ def _sections(
     """All figures, by what they are about, and the table of clients."""
     of = {what: page.figures(some) if some else "" for what, some in figures.sections.items()}
     return (
-        page.axis_choice(figures.table.columns)
+        page.axis_choice(figures.table.axes)
         + page.HINT
         + page.section("How good it is", of["good"])
         + page.section(f"What {_who(config)} did", of["did"])

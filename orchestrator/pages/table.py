@@ -19,24 +19,28 @@ AXES = {
     "steps": "local steps, in lock step",
 }
 """What curves may be drawn over -> its title."""
+SO_FAR = {"bytes_up": "MB up since the start", "bytes_down": "MB down since the start"}
+"""Columns of rounds -> names of what they come to."""
 MEASURED = "evaluated_steps"
 """The local steps of what judges one model, where that was in the middle of a round."""
 
 Rows = list[dict[str, Any]]
 
 
-def over_axes(rounds: pd.DataFrame) -> pd.DataFrame:
-    """``rounds`` with the columns of AXES as far as they are known, and ``mb_up``, ``mb_down``: all
-    since the start.
+def axes_of(rounds: pd.DataFrame) -> pd.DataFrame:
+    """What curves are drawn over, AXES as far as they are known: all since the start, beside the
+    columns of ``rounds``, of which some have the same names (the round's own seconds and steps).
     """
-    table = pd.DataFrame(dict(rounds))
-    for way in ("up", "down"):
-        table[f"mb_{way}"] = table[f"bytes_{way}"].cumsum() / 1e6
-    table["mb"] = table["mb_up"] + table["mb_down"]
-    table["seconds"] = table["seconds"].cumsum()
-    if "steps_total" in table:
-        table["steps"] = table["steps_total"]
-    return table
+    sent = (rounds["bytes_up"] + rounds["bytes_down"]).cumsum() / 1e6
+    axes = {"round": rounds["round"], "mb": sent, "seconds": rounds["seconds"].cumsum()}
+    if "steps_total" in rounds:
+        axes["steps"] = rounds["steps_total"]
+    return pd.DataFrame(axes)
+
+
+def with_traffic(rounds: pd.DataFrame) -> pd.DataFrame:
+    """``rounds`` with the megabytes since the start, by the names that SO_FAR has for them."""
+    return rounds.assign(**{name: rounds[sent].cumsum() / 1e6 for sent, name in SO_FAR.items()})
 
 
 def thinned(table: pd.DataFrame, most: int = MOST_ROUNDS) -> pd.DataFrame:
@@ -49,26 +53,33 @@ def thinned(table: pd.DataFrame, most: int = MOST_ROUNDS) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Table:
-    """Some columns by names that a chart can have: ``c0``, ``c1``, ... (a dot in a column's own
-    would be a path to Vega).
+    """Axes by their names, and some columns by names that a chart can have: ``c0``, ``c1``, ... (a
+    dot in a column's own would be a path to Vega).
     """
 
+    axes: list[str]
+    """Of AXES, and MEASURED, those that there are."""
     columns: list[str]
     frame: pd.DataFrame
+    """By the charts' names."""
 
     @classmethod
-    def of(cls, table: pd.DataFrame, columns: Iterable[str]) -> Table:
+    def of(cls, rounds: pd.DataFrame, columns: Iterable[str]) -> Table:
         """Those of ``columns`` that there are, and all axes."""
-        there = [c for c in dict.fromkeys((*AXES, MEASURED, *columns)) if c in table]
-        return cls(there, thinned(table[there]))
+        axes = axes_of(rounds)
+        if MEASURED in rounds:
+            axes[MEASURED] = rounds[MEASURED]
+        there = [c for c in dict.fromkeys(columns) if c in rounds]
+        frame = axes.assign(**{f"c{number}": rounds[c] for number, c in enumerate(there)})
+        return cls([*axes], there, thinned(frame))
 
     def name(self, column: str) -> str:
-        """What a chart calls the column; axes have their own names."""
-        return column if column in (*AXES, MEASURED) else f"c{self.columns.index(column)}"
+        """What a chart calls the column."""
+        return f"c{self.columns.index(column)}"
 
     def values(self) -> dict[str, list[float | None]]:
         """Name -> numbers, None where there is none."""
-        return {self.name(c): numbers(self.frame[c]) for c in self.columns}
+        return {str(name): numbers(self.frame[name]) for name in self.frame}
 
     def rows(self) -> Rows:
         """The same as a row for each point."""

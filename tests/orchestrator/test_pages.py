@@ -27,7 +27,7 @@ from orchestrator.pages import library
 from orchestrator.pages.bands import points
 from orchestrator.pages.figures import Figures
 from orchestrator.pages.report import _clients, figures_of, report_of
-from orchestrator.pages.table import MOST_ROUNDS, Table, over_axes, thinned
+from orchestrator.pages.table import MOST_ROUNDS, Table
 from orchestrator.results import checkpoint, locks
 from orchestrator.results.run_folder import RunFolder
 from tests.configs import small
@@ -171,12 +171,12 @@ def test_many_rounds_keep_what_was_reported_last():
     })  # fmt: skip
     measured = rounds["round"] % 100 == 0
     rounds.loc[measured, "test_accuracy"] = rounds["round"] / 2400
-    short = thinned(over_axes(rounds))
+    short = Table.of(rounds, ["test_accuracy"]).frame
     assert len(short) <= MOST_ROUNDS
     assert short["round"].iloc[-1] == 2400
     assert short["mb"].iloc[-1] == 2400
     assert short["seconds"].iloc[-1] == 1200
-    assert short["test_accuracy"].dropna().tolist() == [k / 24 for k in range(1, 25)]
+    assert short["c0"].dropna().tolist() == [k / 24 for k in range(1, 25)]
 
 
 def test_a_thousand_clients_share_cells_that_hold_their_mean():
@@ -244,10 +244,30 @@ def test_a_band_is_mean_and_standard_error_over_the_rounds_of_all():
 
 
 def test_a_column_with_dots_is_no_path():
+    spent = {"round": [1], "bytes_up": [1e6], "bytes_down": [0.0], "seconds": [2.0]}
     table = Table.of(
-        pd.DataFrame({"round": [1], "gradient_norm/a.b[0]": [2.5]}), ["gradient_norm/a.b[0]"]
+        pd.DataFrame({**spent, "gradient_norm/a.b[0]": [2.5]}), ["gradient_norm/a.b[0]"]
     )
-    assert table.rows() == [{"round": 1.0, "c1": 2.5}]
+    assert table.rows() == [{"round": 1.0, "mb": 1.0, "seconds": 2.0, "c0": 2.5}]
+
+
+def test_columns_that_are_called_like_axes_are_not_those():
+    """What a round takes was drawn as what all of them took, in a band of each run twice."""
+    spent = {"round": [1, 2], "bytes_up": [1e6, 1e6], "bytes_down": [0.0, 0.0]}
+    runs = [
+        pd.DataFrame({**spent, "seconds": [s, s], "steps": [3.0, 3.0], "steps_total": [4.0, 8.0]})
+        for s in (1.0, 3.0)
+    ]
+    rows = points({"a": runs}, "seconds")
+    assert [(row["value"], row["low"], row["high"]) for row in rows] == [(2, 1, 3), (2, 1, 3)]
+    assert [row["seconds"] for row in rows] == [2, 4]
+    rows = points({"a": runs}, "steps")
+    assert [(row["value"], row["steps"]) for row in rows] == [(3, 4), (3, 8)]
+    assert [row["value"] for row in points({"a": runs}, "round")] == [1, 2]
+    own = Table.of(runs[0].assign(mb=[7.0, 9.0]), ["mb", "steps"])
+    assert own.values()[own.name("mb")] == [7, 9]
+    assert own.values()["mb"] == [1, 2]
+    assert own.values()[own.name("steps")] == [3, 3]
 
 
 def test_a_part_of_one_s_own_has_its_figures():
