@@ -431,14 +431,19 @@ class Runs:
         return {name: [rounds[i] for i in some] for name, some in self.columns.items()}
 
     def band(self, column: str) -> Drawing:
-        """Of each group that differs in the seed alone the mean of ``column``, in a band."""
+        """Of each group that differs in the seed alone the mean of ``column``, in a band; raises
+        UserError where no group's runs share a round.
+        """
         groups = self.groups(column)
+        rows = points(groups, column)
+        if not rows:
+            raise UserError(f"{column}: in no group have all runs a number of one round")
         if cut := is_cut(groups, column):
             told(
                 "note",
                 f"{column}: runs of a group end at other rounds; its curve ends with the first",
             )
-        return band(column, list(groups), points(groups, column), cut)
+        return band(column, list(groups), rows, cut)
 
     def usual(self) -> str:
         """The first of the headlines that one of them reports."""

@@ -15,8 +15,9 @@ from orchestrator.terminal import HEADLINES
 
 
 def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
-    """A row for each group and round that all of its runs report the column in: line (its name),
-    AXES, value (the mean), low and high (one standard error to either side).
+    """A row for each group and round that all of its runs report the column in (or number of local
+    steps at which they do, where looks are within rounds): line (its name), AXES, value (the mean),
+    low and high (one standard error to either side).
     """
     rows: Rows = []
     for name, runs in groups.items():
@@ -27,12 +28,12 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
         ]
         if not known:
             continue
-        shared = set.intersection(*({*one["round"]} for one in known))
-        alike = [one[one["round"].isin(shared)].set_index("round") for one in known]
+        by, shared = _shared(known, all(_is_clocked(run, column) for run in runs))
+        alike = [one[one[by].isin(shared)].drop_duplicates(by).set_index(by) for one in known]
         values = pd.concat([one["value"] for one in alike], axis=1)
         error = values.sem(axis=1).fillna(0.0)
         mean = values.mean(axis=1)
-        axes = pd.concat([one.drop(columns="value") for one in alike]).groupby("round").mean()
+        axes = pd.concat([one.drop(columns="value") for one in alike]).groupby(by).mean()
         curve = axes.assign(value=mean, low=mean - error, high=mean + error).reset_index()
         table = thinned(curve)
         columns = {str(c): numbers(table[c]) for c in table}
@@ -43,12 +44,27 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
     return rows
 
 
+def _shared(known: Sequence[pd.DataFrame], clocked: bool) -> tuple[str, set[float]]:
+    """What the runs of a group have in common: rounds, or, where a clock of steps looks
+    (``clocked``), numbers of steps, if these are no fewer.
+    """
+    names = ["steps", "round"] if clocked and all("steps" in one for one in known) else ["round"]
+    each = {name: set.intersection(*({*one[name]} for one in known)) for name in names}
+    by = max(each, key=lambda name: len(each[name]))
+    return by, each[by]
+
+
 def _measured(run: pd.DataFrame, column: str) -> pd.DataFrame:
     """The run's axes, with the local steps at which the column was measured."""
     axes = axes_of(run)
-    if MEASURED in run and column.startswith(OF_ONE_MODEL):
+    if _is_clocked(run, column):
         axes["steps"] = run[MEASURED].fillna(axes["steps"])
     return axes
+
+
+def _is_clocked(run: pd.DataFrame, column: str) -> bool:
+    """Whether a clock of local steps says when the column was measured."""
+    return MEASURED in run and column.startswith(OF_ONE_MODEL)
 
 
 def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
@@ -58,10 +74,15 @@ def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
 
 def is_cut(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> bool:
     """Whether some runs of a group report the column longer than others, which no curve shows."""
-    return any(
-        len({run["round"][run[column].notna()].max() for run in runs if column in run}) > 1
+    ends = [
+        {
+            run[MEASURED if _is_clocked(run, column) else "round"][run[column].notna()].max()
+            for run in runs
+            if column in run
+        }
         for runs in groups.values()
-    )
+    ]
+    return any(len(some) > 1 for some in ends)
 
 
 def band(column: str, names: Sequence[str], rows: Rows, cut: bool = False) -> Drawing:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,8 @@ DULL: Mapping[str, Callable[[pd.DataFrame], bool]] = {
     ),
 }
 """Figures that say nothing of a run in which all is as usual."""
+OF_CLIENTS = ("distribution", "holdings")
+"""Names of figures that are of no columns of rounds."""
 MOST_CELLS = (60, 100)
 """Rounds and clients that a map shows; of more several share a cell."""
 
@@ -143,18 +146,25 @@ class Figures:
         """Of a run's tables and its training rows per client and label [N, L]."""
         rounds = with_traffic(rounds)
         declared = [f for part in members(Part) for f in vars(part).get("figures", ())]
-        good = [*GOOD, *(_of_metric(name) for name in further(map(str, rounds)))]
-        wanted = {"good": good, "did": [*declared, *DID], "cost": [*COST]}
-        lines = {f.name: _lines(f, rounds) for figures in wanted.values() for f in figures}
-        table = Table.of(rounds, [column for some in lines.values() for column in some])
-        sections = {
-            what: [
-                drawing
-                for f in {f.name: f for f in figures}.values()
-                if (drawing := _drawing(f, lines[f.name], table, clients)) is not None
-            ]
+        ours = [*GOOD, *declared, *DID, *COST]
+        metrics = [_of_metric(name, ours) for name in further(map(str, rounds))]
+        wanted = {"good": [*GOOD, *metrics], "did": [*declared, *DID], "cost": [*COST]}
+        lines = {
+            what: [(f, _lines(f, rounds)) for n, f in enumerate(figures) if f not in figures[:n]]
             for what, figures in wanted.items()
         }
+        table = Table.of(
+            rounds, [column for some in lines.values() for _, its in some for column in its]
+        )
+        drawn = {
+            what: [
+                drawing
+                for f, its in some
+                if (drawing := _drawing(f, its, table, clients)) is not None
+            ]
+            for what, some in lines.items()
+        }
+        sections = _told_apart(drawn)
         sections["clients"] = [*_distribution(clients)]
         sections["data"] = [] if holdings is None else [_holdings(holdings, labels)]
         return cls(table, sections)
@@ -170,11 +180,32 @@ class Figures:
         return known[name]
 
 
-def _of_metric(name: str) -> Figure:
-    """One of the config's ``evaluation.metrics``."""
+def _told_apart(sections: Mapping[str, Sequence[Drawing]]) -> dict[str, Sequence[Drawing]]:
+    """With names of their own for those that are called like others before them: a part of one's
+    own may call its figures as it likes.
+    """
+    seen: set[str] = set(OF_CLIENTS)
+    found: dict[str, Sequence[Drawing]] = {}
+    for what, drawings in sections.items():
+        each = []
+        for drawing in drawings:
+            numbered = (f"{drawing.name}_{n}" for n in itertools.count(2))
+            name = next(one for one in itertools.chain([drawing.name], numbered) if one not in seen)
+            seen.add(name)
+            each.append(replace(drawing, name=name))
+        found[what] = each
+    return found
+
+
+def _of_metric(name: str, others: Sequence[Figure]) -> Figure:
+    """One of the config's ``evaluation.metrics``; by its column's name where ``others`` have its
+    own.
+    """
     words = name.replace("_", " ")
+    taken = name in OF_CLIENTS or any(name == figure.name for figure in others)
     return Figure(
-        name, words.capitalize(), f"{words}, of the model on the test set and on the clients' rows",
+        f"test_{name}" if taken else name, words.capitalize(),
+        f"{words}, of the model on the test set and on the clients' rows",
         words,
         {
             f"test_{name}": "test set", f"client_{name}_mean": "clients, mean",

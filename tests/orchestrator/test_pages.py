@@ -270,6 +270,53 @@ def test_columns_that_are_called_like_axes_are_not_those():
     assert own.values()[own.name("steps")] == [3, 3]
 
 
+def test_seeds_that_are_looked_at_by_a_clock_of_steps_are_joined_by_it():
+    """Their rounds are of other lengths: none was in common, and there was no curve."""
+    runs = [
+        pd.DataFrame({
+            "round": rounds, "bytes_up": 1e6, "bytes_down": 0.0, "seconds": 1.0,
+            "steps_total": [5.0, 9.0, 13.0], "evaluated_steps": [4.0, 8.0, 12.0],
+            "test_accuracy": [base, base + 0.2, base + 0.4],
+        })
+        for rounds, base in (([1, 3, 5], 0.1), ([2, 4, 6], 0.3))
+    ]  # fmt: skip
+    rows = points({"a": runs}, "test_accuracy")
+    assert [row["steps"] for row in rows] == [4, 8, 12]
+    assert [row["value"] for row in rows] == pytest.approx([0.2, 0.4, 0.6])
+    assert [row["round"] for row in rows] == [1.5, 3.5, 5.5]
+    # what is of a round has no other clock
+    assert points({"a": [run.assign(update_norm=1.0) for run in runs]}, "update_norm") == []
+
+
+def test_figures_that_are_called_alike_are_each_of_their_own_columns():
+    """A metric called as a figure of FDA's was drawn as that one's columns, or not at all."""
+
+    class Loud(Fixed):
+        name: str = "loud"
+        figures = (Figure("loss", "What was lost", "seconds", "s", {"lost": "lost"}),)
+
+    rounds = pd.DataFrame({
+        "round": [1, 2], "bytes_up": 1.0, "bytes_down": 1.0, "seconds": 1.0, "cohort": 2.0,
+        "effective_clients": 2.0, "dropped": 0.0, "update_norm": 1.0, "test_loss": [0.5, 0.4],
+        "lost": [7.0, 8.0], "test_variance": [0.1, 0.2], "variance_estimate": [3.0, 4.0],
+        "theta": 5.0,
+    })  # fmt: skip
+    figures = Figures.of(rounds, pd.DataFrame())
+    names = [drawing.name for drawing in figures]
+    assert len({*names}) == len(names)
+    assert {"loss", "loss_2", "test_variance", "variance"} <= {*names}
+    values = figures.table.values()
+
+    def drawn(name):
+        spec = json.dumps(figures.named(name).spec("round", still=True))
+        return [values[c] for c in sorted({*re.findall(r"\bc\d+\b", spec)})]
+
+    assert drawn("loss") == [[0.5, 0.4]]
+    assert drawn("loss_2") == [[7, 8]]
+    assert drawn("test_variance") == [[0.1, 0.2]]
+    assert [3, 4] in drawn("variance")
+
+
 def test_a_part_of_one_s_own_has_its_figures():
     class Slow(Fixed):
         name: str = "slow"
