@@ -296,6 +296,11 @@ def test_room_for_fewer_if_there_is_no_more(wish, again, monkeypatch):
     others = placement_group([{"CPU": 6}])
     try:
         assert others.wait(20)
+        # what is free is reported some time after that, on a busy machine
+        for _ in range(200):
+            if ray.available_resources().get("CPU", 0) <= 2:
+                break
+            time.sleep(0.1)
         reserved = reservation.reserve(small(*wish).resources, 6, fewer=again)
         assert reserved.actors == 2
         reserved.end()
