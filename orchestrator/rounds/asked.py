@@ -62,8 +62,12 @@ def is_over(record: Record, stop: Mapping[str, Any]) -> bool:
     looked at that round again.
     """
     seen = {name: value for name, value in record.items() if name.startswith(OF_ONE_MODEL)}
-    within = record.get("evaluated_steps", record["steps_total"]) < record["steps_total"]
-    return within and meets(seen, stop)
+    return is_within(record) and meets(seen, stop)
+
+
+def is_within(record: Record) -> bool:
+    """Whether what the ``record`` says of models was found in the middle of its round."""
+    return record.get("evaluated_steps", record["steps_total"]) < record["steps_total"]
 
 
 def meets(record: Record, stop: Mapping[str, Any]) -> bool:

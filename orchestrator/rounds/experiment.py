@@ -39,7 +39,7 @@ from orchestrator.results.provenance import differing, made_by
 from orchestrator.results.state import require_storable
 from orchestrator.results.usage import frozen_sha256
 from orchestrator.rounds.alarm import Alarm
-from orchestrator.rounds.asked import asked_of, is_over, meets
+from orchestrator.rounds.asked import asked_of, is_over, is_within, meets
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
@@ -370,8 +370,7 @@ class Experiment:
         """
         last = self.records[-1]
         if self._is_judged:
-            at_its_end = last.get("evaluated_steps", last["steps_total"]) == last["steps_total"]
-            if at_its_end or is_over(last, self.config.stop):
+            if not is_within(last) or is_over(last, self.config.stop):
                 return
             # it was looked at in the middle of the round, and did not end by that
             self.client_rows.pop()
