@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from algorithms.algorithm import Algorithm
 from algorithms.contract import Broken, Cohort
 from algorithms.finite import NotFinite, all_finite
 from algorithms.local import Tensors
 from algorithms.part import close_to, nearest
-from algorithms.setting import Setting
 from orchestrator.clients.adversary import Adversary
-from orchestrator.clients.books import Books, Terms
-from orchestrator.clients.federation import Federation
-from orchestrator.clients.ledger import Ledger
-from orchestrator.clients.mailroom import Mailroom
 from orchestrator.clients.plane import InProcess, Plane
 from orchestrator.clients.watch import Watch
 from orchestrator.config import Config
@@ -31,7 +24,6 @@ from orchestrator.errors import Diverged, UserError
 from orchestrator.extras import named_if_missing
 from orchestrator.models.net import Net
 from orchestrator.plugins.blame import blamed
-from orchestrator.plugins.imports import imports_of
 from orchestrator.plugins.raw import unpinned
 from orchestrator.results.digests import digest
 from orchestrator.results.own_code import other, untold
@@ -40,11 +32,13 @@ from orchestrator.results.state import require_storable
 from orchestrator.results.usage import frozen_sha256
 from orchestrator.rounds.alarm import Alarm
 from orchestrator.rounds.asked import asked_of, is_over, is_within, meets
+from orchestrator.rounds.assembly import algorithm_of, federation_of, of_config, world_of
 from orchestrator.rounds.clock import Clock
 from orchestrator.rounds.fitting import remarks, require_batches, require_fit
 from orchestrator.rounds.judge import ClientTable, Judge, keeps_personal_models
 from orchestrator.rounds.metrics import Record, influence, over_cohort
 from orchestrator.rounds.reported import checked
+from orchestrator.rounds.spent import Spent
 from orchestrator.rounds.unsaved import Unsaved
 from orchestrator.training.messages import BUFFERS
 from orchestrator.training.modes import own_modes, settle
@@ -79,7 +73,7 @@ class Experiment:
         torch.set_num_threads(config.resources.threads)
         self.data = FederatedData.build(config.data, config.seed) if data is None else data
         samples = self.data.samples
-        with _of_config():
+        with of_config():
             self.net = Net.of(config.model, samples.shape, samples.outputs, config.seed)
             # before it is tried: some make tables at their first use
             frozen = frozen_sha256(self.net)
@@ -87,9 +81,9 @@ class Experiment:
             require_batches(config, self.data, self.net)
         # from here on nothing is left open, and this is what config.yaml says
         self.config = config = resolve(config, self.net)
-        with _of_config("algorithm: "):
-            self.algorithm = self._algorithm()
-        with _of_config():
+        with of_config("algorithm: "):
+            self.algorithm = algorithm_of(config, self.net, self.data)
+        with of_config():
             self.adversary = Adversary.of(
                 config.attack, config.seed, config.data.clients, config.buffers == "aggregate"
             )
@@ -101,15 +95,17 @@ class Experiment:
             **untold(config),
         }
         """What the run has begun with, apart from its config."""
-        self.world = self._world()
-        self.federation = self._federation(plane(self.world))
+        self.world = world_of(config, self.net, self.data, self.adversary)
+        self.federation = federation_of(
+            config, self.net, self.data, self.adversary, self.algorithm, plane(self.world)
+        )
         self.judge = Judge(config.evaluation, config.loss, self.algorithm, self.federation)
         self.clock = Clock(config.evaluation, config.local, self.data.train.sizes)
         first = self.algorithm.state()
         require_storable(first)
         self.alarm = Alarm(config.non_finite, first)
         self.unsaved = Unsaved(self.algorithm, config.plugins)
-        with _of_config():
+        with of_config():
             self.alarm.remarks += remarks(config, samples, self.net, self.algorithm)
         self.t = 0
         self.records: list[Record] = []
@@ -130,58 +126,6 @@ class Experiment:
         """Of a round that was judged because it is the last: the record, and the clients' rows (or
         None), that a run of more rounds has of it.
         """
-
-    def _algorithm(self) -> Algorithm:
-        config, net, data = self.config, self.net, self.data
-        setting = Setting(
-            config.seed, data.train.sizes, net.spec, config.composition(),
-            len(data.heldout_rows), net.buffer_spec, data.histogram().argmax(1),
-        )  # fmt: skip
-        made = config.algorithm.start(setting, net.initial.clone(), net.initial_buffers.clone())
-        if not hasattr(made, "past"):
-            raise ValueError(f"the __init__ of {type(made).__name__} must call super().__init__")
-        return made
-
-    def _world(self) -> World:
-        config = self.config
-        return World(
-            data=self.data,
-            model=config.model,
-            local=config.local,
-            buffers=config.buffers,
-            seed=config.seed,
-            threads=config.resources.threads,
-            mislabelled=self.adversary.mislabelled,
-            forgers=self.adversary.forgers,
-            uplink=config.compression.uplink,
-            loss=config.loss,
-            augment=config.data.augment,
-            outputs=bool(config.evaluation.metrics),
-            gradient_norms=config.evaluation.gradient_norms,
-            draws=self.net.may_draw,
-            plugins=config.plugins,
-            imports=imports_of(config.plugins),
-        )
-
-    def _federation(self, plane: Plane) -> Federation:
-        config, ledger = self.config, Ledger(self.data.clients)
-        judge_local = config.evaluation.local_models and not keeps_personal_models(self.algorithm)
-        terms = Terms(
-            local=config.local,
-            samples=self.data.holdings.sizes,
-            block=config.local.block or 1,
-            vectorized=config.local.execution == "vectorized",
-            adversary=self.adversary,
-            non_finite=config.non_finite,
-            judge_local=judge_local,
-            buffers=config.buffers,
-            initial_buffers=self.net.initial_buffers,
-            uplink=config.compression.uplink,
-            seed=config.seed,
-            minimum_cohort=config.resources.minimum_cohort,
-        )
-        mailroom = Mailroom(ledger, config.compression.downlink, config.buffers, config.seed)
-        return Federation(plane, self.data, terms, Books(ledger), mailroom)
 
     @property
     def finished(self) -> bool:
@@ -230,9 +174,9 @@ class Experiment:
         return record
 
     def _step(self) -> Record:
-        begun, t = time.perf_counter(), self.t + 1
+        spent, t = Spent(self.federation), self.t + 1
         settle(self.config.resources.threads, self.config.local.precision == "tf32")
-        federation, sent_before = self.federation, self._bytes()
+        federation = self.federation
         if not self.unsaved.before:
             self.unsaved.changed()
         last = t == self.config.rounds
@@ -245,7 +189,7 @@ class Experiment:
         who = self.algorithm.influence
         self.shares = NOBODY if who is None else who.shares(self.data.clients)
         self._know_that_they_worked(t)
-        seconds = self._seconds(time.perf_counter() - begun)
+        spent.aggregated()
         record: Record = {
             "round": t,
             **self._training_metrics(),
@@ -255,8 +199,8 @@ class Experiment:
             **self._steps(),
         }
         # a round that ends the run, be it by what it has spent, is its last, which is always judged
-        spent = self._spent(begun, sent_before, seconds)
-        ended = self.ends(record | spent)
+        until_judged = spent.record()
+        ended = self.ends(record | until_judged)
         last = last or ended
         met = watch is not None and watch.over
         due = self.clock.due(t, self._steps_before(), record["steps_total"])
@@ -265,9 +209,9 @@ class Experiment:
         if self.seen is not None and (met or not last):
             record |= self._noted(t, *self.seen, self.looks)
         elif evaluated:
-            self.longer = self._of_a_longer_run(t, due, record, spent)
-            self._judge(t, record, seconds)
-        record |= self._spent(begun, sent_before, seconds)
+            self.longer = self._of_a_longer_run(t, due, record, until_judged)
+            self._judge(t, record, spent)
+        record |= spent.record()
         self.alarm.metrics(t, record)
         self.alarm.unsaved(t, self.unsaved.changed())
         # a round that has failed does not count
@@ -351,12 +295,14 @@ class Experiment:
         self.looks += 1
         return self.ends(record)
 
-    def _judge(self, t: int, record: Record, seconds: Record) -> None:
-        """Add to the round's ``record`` what its models are worth, and to ``seconds`` its time."""
+    def _judge(self, t: int, record: Record, spent: Spent) -> None:
+        """Add to the round's ``record`` what its models are worth, and to what is ``spent`` its
+        time.
+        """
         evaluating = time.perf_counter()
         record |= self._evaluate(t, self.looks)
         record |= self._now(record)
-        seconds["seconds_evaluate"] += time.perf_counter() - evaluating
+        spent.evaluated(time.perf_counter() - evaluating)
 
     def _now(self, record: Record) -> Record:
         """Local steps when the models after the round of ``record`` are judged, where the clock
@@ -384,21 +330,6 @@ class Experiment:
         looks = int(last.get("judged", 0))
         self.records[-1] |= self._evaluate(self.t, looks) | self._now(self.records[-1])
         self.alarm.metrics(self.t, self.records[-1])
-
-    def _spent(self, begun: float, sent_before: np.ndarray, seconds: Record) -> Record:
-        """Bytes and seconds of the round that began at ``begun`` s with ``sent_before`` bytes, and
-        how many clients have sent or were sent any.
-        """
-        passed = self._bytes() - sent_before
-        down, up = passed.sum(1)
-        return {
-            "contacted": float((passed.sum(0) > 0).sum()),
-            "bytes_down": float(down),
-            "bytes_up": float(up),
-            "bytes_questions": float(self.federation.log.question_bytes),
-            "seconds": time.perf_counter() - begun,
-            **seconds,
-        }
 
     def _aggregate(self, t: int) -> Record:
         """The algorithm's round, and a look at what it has made of the server."""
@@ -439,26 +370,6 @@ class Experiment:
                 f"fewer than local.batch_size = {local.batch_size} rows, and nobody in the cohort "
                 f"has so many; lower local.batch_size or set local.drop_last to false"
             )
-
-    def _bytes(self) -> np.ndarray:
-        """Bytes of each client so far [2, N]: down, up."""
-        ledger = self.federation.ledger
-        return np.stack([ledger.down, ledger.up])
-
-    def _seconds(self, round_seconds: float) -> Record:
-        """Where the time of the round went, but for its evaluation, which is still to come; and the
-        seconds of a client, which are not the round's.
-        """
-        log = self.federation.log
-        train, transfer, evaluate = log.train_seconds, log.transfer_seconds, log.evaluate_seconds
-        of_a_client = log.seconds_a_client(self.federation.terms.server)
-        return {
-            **({} if of_a_client is None else {"seconds_client": of_a_client}),
-            "seconds_train": train,
-            "seconds_transfer": transfer,
-            "seconds_aggregate": max(0.0, round_seconds - train - transfer - evaluate),
-            "seconds_evaluate": evaluate,
-        }
 
     def _steps(self) -> Record:
         """Local steps of the rounds so far, each counted with its longest client's (where no client
@@ -594,12 +505,3 @@ class Experiment:
             | {"steps": ledger.steps.copy()}
         )
         return record
-
-
-@contextmanager
-def _of_config(where: str = "") -> Iterator[None]:
-    """A ValueError of the parts that the config names is the config's."""
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(f"config: {where}{error}") from error
