@@ -59,8 +59,8 @@ def compare(config, data=None) -> str:
                 k: v for k, (new, v) in forged.items() if k in modelled.forgeries or _is(new, v)
             }
             ours, theirs = _of_product(product, record, meant), _of_model(modelled)
-            if (shares := modelled.shared()) is not None:
-                ours["shares"], theirs["shares"] = product.shares, shares
+            if "shares" in theirs:
+                ours["shares"] = product.shares
             found = differences(ours, theirs)
             if found and _undecided(product, modelled, found, t):
                 return "undecided"
@@ -189,6 +189,8 @@ def _of_model(modelled) -> dict:
         named |= _named(f"client {k}", memory)
     for what in ("down", "up", "steps"):
         named[f"ledger {what}"] = getattr(modelled, what)[: modelled.clients]
+    if (shares := modelled.shared()) is not None:
+        named["shares"] = shares
     named |= modelled.told
     at_end = looked is not None and looked[1] is None
     if at_end and (personal := modelled.personal()) is not None:

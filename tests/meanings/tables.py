@@ -203,6 +203,16 @@ def _paired(pairs, high, sided, counted) -> dict:
     return said
 
 
+def _ranks(sizes, least) -> list[float]:
+    """1 for the smallest; those that differ by rounding (``least``) share the mean of theirs."""
+    found = []
+    for one in sizes:
+        smaller = sum(other < one - least for other in sizes)
+        same = sum(other == one or abs(other - one) <= least for other in sizes)
+        found.append(smaller + (same + 1) / 2)
+    return found
+
+
 def _by_ranks(pairs, high) -> float:
     """Of all ways to flip the signs of ranks, the part that is as far from none; who has no number
     has lost.
@@ -212,7 +222,8 @@ def _by_ranks(pairs, high) -> float:
     apart = [a - b for a, b in lost if a != b]
     if len(apart) < 2:
         return NAN
-    ranks = stats.rankdata(np.abs(apart))
+    known = [abs(v) for pair in pairs for v in pair if not math.isnan(v)]
+    ranks = _ranks([abs(gap) for gap in apart], 1e-9 * max(known, default=0.0))
     seen = float((ranks * np.sign(apart)).sum())
     sums = [float(np.dot(ranks, signs)) for signs in itertools.product((1, -1), repeat=len(ranks))]
     return sum(abs(s) >= abs(seen) - 1e-9 for s in sums) / len(sums)

@@ -86,8 +86,15 @@ FORGED = ("attack", {"name": "gaussian", "fraction": 0.4, "tau": 1.0, "buffers":
 IN_LEAGUE = ("attack", {"name": "ipm", "fraction": 0.4, "buffers": True, "probes": True})
 
 
+SEEDS = (0, 1, 2)
+
+
 def agree(*pieces):
-    assert compare(*composed([THREE, *pieces])) == "agree"
+    """On the first of some seeds on which nothing hangs on the order of additions: for which that
+    is so is another matter on another processor.
+    """
+    found = (compare(*composed([THREE, ("seed", seed), *pieces])) for seed in SEEDS)
+    assert next((one for one in found if one != "undecided"), "undecided") == "agree"
 
 
 @pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a != "local"])
