@@ -79,21 +79,21 @@ class Reached:
         done, planned = self.folder.result()["rounds"], self.folder.config().rounds
         return self.clients is None and done < planned
 
-    def seldom_looked_at(self, config: Config, rounds: pd.DataFrame) -> bool:
-        """Whether its clients have been judged more seldom, until the target, than by the config
-        with which it ended: ``evaluation`` may be another on --resume.
+    def looked_at(self, config: Config, rounds: pd.DataFrame) -> str:
+        """Whether its clients have been judged "less" or "more" often, until the target, than by
+        the config with which it ended, or neither (""): ``evaluation`` may be another on --resume.
         """
-        if self.clients is not None:
-            rounds = rounds[rounds["round"] <= self.clients["round"].iloc[0]]
-        clock = config.evaluation
-        if clock.every_steps == "epoch" or WORST not in rounds:
-            return False
+        if WORST not in rounds:
+            return ""
+        hit = math.inf if self.clients is None else float(self.clients["round"].iloc[0])
+        found, clock = local_steps_a_look(config, rounds, WORST, hit), config.evaluation
+        if clock.every_steps == "epoch" or found is None:
+            return ""
+        due = clock.every_steps or clock.every * self.steps
         # a look may wait for its round's end
-        due = (
-            clock.every if clock.every_steps is None else math.ceil(clock.every_steps / self.steps)
-        )
-        found = local_steps_a_look(config, rounds, WORST)
-        return found is not None and found > ALIKE * due * self.steps
+        if found > ALIKE * math.ceil(due / self.steps) * self.steps:
+            return "less"
+        return "more" if found * ALIKE < due else ""
 
     def joules(self, snr: float, bandwidth: float) -> float:
         """Of all clients up to the target, over a channel; infinite for a run that misses it."""
@@ -211,18 +211,21 @@ def _conditions_said(found: Sequence[Reached]) -> Iterator[str]:
     if failed := failed_said(one.folder for one in found):
         yield failed
     groups: dict[str, list[tuple[Config, pd.DataFrame]]] = {}
-    seldom = []
+    often: dict[str, list[str]] = {"less": [], "more": [], "": []}
     for one in found:
         run = one.folder.config(), one.folder.rounds()
         groups.setdefault(f"τ = {one.steps}", []).append(run)
-        if one.seldom_looked_at(*run):
-            seldom.append(f"τ = {one.steps}, seed {one.seed}")
+        often[one.looked_at(*run)].append(f"τ = {one.steps}, seed {one.seed}")
     yield from left_out_said(groups)
-    if seldom:
-        yield (
-            "until the target looked at less often than their config says (it had another "
-            f"evaluation then), and may have reached it before: {'; '.join(seldom)}"
-        )
+    for which, follows in (
+        ("less", "may have reached it before"),
+        ("more", "are seen to reach it earlier"),
+    ):
+        if often[which]:
+            yield (
+                f"until the target looked at {which} often than their config says (it had another "
+                f"evaluation then), and {follows}: {'; '.join(often[which])}"
+            )
 
 
 def _edges(best: pd.DataFrame, tried: Sequence[int]) -> str:

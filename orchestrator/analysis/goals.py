@@ -4,6 +4,7 @@ what one did and sent until its last round is no cost of a goal that it has not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -121,13 +122,17 @@ def looks_said(groups: Mapping[str, Sequence[Looked]], metric: str) -> str:
     )
 
 
-def local_steps_a_look(config: Config, rounds: pd.DataFrame, metric: str) -> float | None:
-    """Local steps from one number of the metric to the next, in the mean; None where none was due
-    by the clock that looks, which does not know the run's end.
+def local_steps_a_look(
+    config: Config, rounds: pd.DataFrame, metric: str, until: float = math.inf
+) -> float | None:
+    """Local steps from one number of the metric to the next, in the mean (of rounds ``until`` one);
+    None where none was due by the clock that looks, which does not know the run's end.
     """
-    known = rounds[rounds[metric].notna()]
+    known = rounds[rounds[metric].notna() & (rounds["round"] <= until)]
     if config.evaluation.every_steps is None:
-        known = known[known["round"] % config.evaluation.every == 0]
+        # what was looked at before a run's last round was due, if by another clock of then
+        due = known["round"] % config.evaluation.every == 0
+        known = known[due | (known["round"] < rounds["round"].max())]
     elif len(known) > 1:
         known = known.iloc[:-1]
     if not len(known):

@@ -10,7 +10,6 @@ import pandas as pd
 from orchestrator.analysis.judged import SOME
 from orchestrator.config import Config
 from orchestrator.results.members import failed_beside
-from orchestrator.results.places import is_remote
 from orchestrator.results.run_folder import RunFolder
 
 DIVERGED = "diverged (a model, or a loss, that is no number)"
@@ -27,9 +26,9 @@ def gone_said(runs: Mapping[str, RunFolder]) -> str:
 
 def failed_said(folders: Iterable[RunFolder]) -> str:
     """Which runs beside these, on other seeds, have failed, and can be in no mean; or ""."""
-    failed = failed_beside([one.path for one in folders if not is_remote(one.place)])
+    failed = failed_beside([one.place for one in folders])
     more = f" and {len(failed) - SOME} more" if failed[SOME:] else ""
-    named = ", ".join(map(str, failed[:SOME]))
+    named = ", ".join(failed[:SOME])
     return f"failed, and in no mean: {named}{more}" if failed else ""
 
 

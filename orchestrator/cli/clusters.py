@@ -143,9 +143,10 @@ def stop(
     ended, how = jobs.stop(address, name)
     console.print(f"{name}: {ended.lower()}")
     if ended == "STOPPED" and how:
-        console.print(f"to go on: {how}", soft_wrap=True)
+        console.print(f"to go on (where it had begun): {how}", soft_wrap=True)
     elif ended == "FAILED":
-        console.print(f"why: fedorch logs {name}", soft_wrap=True)
+        where = "" if address is None else f" --address {shlex.quote(address)}"
+        console.print(f"why: fedorch logs {name}{where}", soft_wrap=True)
 
 
 @commands.command()

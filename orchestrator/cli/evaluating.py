@@ -26,6 +26,7 @@ from orchestrator.data.text_datasets import DIGEST
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.pages.sentence import measured_earlier
+from orchestrator.results.contents import CLIENTS
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.usage import (
     Inputs,
@@ -211,9 +212,11 @@ def _trained_on(
 
 def _rows_of_training(folder: RunFolder, config: Config, own: FederatedData) -> np.ndarray:
     """Those of the clients that have done steps, and the server's where it learns by them."""
-    clients = folder.clients()
-    last = clients[clients["round"] == clients["round"].max()]
-    used = [own.train[k] for k in last.loc[last["steps"] > 0, "client"]]
+    used = [own.train.rows]
+    if folder.holds(CLIENTS):  # an exported one does not say who has done steps
+        clients = folder.clients()
+        last = clients[clients["round"] == clients["round"].max()]
+        used = [own.train[k] for k in last.loc[last["steps"] > 0, "client"]]
     if config.learns_by_heldout:
         used.append(own.heldout_rows)
     return np.unique(np.concatenate(used)) if used else own.heldout_rows[:0]

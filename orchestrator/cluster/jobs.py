@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from orchestrator.cluster.connection import authenticate, connected
-from orchestrator.cluster.reach import cluster_at
+from orchestrator.cluster.reach import cluster_at, refused
 from orchestrator.cluster.waiting import patience, within
 from orchestrator.config import load
 from orchestrator.config.reading import YAML, read_whole, with_plugins
@@ -193,6 +193,7 @@ def _client(address: str | None) -> Iterator[Any]:
     """
     address = _dashboard(address)
     authenticate(address)
+    from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 
     # on import the second one sets its own level: a line for each package that a job takes along
@@ -207,6 +208,8 @@ def _client(address: str | None) -> Iterator[Any]:
             f"--address {address}: {error}; is the cluster's dashboard up, and can this machine "
             "reach it?"
         ) from error
+    except AuthenticationError as error:
+        raise UserError(f"--address {address}: {refused()}") from error
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"--address {address}: {_first(error)}") from error
 

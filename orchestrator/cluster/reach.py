@@ -183,14 +183,19 @@ def _require_ray(host: str, port: int, client: bool, seconds: float) -> None:
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
             raise unanswered(seconds) from error
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-            unset = os.environ.get("RAY_AUTH_MODE") != "token"
-            what = "a token, and RAY_AUTH_MODE=token is not set here" if unset else "another token"
-            raise Stranger(f"the cluster there asks for {what} (docs/cluster.md)") from error
+            raise Stranger(refused()) from error
         # a proxy of the client server knows the ping only from those who are connected
         if not client or code == grpc.StatusCode.UNIMPLEMENTED:
             raise Stranger("what listens there is no Ray cluster") from error
     finally:
         channel.close()
+
+
+def refused() -> str:
+    """What a cluster says to who has no token, or another."""
+    unset = os.environ.get("RAY_AUTH_MODE") != "token"
+    what = "a token, and RAY_AUTH_MODE=token is not set here" if unset else "another token"
+    return f"the cluster there asks for {what} (docs/cluster.md)"
 
 
 def _ping_gcs(channel: grpc.Channel, seconds: float) -> None:

@@ -21,14 +21,10 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
     """
     rows: Rows = []
     for name, runs in groups.items():
-        known = [
-            _measured(run, column)[_axes(runs)].assign(value=run[column]).dropna()
-            for run in runs
-            if column in run
-        ]
+        known = _known(runs, column)
         if not known:
             continue
-        by, shared = _shared(known, all(_is_clocked(run, column) for run in runs))
+        by, shared = _shared(known, _are_clocked(runs, column))
         alike = [one[one[by].isin(shared)].drop_duplicates(by).set_index(by) for one in known]
         values = pd.concat([one["value"] for one in alike], axis=1)
         error = values.sem(axis=1).fillna(0.0)
@@ -42,6 +38,15 @@ def points(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> Rows:
             for row in zip(*columns.values(), strict=True)
         ]
     return rows
+
+
+def _known(runs: Sequence[pd.DataFrame], column: str) -> list[pd.DataFrame]:
+    """Of each of the runs that report the column: axes, value."""
+    return [
+        _measured(run, column)[_axes(runs)].assign(value=run[column]).dropna()
+        for run in runs
+        if column in run
+    ]
 
 
 def _shared(known: Sequence[pd.DataFrame], clocked: bool) -> tuple[str, set[float]]:
@@ -67,6 +72,10 @@ def _is_clocked(run: pd.DataFrame, column: str) -> bool:
     return MEASURED in run and column.startswith(OF_ONE_MODEL)
 
 
+def _are_clocked(runs: Sequence[pd.DataFrame], column: str) -> bool:
+    return all(_is_clocked(run, column) for run in runs)
+
+
 def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
     """Those that all of the runs have."""
     return [axis for axis in AXES if axis != "steps" or all("steps_total" in r for r in runs)]
@@ -74,15 +83,15 @@ def _axes(runs: Sequence[pd.DataFrame]) -> list[str]:
 
 def is_cut(groups: Mapping[str, Sequence[pd.DataFrame]], column: str) -> bool:
     """Whether some runs of a group report the column longer than others, which no curve shows."""
-    ends = [
-        {
-            run[MEASURED if _is_clocked(run, column) else "round"][run[column].notna()].max()
-            for run in runs
-            if column in run
-        }
-        for runs in groups.values()
-    ]
-    return any(len(some) > 1 for some in ends)
+    return any(_is_cut(runs, column) for runs in groups.values())
+
+
+def _is_cut(runs: Sequence[pd.DataFrame], column: str) -> bool:
+    known = _known(runs, column)
+    if not known:
+        return False
+    by, _ = _shared(known, _are_clocked(runs, column))
+    return len({one[by].max() for one in known}) > 1
 
 
 def band(column: str, names: Sequence[str], rows: Rows, cut: bool = False) -> Drawing:

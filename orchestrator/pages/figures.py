@@ -228,7 +228,7 @@ def _lines(figure: Figure, rounds: pd.DataFrame) -> dict[str, str]:
     # else the columns are those of another part, which has figures of its own
     if not found or (figure not in GOOD and not first.endswith("_*") and first not in found):
         return {}
-    if figure.name in DULL and DULL[figure.name](rounds):
+    if figure in DID and figure.name in DULL and DULL[figure.name](rounds):
         return {}
     return {c: label for c, label in found.items() if np.isfinite(rounds[c]).any()}
 

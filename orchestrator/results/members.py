@@ -9,8 +9,9 @@ from typing import Any
 
 from orchestrator import files
 from orchestrator.errors import UserError
+from orchestrator.results import manifest
 from orchestrator.results.contents import CONFIG, RESULT
-from orchestrator.results.places import is_remote, join
+from orchestrator.results.places import is_remote, join, parted
 from orchestrator.results.result import ending
 from orchestrator.results.trials import STATUS, ended_trials
 
@@ -56,12 +57,34 @@ def _runs_of(sweep: Path) -> list[str]:
     return [str(one) for one in trials]
 
 
-def failed_beside(runs: Collection[Path]) -> list[Path]:
+def failed_beside(runs: Collection[str]) -> list[str]:
     """The runs that failed on other seeds in the same folders of seeds as some of ``runs``."""
-    folders = dict.fromkeys(run.parent for run in runs if SEED.fullmatch(run.name))
-    others = [one for folder in folders for one in folder.glob(f"seed-*/{RESULT}")]
-    beside = [one.parent for one in others if one.parent not in runs]
-    return [run for run in sorted(beside) if _failed(run)]
+    folders = dict.fromkeys(
+        above for run in runs for above, name in [parted(run)] if SEED.fullmatch(name)
+    )
+    return [
+        place
+        for folder in folders
+        for place, here in _ended_in(folder).items()
+        if place not in runs and _failed(here)
+    ]
+
+
+def _ended_in(folder: str) -> dict[str, Path]:
+    """Of the seeds in their folder those that have ended, by name: where their results can be
+    read.
+    """
+    if not is_remote(folder):
+        ended = sorted(Path(folder).glob(f"seed-*/{RESULT}"))
+        return {str(one.parent): one.parent for one in ended}
+    from orchestrator.results.storage import Mirror
+
+    mirror = Mirror(folder, viewed=True)
+    seeds = [one for one in map(parted, sorted(mirror.there)) if one[1] == RESULT]
+    names = [name for name, _ in seeds if SEED.fullmatch(name)]
+    wanted = (join(name, file) for name in names for file in (RESULT, manifest.NAME))
+    mirror.fetch(*(one for one in wanted if one in mirror.there))
+    return {join(folder, name): mirror.local / name for name in names}
 
 
 def _failed(run: Path) -> bool:

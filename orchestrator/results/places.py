@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from orchestrator.errors import UserError
 
@@ -18,6 +19,15 @@ def is_remote(place: str) -> bool:
             f"{place}: a URI has two slashes behind its colon (Path() drops one of them)"
         )
     return "://" in place
+
+
+def parted(place: str) -> tuple[str, str]:
+    """What a path, or a URI (whose options stay at its end), is below, and its own name there."""
+    if not is_remote(place):
+        return str(Path(place).parent), Path(place).name
+    base, mark, options = place.partition("?")
+    above, _, name = base.rstrip("/").rpartition("/")
+    return above + mark + options, name
 
 
 def join(place: str, *names: str) -> str:

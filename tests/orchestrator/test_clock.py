@@ -129,6 +129,18 @@ def test_the_last_look_is_no_tick_of_the_clock():
     assert looks_said({str(n): [one] for n, one in enumerate(often)}, "test_accuracy") == ""
 
 
+def test_looks_by_another_clock_of_before_are_looks():
+    """A run that was looked at in every round, and went on with every fourth, counted as one of
+    the second kind throughout.
+    """
+    before, after = small(*COMMON, "rounds=3"), small(*COMMON, "rounds=4", "evaluation.every=4")
+    mixed = pd.DataFrame(finish(before.model_copy(update={"rounds": 4})).records)
+    seldom = pd.DataFrame(finish(after).records)
+    said = looks_said({"a": [(after, mixed)], "b": [(after, seldom)]}, "test_accuracy")
+    steps = seldom["steps_total"].iloc[-1]
+    assert f"{steps / 4:.3g} in a, {steps:.3g} in b" in said
+
+
 def test_a_server_that_steps_is_judged_after_the_round():
     for more in (
         ["algorithm=fedadam"],

@@ -217,13 +217,27 @@ def test_that_a_run_was_looked_at_more_seldom_once_is_said(tmp_path, capsys):
     assert "τ = 2, seed 0" not in said
 
 
+def test_that_a_run_was_looked_at_more_often_once_is_said(tmp_path, capsys):
+    """And so had reached its target in its first round, beside one that nobody looked at then."""
+    kept = ["evaluation.clients=true", "checkpoint.every=1"]
+    early, steady = RunFolder(tmp_path / "early"), RunFolder(tmp_path / "steady")
+    run_into(early, small("local.steps=1", "rounds=3", *kept))
+    early.open(small("local.steps=1", "rounds=4", "evaluation.every=4", *kept))
+    run_into(early, resuming=True)
+    run_into(steady, small("local.steps=2", "rounds=4", "evaluation.every=4", *kept))
+    energy_map([early, steady], Channels(target=0.0))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "are seen to reach it earlier: τ = 1, seed 0" in said
+    assert "τ = 2, seed 0" not in said
+
+
 def test_looks_that_wait_for_the_end_of_a_round_are_not_seldom(tmp_path):
     """On a clock of steps: the first multiple of 5 is passed by step 6."""
     waits = ["algorithm=drdm", "local.steps=3", "evaluation.every_steps=5", "rounds=2"]
     folder = RunFolder(tmp_path)
     e, _ = run_into(folder, small(*waits, "evaluation.clients=true"))
     assert e.records[-1]["evaluated_steps"] == 6
-    assert not Reached.of(folder, 0.0).seldom_looked_at(folder.config(), folder.rounds())
+    assert Reached.of(folder, 0.0).looked_at(folder.config(), folder.rounds()) == ""
 
 
 def test_runs_of_one_number_of_steps_are_seeds():

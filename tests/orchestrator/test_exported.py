@@ -196,6 +196,17 @@ def test_other_rows_are_standardised_as_in_training(table):
     assert abs(found["test_accuracy"] - spoilt) > 0.1
 
 
+def test_what_is_exported_is_judged_by_other_rows_too(table):
+    """It has no table of its clients."""
+    assert here("export", table / "run", table / "given")[0] == 0
+    other = ["--set", f"data.dataset.path={table}/new.csv", "--set", "data.dataset.test=0.5"]
+    assert judged(table / "given", *other) == judged(table / "run", *other)
+    own = ["--set", f"data.dataset.test={table}/old.csv"]
+    code, text = here("evaluate", table / "given", *own)
+    assert code == 0
+    assert "trained on" in text
+
+
 def test_data_that_do_not_fit_are_refused(images, table, tmp_path):
     code, text = here("evaluate", images, "--set", "rounds=3")
     assert code == 2

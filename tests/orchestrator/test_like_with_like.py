@@ -353,6 +353,8 @@ def test_seeds_that_failed_beside_those_that_are_compared_are_told(tmp_path):
     lost.leave_failure({"error": "no"})
     said = f"failed, and in no mean: {lost.path}"
     assert failed_said([run]) == said
+    there = RunFolder.viewed(run.path.as_uri())
+    assert failed_said([there]) == f"failed, and in no mean: {lost.path.as_uri()}"
     assert said in comparison.notes_of(Runs.read([run]), [], ["test_accuracy"], "fedavg")
 
 

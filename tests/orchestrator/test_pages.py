@@ -24,7 +24,7 @@ from orchestrator.cli import quickstart
 from orchestrator.cli.live import LivePage, answering
 from orchestrator.errors import UserError
 from orchestrator.pages import library
-from orchestrator.pages.bands import points
+from orchestrator.pages.bands import is_cut, points
 from orchestrator.pages.figures import Figures
 from orchestrator.pages.report import _clients, figures_of, report_of
 from orchestrator.pages.table import MOST_ROUNDS, Table
@@ -284,8 +284,23 @@ def test_seeds_that_are_looked_at_by_a_clock_of_steps_are_joined_by_it():
     assert [row["steps"] for row in rows] == [4, 8, 12]
     assert [row["value"] for row in rows] == pytest.approx([0.2, 0.4, 0.6])
     assert [row["round"] for row in rows] == [1.5, 3.5, 5.5]
+    assert not is_cut({"a": runs}, "test_accuracy")
+    assert is_cut({"a": [runs[0], runs[1][:2]]}, "test_accuracy")
     # what is of a round has no other clock
     assert points({"a": [run.assign(update_norm=1.0) for run in runs]}, "update_norm") == []
+
+
+def test_who_is_joined_by_rounds_ends_by_rounds():
+    """Runs that all end with round 2, at steps of their own, were said to end at others."""
+    each = [
+        pd.DataFrame({
+            "round": [1, 2], "bytes_up": 1e6, "bytes_down": 0.0, "seconds": 1.0,
+            "steps_total": steps, "evaluated_steps": steps, "test_accuracy": [0.2, 0.4],
+        })
+        for steps in ([11.0, 23.0], [10.0, 21.0])
+    ]  # fmt: skip
+    assert [row["round"] for row in points({"a": each}, "test_accuracy")] == [1, 2]
+    assert not is_cut({"a": each}, "test_accuracy")
 
 
 def test_figures_that_are_called_alike_are_each_of_their_own_columns():
@@ -315,6 +330,27 @@ def test_figures_that_are_called_alike_are_each_of_their_own_columns():
     assert drawn("loss_2") == [[7, 8]]
     assert drawn("test_variance") == [[0.1, 0.2]]
     assert [3, 4] in drawn("variance")
+
+
+def test_a_part_s_own_figures_are_drawn_whatever_ours_of_that_name_would_say():
+    """Those that say nothing in a usual run are not, and by their name neither were a part's: or
+    the page failed for a column that only ours needs.
+    """
+
+    class Odd(Fixed):
+        name: str = "odd"
+        figures = (
+            Figure("influence", "Its own", "seconds", "s", {"stall": "stall"}),
+            Figure("dropped", "Its own, too", "seconds", "s", {"torn": "torn"}),
+        )
+
+    rounds = pd.DataFrame({
+        "round": [1, 2], "bytes_up": 1.0, "bytes_down": 1.0, "seconds": 1.0, "cohort": 2.0,
+        "dropped": 0.0, "stall": [1.0, 2.0], "torn": [3.0, 4.0],
+    })  # fmt: skip
+    figures = Figures.of(rounds, pd.DataFrame())
+    assert figures.named("influence").title == "Its own"
+    assert figures.named("dropped").title == "Its own, too"
 
 
 def test_a_part_of_one_s_own_has_its_figures():
