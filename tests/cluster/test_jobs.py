@@ -81,6 +81,15 @@ def test_mistakes(nodes, command, message):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("address", [HEAD, DASHBOARD])
+def test_another_token(nodes, monkeypatch, address):
+    monkeypatch.setitem(nodes.environment, "RAY_AUTH_TOKEN", "another-token-0123456789abcdef")
+    done = nodes.fedorch("jobs", "--address", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the cluster there asks for another token" in done.stderr
+
+
+@pytest.mark.long
 def test_a_run_that_is_watched_and_stopped(nodes, tmp_path):
     out = tmp_path / "run"
     gpus = [
