@@ -8,7 +8,6 @@ nothing from these libraries while it is imported itself (``tests/test_startup.p
 from __future__ import annotations
 
 import sys
-import threading
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
@@ -36,23 +35,18 @@ class _Deferred(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         if name in ("__spec__", "__class__", "__name__", "__dict__", "__file__"):
             return super().__getattribute__(name)
-        # other threads wait until all is there; what its own code asks for meanwhile, it has
-        with _RUNNING:
-            spec = self.__spec__
-            if self.__class__ is _Deferred and not getattr(spec, "_initializing", False):
-                _run(self, spec)
-        return ModuleType.__getattribute__(self, name)
-
-
-_RUNNING = threading.RLock()
+        if self.__class__ is _Deferred:
+            self.__class__ = ModuleType  # type: ignore[assignment]
+            _run(self, self.__spec__)
+        return getattr(self, name)
 
 
 def _run(module: ModuleType, spec: ModuleSpec | None) -> None:
     assert spec is not None
     assert spec.loader is not None
+    # as of any module that is being imported; another thread that asks meanwhile has a part of it
     spec._initializing = True  # type: ignore[attr-defined]
     try:
         spec.loader.exec_module(module)
     finally:
-        module.__class__ = ModuleType
         spec._initializing = False  # type: ignore[attr-defined]

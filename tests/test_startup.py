@@ -71,20 +71,6 @@ def test_a_deferred_library_is_the_library():
         assert eval(done.stdout)[HEAVY.index(name)] == "module"
 
 
-def test_a_deferred_library_is_whole_for_every_thread():
-    """One that asked while another's question had it imported was given a part of it."""
-    script = (
-        "from fedorch import lazily; lazily.defer(); import pandas, threading; "
-        "from concurrent.futures import ThreadPoolExecutor; together = threading.Barrier(4); "
-        "ask = lambda _: (together.wait(), pandas.DataFrame({'a': [1]})); "
-        "print(len([*ThreadPoolExecutor(4).map(ask, range(4))]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert (done.stdout.strip(), done.stderr) == ("4", "")
-
-
 def test_a_python_without_its_packages_is_a_sentence():
     done = subprocess.run(
         [sys.executable, "-S", "-m", "fedorch", "list"],

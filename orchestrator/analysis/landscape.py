@@ -22,6 +22,7 @@ from orchestrator.analysis.names import over_seeds, require_alike, stopped_said
 from orchestrator.analysis.sharpness import hessian_product, largest_eigenvalue, rise
 from orchestrator.errors import UserError
 from orchestrator.results import plots
+from orchestrator.results.contents import ROUNDS
 from orchestrator.results.digests import digest
 from orchestrator.results.own_code import FILES
 from orchestrator.results.pictures import require_free, write_picture
@@ -228,7 +229,11 @@ def show_landscape(folders: list[RunFolder], plot: Path, look: Look) -> None:
         require_common(folder)
     runs = over_seeds(folders)
     figure, data = survey(runs, look)
-    groups = {name: [(one.config(), one.rounds()) for one in own] for name, own in runs.items()}
+    # an exported model does not say who was left out
+    groups = {
+        name: [(one.config(), one.rounds()) for one in own if one.holds(ROUNDS)]
+        for name, own in runs.items()
+    }
     stopped = stopped_said({one.place: one for one in folders})
     for said in filter(None, [stopped, failed_said(folders), *left_out_said(groups)]):
         told("note", said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class LivePage:
         """Raises UserError if there is no run, and none that begins."""
         self.place = place
         self.round, self.text = -1, ""
+        self._one_at_a_time = threading.Lock()
         # a run claims its folder first, and writes what it is when its data are loaded
         if not (Path(place) / LOCK).is_file():
             RunFolder.viewed(place)
@@ -39,7 +41,10 @@ class LivePage:
     def now(self) -> str:
         """The page, which asks for the next one by itself until the run has ended."""
         try:
-            return self._now()
+            # browsers ask from threads of their own: no page is made twice, and no library is
+            # imported by one (at its first use) that another has a part of
+            with self._one_at_a_time:
+                return self._now()
         except UserError as error:
             return _again(f"<!DOCTYPE html><title>fedorch</title><p>{html.escape(str(error))}</p>")
 

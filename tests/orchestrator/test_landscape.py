@@ -183,6 +183,18 @@ def test_the_command_draws_the_runs_side_by_side(folders, tmp_path, dims):
     assert data["loss"].max() > centre["loss"].min()
 
 
+def test_around_an_exported_model_as_around_its_run(folders, tmp_path):
+    """Its table was printed, and the picture refused."""
+    assert (
+        CliRunner().invoke(app, ["export", str(folders[0]), str(tmp_path / "hub")]).exit_code == 0
+    )
+    look = Look(points=3, rows=50)
+    for name, place in (("run", folders[0]), ("hub", tmp_path / "hub")):
+        show_landscape([RunFolder(place)], tmp_path / f"{name}.png", look)
+    run, hub = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("run", "hub"))
+    assert hub["loss"].to_list() == run["loss"].to_list()
+
+
 def test_runs_that_differ_in_their_seed_are_one_line(tmp_path, capsys):
     """The picture is of the mean over seeds, its data are each seed's."""
     made = []

@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 import urllib.request
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 
 import numpy as np
@@ -475,6 +477,29 @@ def test_the_quick_start_compares_two_methods_from_one_start(tmp_path, monkeypat
     code, text = here("compare", tmp_path / "q", "--format", "json")
     assert code == 0, text
     assert {run["group"] for run in json.loads(text)["runs"]} == {"fedavg", "drdm"}
+
+
+def test_a_page_is_made_for_one_browser_after_the_other(tmp_path, monkeypatch):
+    """The second was given a part of a library that the first had begun to import."""
+    folder = RunFolder(tmp_path / "run")
+    run_into(folder, small("rounds=1"))
+    page, busy, together = LivePage(str(folder.path)), threading.Lock(), threading.Barrier(3)
+
+    def making():
+        alone = busy.acquire(blocking=False)
+        time.sleep(0.05)
+        if alone:
+            busy.release()
+        return str(alone)
+
+    monkeypatch.setattr(page, "_now", making)
+
+    def ask(_):
+        together.wait()
+        return page.now()
+
+    with ThreadPoolExecutor(3) as browsers:
+        assert [*browsers.map(ask, range(3))] == ["True"] * 3
 
 
 def test_a_run_under_way_is_shown_to_browsers_here(tmp_path):
