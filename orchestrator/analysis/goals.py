@@ -142,6 +142,14 @@ def local_steps_a_look(
     return steps_of(known) / float(looks)
 
 
+def _until(rounds: pd.DataFrame, metric: str, goal: Goal) -> pd.DataFrame:
+    """The rounds to the first that was seen to meet the goal; all if none was."""
+    if metric not in rounds:
+        return rounds
+    hits = rounds["round"][[goal.met(float(value)) for value in sound(rounds, metric)]]
+    return rounds[rounds["round"] <= hits.min()] if len(hits) else rounds
+
+
 def hidden_said(runs: Sequence[Looked], metric: str, goal: Goal) -> str:
     """That a goal may have been reached earlier than it was seen, inside a round, of which the last
     look is recorded; or "".
@@ -149,7 +157,7 @@ def hidden_said(runs: Sequence[Looked], metric: str, goal: Goal) -> str:
     unseen = [
         "judged" in rounds
         and ends_of(config).get(metric) != goal
-        and bool((rounds["judged"] > 1).any())
+        and bool((_until(rounds, metric, goal)["judged"] > 1).any())
         for config, rounds in runs
     ]
     if not any(unseen):

@@ -125,8 +125,10 @@ def _tell_of_others(
     folder: RunFolder, data: FederatedData, record: Record, classes: Sequence[str]
 ) -> None:
     """Note what a record of other data leaves open, of a model of such ``classes``."""
+    # whose clients have done steps, an exported model does not say
+    whose = "the run trained on" if folder.holds(CLIENTS) else "were there to train on"
     for name, (trained, judged) in _trained_on(folder, data, _judging_rows(data, record)).items():
-        told("note", f"{trained:,} of {judged:,} {name} are rows that the run trained on")
+        told("note", f"{trained:,} of {judged:,} {name} are rows that {whose}")
     if classes and not data.samples.names:
         told("note", f"the data do not name their classes; their 0 is taken for {classes[0]!r}, …")
 
@@ -213,7 +215,7 @@ def _trained_on(
 def _rows_of_training(folder: RunFolder, config: Config, own: FederatedData) -> np.ndarray:
     """Those of the clients that have done steps, and the server's where it learns by them."""
     used = [own.train.rows]
-    if folder.holds(CLIENTS):  # an exported one does not say who has done steps
+    if folder.holds(CLIENTS):
         clients = folder.clients()
         last = clients[clients["round"] == clients["round"].max()]
         used = [own.train[k] for k in last.loc[last["steps"] > 0, "client"]]

@@ -115,6 +115,10 @@ def test_one_clock_is_one_however_long_rounds_are():
     assert "test_accuracy may have been at 0.3 earlier" in hidden_said(
         each, "test_accuracy", Goal(0.3)
     )
+    # by a round before the first that hides a look
+    seen = pd.DataFrame({"round": [1, 2], "judged": [1.0, 2.0], "test_accuracy": [0.4, 0.5]})
+    assert hidden_said([(each[0][0], seen)], "test_accuracy", Goal(0.3)) == ""
+    assert hidden_said([(each[0][0], seen)], "test_accuracy", Goal(0.45)) != ""
 
 
 def test_the_last_look_is_no_tick_of_the_clock():
