@@ -52,7 +52,8 @@ def pretrain(
     out: Path,
     tell: Callable[[int, float], None],
 ) -> Scores:
-    """Train for ``rounds`` simulated rounds, or until Ctrl-C, and write the policy to ``out``.
+    """Train for ``rounds`` simulated rounds, or until Ctrl-C (or SIGTERM), and write the policy to
+    ``out``.
 
     ``tell(round, return)`` is called about ten times. Needs a running Ray.
     """
@@ -64,8 +65,9 @@ def pretrain(
         # one step of the environment an iteration (see DDPGConfig): iterations are rounds
         done = 0
         with suppress(KeyboardInterrupt):
-            for done in range(1, rounds + 1):
+            while done < rounds:
                 algorithm.train()
+                done += 1
                 if done % max(1, rounds // 10) == 0:
                     tell(done, float(returns(policy, simulation).mean()))
         after = returns(policy, simulation)

@@ -20,7 +20,7 @@ from orchestrator.config import load
 from orchestrator.config.parsing import parse
 from orchestrator.errors import UserError
 from orchestrator.files import said
-from orchestrator.terminal import console
+from orchestrator.terminal import console, told
 from rl.weighers import Ddpg
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ def pretrain_agent(
         out.mkdir(parents=True)
     try:
         _train(weigher, simulation, rounds, seed, out)
+    except KeyboardInterrupt:
+        if not any(out.iterdir()):
+            told("fedorch", "stopped; no policy has been written")
+        raise
     finally:
         with contextlib.suppress(OSError):
             out.rmdir()  # of a training that has left nothing

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -52,11 +54,44 @@ def connected(
     )
     if address == "local":
         console.print("starting Ray on this machine, then client actors: 10 to 20 s")
+    with _terminated_as_interrupted() as heeded:
+        context = _opened(address, options)
+        heeded()  # Ray has put its own handler there
+        try:
+            _tell_exposure()
+            yield str(context.dashboard_url or "")
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
+    """SIGTERM, which clusters send, is Ctrl-C, where nobody has another handler for it: Ray's own
+    prints the stacks of its threads, and aborts. What is given puts the handler there again.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield lambda: None
+        return
+
+    def heeded() -> None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    heeded()
+    try:
+        yield heeded
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _opened(address: str, options: Mapping[str, Any]) -> Any:
+    """Ray's connection; raises UserError if there is none."""
     place, alone = (address, True) if address == "local" else reachable(address)
     try:
         with loopback_only() if alone else nullcontext():
             context = _started(place, options, STARTS if address == "local" else 1)
         _keep_token()
+        return context
     except KeyboardInterrupt:
         told("fedorch", "stopped while Ray was being reached; nothing has begun")
         raise
@@ -69,11 +104,6 @@ def connected(
                 "again; fedorch run --in-process needs no Ray and has the same bits)"
             )
         raise UserError(what[:700]) from error
-    try:
-        _tell_exposure()
-        yield str(context.dashboard_url or "")
-    finally:
-        ray.shutdown()
 
 
 def _started(place: str, options: Mapping[str, Any], tries: int) -> Any:

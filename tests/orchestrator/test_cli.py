@@ -26,6 +26,7 @@ from orchestrator.cli import doctor, running
 from orchestrator.cli.app import _told
 from orchestrator.cli.catalogue import KINDS
 from orchestrator.cli.faults import report
+from orchestrator.cluster import connection
 from orchestrator.cluster.connection import _declared
 from orchestrator.config import load
 from orchestrator.errors import UserError
@@ -370,6 +371,24 @@ def test_either_signal_stops_after_the_round_and_the_second_at_once(sign):
             signal.raise_signal(sign)
         assert told == ["stop"]
     assert signal.getsignal(sign) is before
+
+
+def test_beside_ray_sigterm_is_ctrl_c_unless_somebody_minds_it():
+    own, before = (lambda *_: None), signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with connection._terminated_as_interrupted() as heeded:
+            signal.signal(signal.SIGTERM, own)  # as Ray does
+            heeded()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        signal.signal(signal.SIGTERM, own)
+        with connection._terminated_as_interrupted() as heeded:
+            heeded()
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_list_and_describe_know_everything():

@@ -228,6 +228,25 @@ def test_an_interrupted_sweep_says_so(tmp_path, sign):
     assert "of 4 trials to go; to go on: " in str(printed)
 
 
+@pytest.mark.long
+def test_a_pretraining_that_is_ended_leaves_its_policy(tmp_path):
+    """Ray's own handler of SIGTERM aborted it, and an empty folder was in the way ever after."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    agent = "{name: ddpg, preset: paper}"
+    driver = run_in_shell(
+        "agent", "pretrain", tmp_path / "policy", "--agent", agent, "--rounds", 2000, **pipes
+    )
+    lines = []
+    while not any("round 200/" in line for line in lines):
+        lines.append(next(driver.stdout))
+    driver.send_signal(signal.SIGTERM)
+    printed, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 130, printed
+    assert "SIGTERM received" not in str(printed)
+    assert "stopped after round " in str(printed)
+    assert (tmp_path / "policy" / "policy.safetensors").is_file()
+
+
 LOSSES = {
     "a trial": lambda folder: shutil.rmtree(sorted((folder / "trials").iterdir())[0]),
     "its manifest": lambda folder: next(folder.glob("trials/*/manifest.sha256")).unlink(),
