@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.config import Config
-from orchestrator.config.goal import Goal, sound, steps_of
+from orchestrator.config.goal import Goal, sound, steps_of, up_to
 from orchestrator.rounds.metrics import is_budget, more_is_better
 
 Looked: TypeAlias = "tuple[Config, pd.DataFrame]"
@@ -144,10 +144,8 @@ def local_steps_a_look(
 
 def _until(rounds: pd.DataFrame, metric: str, goal: Goal) -> pd.DataFrame:
     """The rounds to the first that was seen to meet the goal; all if none was."""
-    if metric not in rounds:
-        return rounds
-    hits = rounds["round"][[goal.met(float(value)) for value in sound(rounds, metric)]]
-    return rounds[rounds["round"] <= hits.min()] if len(hits) else rounds
+    reached = up_to(rounds, metric, goal) if metric in rounds else None
+    return rounds if reached is None else reached
 
 
 def hidden_said(runs: Sequence[Looked], metric: str, goal: Goal) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,7 @@ def _ended_in(folder: str) -> dict[str, Path]:
     from orchestrator.results.storage import Mirror
 
     mirror = Mirror(folder, viewed=True)
-    seeds = [one for one in map(parted, sorted(mirror.there)) if one[1] == RESULT]
-    names = [name for name, _ in seeds if SEED.fullmatch(name)]
+    names = _seeds_there(mirror.there, RESULT)
     wanted = (join(name, file) for name in names for file in (RESULT, manifest.NAME))
     mirror.fetch(*(one for one in wanted if one in mirror.there))
     return {join(folder, name): mirror.local / name for name in names}
@@ -108,9 +107,14 @@ def _members_there(place: str) -> list[str]:
     from orchestrator.results.storage import Mirror
 
     there = Mirror(place, viewed=True).there
-    names = {name.removesuffix(f"/{CONFIG}") for name in there}
-    seeds = sorted(filter(SEED.fullmatch, names), key=lambda one: int(one[5:]))
-    return [place] if CONFIG in there else [join(place, one) for one in seeds] or [place]
+    seeds = [join(place, one) for one in _seeds_there(there, CONFIG)]
+    return [place] if CONFIG in there else seeds or [place]
+
+
+def _seeds_there(names: Iterable[str], file: str) -> list[str]:
+    """The folders of seeds, by seed, among names in storage, that hold a file of that name."""
+    folders = {name.removesuffix(f"/{file}") for name in names}
+    return sorted(filter(SEED.fullmatch, folders), key=lambda one: int(one[5:]))
 
 
 def _seeds(folder: Path) -> list[str]:

@@ -469,6 +469,11 @@ DUAL_STEPS = (0.001, 0.01, 0.03)
 """γ of the tables as they were tuned, the largest that is tried there, and one beyond it."""
 
 
+def at_one_rate(rate: float) -> dict[str, Settings]:
+    """The rows of a table with one learning rate for all methods."""
+    return methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
+
+
 def dual_step() -> Entry:
     """No entry of the paper's: what the dual step adds with all else equal, and what DRDM adds to
     SCAFFOLD, where methods tuned by themselves have rates of their own.
@@ -477,7 +482,7 @@ def dual_step() -> Entry:
     claims: list[Claim] = []
     columns = measured_on(BY_ALPHA)
     for rate in EQUAL_RATES:
-        own = methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
+        own = at_one_rate(rate)
         ours = {
             f"DRDM γ = {gamma}, η {rate}": (*own["DRDM"], f"algorithm.gamma={gamma}")
             for gamma in DUAL_STEPS
@@ -517,7 +522,7 @@ def dual_course() -> Entry:
     rows: dict[str, Settings] = {}
     claims: list[Claim] = []
     for rate in (EQUAL_RATES[0], EQUAL_RATES[-1]):
-        own = methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
+        own = at_one_rate(rate)
         one = f"DRDM γ = {DUAL_STEPS[0]}, η {rate}"
         rows[one] = (*own["DRDM"], f"algorithm.gamma={DUAL_STEPS[0]}")
         rows |= {f"{name}, η {rate}": own[name] for name in WITHOUT_LAMBDA}

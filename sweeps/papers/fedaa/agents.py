@@ -44,6 +44,9 @@ ATTACKS: dict[str, Settings] = {
 }
 
 
+ATTACKED = {name: settings for name, settings in ATTACKS.items() if name != "clear"}
+
+
 def weigher(agent: str, select: float = 0.3) -> Settings:
     """FedAA's selection with another weigher; ``agent`` as a config has it."""
     return (
@@ -107,6 +110,11 @@ FIFTH_HOW = (
     "40 rounds of 5 epochs instead of 200 of 20, and so 40 updates of the agent, on a fifth of "
     "each client's training rows"
 )
+FRESH: dict[str, Budget] = {
+    "smoke": Budget(FEW, reduced=FEW_HOW),
+    "reduced": Budget(FIFTH, FRESH_SEEDS, reduced=f"{FIFTH_HOW}."),
+    "full": Budget(seeds=FRESH_SEEDS),
+}
 CLAIMS = (
     ("the agent's weights above uniform ones", "FedAA (DDPG)", "uniform weights"),
     ("the agent's weights above random ones", "FedAA (DDPG)", "random weights"),
@@ -195,20 +203,15 @@ def again() -> Entry:
     """The agent's claims, which five seeds leave open in half of their cells, asked of ten others;
     after local training, too, by which the paper compares.
     """
-    attacks = {name: ATTACKS[name] for name in ATTACKS if name != "clear"}
     rows = {name: ROWS[name] for name in ("FedAA (DDPG)", "uniform weights", "random weights")}
     return Entry(
         "fedaa/agent-mnist-again",
         "FedAA's agent, uniform and random weights on the same clients, on ten other seeds "
         "(MNIST, the published partition)",
-        rows, both_models(attacks) | effective(attacks), MNIST,
-        {
-            "smoke": Budget(FEW, reduced=FEW_HOW),
-            "reduced": Budget(FIFTH, FRESH_SEEDS, reduced=f"{FIFTH_HOW}."),
-            "full": Budget(seeds=FRESH_SEEDS),
-        },
-        claims=(*claims(AGENT_CLAIMS, " global", attacks),
-                *claims(AGENT_CLAIMS, "", attacks, ", after local training")),
+        rows, both_models(ATTACKED) | effective(ATTACKED), MNIST,
+        FRESH,
+        claims=(*claims(AGENT_CLAIMS, " global", ATTACKED),
+                *claims(AGENT_CLAIMS, "", ATTACKED, ", after local training")),
     )  # fmt: skip
 
 
@@ -217,7 +220,6 @@ def personal() -> Entry:
     models stay with the clients. Who keeps a model has had all of its rounds' steps on the client's
     rows; who begins each round with a shared one, the last round's.
     """
-    attacks = {name: ATTACKS[name] for name in ATTACKS if name != "clear"}
     kept = ("Ditto", "lp-proj-2", "lp-proj-1", "local")
     rows = {
         "FedAA (DDPG)": FEDAA,
@@ -228,13 +230,9 @@ def personal() -> Entry:
         "fedaa/agent-personal",
         "FedAA beside methods whose models stay with the clients, after local training (MNIST, "
         f"the published partition); {UNEQUAL}",
-        rows, {name: accuracy(*given) for name, given in attacks.items()}, MNIST,
-        {
-            "smoke": Budget(FEW, reduced=FEW_HOW),
-            "reduced": Budget(FIFTH, FRESH_SEEDS, reduced=f"{FIFTH_HOW}."),
-            "full": Budget(seeds=FRESH_SEEDS),
-        },
-        claims=(Claim("FedAA above the baselines", "FedAA (DDPG)", kept, tuple(attacks)),),
+        rows, {name: accuracy(*given) for name, given in ATTACKED.items()}, MNIST,
+        FRESH,
+        claims=(Claim("FedAA above the baselines", "FedAA (DDPG)", kept, tuple(ATTACKED)),),
     )  # fmt: skip
 
 
