@@ -67,8 +67,6 @@ class OffPolicyAgent:
         self.seed = seed
         self.buffer = SeededEpisodeReplayBuffer(self.options.capacity, seed=seed)
         self.rounds = 0
-        self.trained = 0
-        """Rounds of the policy that it begins with: exploration goes on from there."""
         self.pending: tuple[np.ndarray, np.ndarray] | None = None
         """State and action whose reward has not been observed."""
         self.transitions: deque[Transition] = deque(maxlen=self.options.capacity)
@@ -87,7 +85,7 @@ class OffPolicyAgent:
         with torch.no_grad():
             if not explore:
                 return self.module.forward_inference(batch)[Columns.ACTIONS][0].numpy()
-            explored = self.module.forward_exploration(batch, t=self.trained + self.rounds)
+            explored = self.module.forward_exploration(batch, t=self.rounds)
         action = explored[Columns.ACTIONS][0].numpy()
         self.pending = np.asarray(state, np.float32), action
         return action

@@ -12,10 +12,11 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.rl_module.rl_module import RLModule
 
 from rl.env import AggregationEnv, Simulation
-from rl.learning import local_learner, module_weights, save_policy
+from rl.learning import load_policy, local_learner, module_weights, save_policy
 from rl.weighers import Ddpg
 
 EPISODES = 10
@@ -30,7 +31,7 @@ class Scores:
     """Returns of the same episodes [EPISODES]."""
 
     rounds: int
-    """That it was trained for."""
+    """That it was trained for now."""
     before: np.ndarray
     after: np.ndarray
     uniform: np.ndarray
@@ -53,14 +54,16 @@ def pretrain(
     tell: Callable[[int, float], None],
 ) -> Scores:
     """Train for ``rounds`` simulated rounds, or until Ctrl-C (or SIGTERM), and write the policy to
-    ``out``.
+    ``out``. It begins with ``weigher``'s own policy, if it names one.
 
-    ``tell(round, return)`` is called about ten times. Needs a running Ray.
+    ``tell(round, return)`` is called about ten times. Needs a running Ray. Raises ValueError for a
+    policy that does not fit.
     """
     algorithm = _algorithm(weigher, simulation, seed)
     learner = local_learner(algorithm)
     policy = _policy(learner.module[DEFAULT_MODULE_ID].unwrapped())
     try:
+        began = _begin(algorithm, learner, weigher)
         before = returns(policy, simulation)
         # one step of the environment an iteration (see DDPGConfig): iterations are rounds
         done = 0
@@ -72,9 +75,9 @@ def pretrain(
                     tell(done, float(returns(policy, simulation).mean()))
         after = returns(policy, simulation)
         facts = {
-            "agent": weigher.model_dump(mode="json"),
+            "agent": weigher.model_dump(mode="json", exclude={"policy"}),
             "environment": _written(simulation),
-            "rounds": done,
+            "rounds": began + done,
             "return": float(after.mean()),
         }
         save_policy(out, module_weights(learner), facts)
@@ -101,6 +104,18 @@ def _algorithm(weigher: Ddpg, simulation: Simulation, seed: int) -> Algorithm:
     # RLlib would scale actions to the space's bounds, off the simplex
     config.environment(normalize_actions=False, clip_actions=False)
     return config.build_algo()
+
+
+def _begin(algorithm: Algorithm, learner: Learner, weigher: Ddpg) -> int:
+    """Give learner and environment the policy that ``weigher`` names; the rounds behind it."""
+    if weigher.policy is None:
+        return 0
+    began = load_policy(learner, weigher.policy, weigher.model_dump())
+    algorithm.env_runner.module.began = began
+    algorithm.env_runner_group.sync_weights(
+        from_worker_or_learner_group=algorithm.learner_group, inference_only=True
+    )
+    return began
 
 
 def _policy(module: RLModule) -> Policy:

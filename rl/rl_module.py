@@ -41,6 +41,8 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         self.critics = nn.ModuleList(Critic(n, k, o.hidden, o.join) for _ in range(1 + o.twin_q))
         # here too, or a module restored from a checkpoint would lack them
         self.make_target_networks()
+        self.began = 0
+        """Steps of the policy that it begins with: exploration goes on from there."""
         self.explored = 0
         self.draws = torch.Generator().manual_seed(int(self.model_config["seed"]))
 
@@ -55,7 +57,7 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         return ["critics", "target_actor", "target_critics"]
 
     def sigma(self, step: int) -> float:
-        """Standard deviation of the exploration noise at environment step ``step``."""
+        """Standard deviation of the exploration noise at step ``step`` of the policy."""
         o = self.options
         part = min(1.0, step / o.sigma_steps) if o.sigma_steps else 1.0
         end = o.sigma if o.sigma_end is None else o.sigma_end
@@ -95,6 +97,7 @@ class DDPGTorchRLModule(TorchRLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetA
         state = batch[Columns.OBS]
         step = self.explored if t is None else t
         self.explored = step + 1
+        step += self.began
         with torch.no_grad():
             action = self.noisy_action(self.actor, state, self.sigma(step))
             # not RLlib's own random actions, which it would store in the environment's units

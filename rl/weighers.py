@@ -166,7 +166,7 @@ class Ddpg(Learned):
 
         agent = OffPolicyAgent(self.config(), slots, observation, seed, self.updates)
         if self.policy is not None:
-            agent.trained = load_policy(agent.learner, self.policy, self.model_dump())
+            agent.module.began = load_policy(agent.learner, self.policy, self.model_dump())
         return agent
 
     def config(self) -> DDPGConfig:
@@ -199,6 +199,7 @@ class Ddpg(Learned):
             logit_penalty=self.logit_penalty,
             capacity=self.buffer,
             learning_starts=self.learning_starts,
+            training_intensity=float(self.updates * self.batch),
         )
 
     def _set(self, config: DDPGConfig) -> DDPGConfig:

@@ -197,10 +197,23 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         tuner = _tuner(prepared, trainable, storage, watcher)
     with (
         outlived(sweep_again(home.place), INTERRUPTED) as stopping,
+        _signals_given_back(),
         _terminated_as_interrupted(stopping),
         _standing_in(home.path),
     ):
         tuner.fit()
+
+
+@contextmanager
+def _signals_given_back() -> Iterator[None]:
+    """Tune leaves its own handlers behind, to which the next Ctrl-C would be lost."""
+    mine = threading.current_thread() is threading.main_thread()
+    before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGUSR1) if mine}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
 
 
 @contextmanager

@@ -92,9 +92,10 @@ def _opened(address: str, options: Mapping[str, Any]) -> Any:
             context = _started(place, options, STARTS if address == "local" else 1)
         _keep_token()
         return context
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # at SIGTERM Ray's own handler, which holds while it starts, ends the process
         told("fedorch", "stopped while Ray was being reached; nothing has begun")
-        raise
+        raise KeyboardInterrupt from ended
     except Exception as error:  # Ray's own are of any type: a node that starts too slowly, say
         first = _first_line(error)
         what = f"--address {address}: cannot connect to a Ray cluster: {first}"

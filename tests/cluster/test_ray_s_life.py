@@ -3,6 +3,7 @@ no Ray at all.
 """
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -36,6 +37,24 @@ def test_a_ray_that_comes_up_too_slowly_is_started_again(monkeypatch, capsys):
     tries.clear()
     with pytest.raises(RuntimeError, match="timed out"):
         _started("127.0.0.1:6379", {}, 1)
+
+
+def test_sigterm_while_ray_starts_is_ctrl_c(monkeypatch, capsys):
+    """Ray's own handler, which holds meanwhile, ended the process without a word."""
+
+    def init(**_):
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # as Ray does
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    monkeypatch.setattr(ray, "init", init)
+    try:
+        with pytest.raises(KeyboardInterrupt), connection.connected("local", 1, 0):
+            pass
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "stopped while Ray was being reached; nothing has begun" in capsys.readouterr().err
 
 
 def test_nobody_else_may_read_the_token(monkeypatch, tmp_path):

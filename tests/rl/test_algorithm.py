@@ -1,5 +1,7 @@
 """DDPG and TD3 as RLlib algorithms: training loop, checkpoints, and (slow) Pendulum."""
 
+import json
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,11 +9,14 @@ import torch
 from ray import tune
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.tune.search.variant_generator import generate_variants
+from safetensors.torch import load_file
 
 from rl.algorithm import DDPGConfig, TD3Config
-from rl.env import AggregationEnv
+from rl.env import AggregationEnv, Simulation
 from rl.learning import local_learner, module_weights
 from rl.options import DdpgOptions, Td3Options
+from rl.pretrain import _algorithm, _begin, pretrain
+from rl.weighers import Td3
 
 CONFIGS = {"ddpg": (DDPGConfig, DdpgOptions), "td3": (TD3Config, Td3Options)}
 
@@ -51,6 +56,32 @@ def test_train_and_checkpoint(name, tmp_path):
     assert all(np.array_equal(before[k], after[k]) for k in before)
     assert len(algo.local_replay_buffer) == 20
     algo.train()
+    algo.stop()
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_a_pretraining_goes_on_with_a_policy_and_updates_as_often_as_told(tmp_path):
+    """Both options were taken without a word, and nothing came of them."""
+    agent = {"preset": "robust", "hidden": (8, 8), "warmup": 2, "learning_starts": 5, "updates": 3}
+    simulation = Simulation(participants=8, slots=4, attackers=2)
+    algo = _algorithm(Td3(**agent), simulation, 0)
+    for _ in range(10):
+        algo.train()
+    assert local_learner(algo).updates == 3 * (10 - 5 + 1)
+    algo.stop()
+    first = pretrain(Td3(**agent), simulation, 20, 0, tmp_path / "a", lambda *_: None)
+    more = Td3(**agent, policy=tmp_path / "a")
+    second = pretrain(more, simulation, 10, 1, tmp_path / "b", lambda *_: None)
+    assert np.array_equal(second.before, first.after)
+    facts = json.loads((tmp_path / "b" / "policy.json").read_text())
+    assert (facts["rounds"], "policy" in facts["agent"]) == (30, False)
+    algo = _algorithm(more, simulation, 1)
+    _begin(algo, local_learner(algo), more)
+    on_runner = algo.env_runner.module
+    written = load_file(tmp_path / "a" / "policy.safetensors")
+    actor = on_runner.actor.state_dict()
+    assert all(torch.equal(value, written[f"actor.{name}"]) for name, value in actor.items())
+    assert on_runner.began == 20
     algo.stop()
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from ray.tune.tune import _setup_signal_catching
 
 import fedorch
 from orchestrator.analysis.names import by_config
@@ -25,6 +27,7 @@ from sweeps import cli, commands
 from sweeps.choice import Choice, Planned
 from sweeps.home import Home
 from sweeps.results import Result, by_trial, numbered, stored, table, table_of
+from sweeps.runner import _signals_given_back
 from sweeps.status import Status
 from sweeps.targets import Running, resolve
 from sweeps.trainable import WRITTEN, Trial
@@ -376,6 +379,15 @@ def test_a_trial_of_another_sweep_is_in_no_table(tmp_path, capsys):
             shutil.copytree(path, tmp_path / "s" / "trials" / path.name)
     pd.testing.assert_frame_equal(table(tmp_path / "s"), before)
     assert "is no trial of this sweep" in " ".join(capsys.readouterr().err.split())
+
+
+def test_tune_s_handlers_do_not_outlive_it():
+    """The next Ctrl-C was lost to them."""
+    before = signal.getsignal(signal.SIGINT)
+    with _signals_given_back():
+        _setup_signal_catching()  # as Tune does
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_was_drawn_twice_counts_once(tmp_path):
