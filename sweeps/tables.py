@@ -21,6 +21,8 @@ from sweeps.reproduction import UNTUNED_BUDGET, Reproduction
 from sweeps.rules import lines
 
 Format = Literal["terminal", "markdown", "csv", "html", "latex", "json"]
+FOR_PROGRAMS = ("csv", "json")
+"""Those that come without a figure's picture."""
 PAIRS = (
     "Pairs behind the claims (same seeds; two-sided paired t-test, or signed ranks where a run "
     "missed, or signs where all differ by the same; none where both have one number each on all "

@@ -18,12 +18,12 @@ from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.contents import CONFIG
-from orchestrator.results.pictures import write_picture
+from orchestrator.results.pictures import require_unused_beside, write_picture
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
 from orchestrator.rounds.metrics import is_budget, on_test
-from orchestrator.terminal import console
+from orchestrator.terminal import console, told
 from sweeps import costs, efforts, tables
 from sweeps.apart import differing, key_of, leaves, under
 from sweeps.cells import Cells
@@ -424,12 +424,23 @@ class PaperTarget(Target):
         _require(folder, self.name)
         # what is claimed is claimed of all columns, whichever are shown
         values = self.one.whole.measured(folder)
+        draws = self.one.entry.picture and form not in tables.FOR_PROGRAMS
+        if draws and file is not None:
+            require_unused_beside(file)
         self._show_table(folder, values, form, file)
-        if self.one.entry.picture:
-            from sweeps import figures
+        if draws:
+            try:
+                self._draw(folder, values, file or folder / "figure.png")
+            except UserError as error:
+                if file is not None:
+                    raise
+                told("note", f"no picture: {error}")  # for which nobody has asked
 
-            figure, data = figures.draw(self.one, values, folder)
-            write_picture(figure, (file or folder / "figure.png").with_suffix(".png"), data)
+    def _draw(self, folder: Path, values: Values, beside: Path) -> None:
+        from sweeps import figures
+
+        figure, data = figures.draw(self.one, values, folder)
+        write_picture(figure, beside.with_suffix(".png"), data)
 
     def _show_table(
         self, folder: Path, values: Values, form: tables.Format, file: Path | None

@@ -298,7 +298,10 @@ def _type(annotation: Any) -> str:
 
 
 def _default(field: FieldInfo) -> Any:
-    value = field.get_default(call_default_factory=True, validated_data={})
+    try:
+        value = field.get_default(call_default_factory=True, validated_data={})
+    except Exception:  # a factory of somebody's own, which looks at other options
+        return "(by other options)"
     if value is PydanticUndefined:
         return "(required)"
     if isinstance(value, Part):

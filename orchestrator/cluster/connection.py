@@ -69,19 +69,21 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
     """SIGTERM, which clusters send, is Ctrl-C, where nobody has another handler for it: Ray's own
     prints the stacks of its threads, and aborts. What is given puts the handler there again.
     """
-    mine = threading.current_thread() is threading.main_thread()
-    if not mine or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    before = signal.getsignal(signal.SIGTERM)
+    # None: not of Python's making, and so not to be put back
+    if threading.current_thread() is not threading.main_thread() or before is None:
         yield lambda: None
         return
 
     def heeded() -> None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        usual = before == signal.SIG_DFL
+        signal.signal(signal.SIGTERM, signal.default_int_handler if usual else before)
 
     heeded()
     try:
         yield heeded
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _opened(address: str, options: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.files import write_whole
-from orchestrator.terminal import console
+from orchestrator.terminal import errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +29,25 @@ def require_free(plot: Path) -> None:
     if os.path.lexists(table) and not drawn:
         raise UserError(
             f"{table}: it is there without {plot}, whose data would replace it; choose another name"
+        )
+
+
+def require_unused_beside(file: Path) -> None:
+    """Raises UserError if a PNG and its data beside ``file`` would replace it, or a picture or a
+    table there that are not an earlier figure with its data.
+    """
+    plot = file.with_suffix(".png")
+    table = _table_beside(plot)
+    if file in (plot, table):
+        raise UserError(
+            f"--file {file}: the figure goes to {plot}, and its data to {table}; choose another "
+            "ending"
+        )
+    require_free(plot)
+    if os.path.lexists(plot) and not os.path.lexists(table):
+        raise UserError(
+            f"{plot}: it is there without its data, and the figure would replace it; choose "
+            "another name"
         )
 
 
@@ -64,7 +83,7 @@ def write_beside(
         require_free(plot)
     write_whole(plot, write)
     also = f" and {table}" if data is not None else ""
-    console.print(f"wrote {plot}{also}", soft_wrap=True)
+    errors.print(f"wrote {plot}{also}", soft_wrap=True)
 
 
 def _take_words_as_they_are(figure: Figure) -> None:

@@ -385,8 +385,11 @@ def test_beside_ray_sigterm_is_ctrl_c_unless_somebody_minds_it():
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         signal.signal(signal.SIGTERM, own)
         with connection._terminated_as_interrupted() as heeded:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as Ray does
             heeded()
             assert signal.getsignal(signal.SIGTERM) is own
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGTERM) is own
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -274,6 +274,23 @@ def test_commands_know_it(config, tmp_path):
     assert "did you mean 'mine'" in text
 
 
+def test_a_default_that_follows_from_another_is_described(tmp_path):
+    """KeyError: its factory was asked without the other."""
+    (tmp_path / "dep.py").write_text(
+        "import fedorch\n"
+        "from pydantic import Field\n"
+        "class Twice(fedorch.Weigher):\n"
+        "    name: str = 'twice'\n"
+        "    w: int = fedorch.option(2, 'a number')\n"
+        "    v: int = Field(default_factory=lambda own: 2 * own['w'], description='twice w')\n"
+        "    def start(self, slots, observation, seed):\n"
+        "        return None\n"
+    )
+    code, text = here("describe", "twice", "--plugin", tmp_path / "dep.py")
+    assert code == 0, text
+    assert "by other" in text
+
+
 FIGURE = """
 import fedorch
 

@@ -25,7 +25,7 @@ from sweeps.papers import entry
 from sweeps.reproduction import Reproduction
 from sweeps.results import by_trial, plan_of, table
 from sweeps.tables import conditions
-from sweeps.targets import SweepFile, _leading, of_folder, resolve
+from sweeps.targets import PaperTarget, SweepFile, _leading, of_folder, resolve
 from sweeps.tuning import Tuned
 from tests.running import finish
 from tests.sweeps.plans import ENTRY, REDUCED, SMALL, not_yet, results, sweep, tuned
@@ -397,6 +397,33 @@ def test_figures(reproduced, figure):
             if label == "FedAvg / mean"
         ]
         assert float(one["mean"].iloc[0]) == pytest.approx(100 * np.mean(last))
+
+
+def test_a_figure_s_table_is_written_where_nobody_else_s_files_are(reproduced, tmp_path, capsys):
+    """Its picture and its data went over the table that was asked for, and over others' files."""
+    shutil.copytree(reproduced, tmp_path / "s")
+    target = PaperTarget(replace(REDUCED, entry=replace(ENTRY, figure="axis")))
+    table_of, own = tmp_path / "t.csv", tmp_path / "own.png"
+    target.show(tmp_path / "s", "csv", table_of)
+    wanted = table_of.read_text()
+    assert "published" in wanted.splitlines()[0]
+    assert [one.name for one in tmp_path.glob("t.*")] == ["t.csv"]
+    with pytest.raises(UserError, match="it is there without"):
+        target.show(tmp_path / "s", "markdown", tmp_path / "t.md")
+    with pytest.raises(UserError, match="choose another ending"):
+        target.show(tmp_path / "s", "markdown", tmp_path / "u.csv")
+    own.write_text("mine")
+    with pytest.raises(UserError, match="the figure would replace it"):
+        target.show(tmp_path / "s", "markdown", tmp_path / "own.md")
+    assert (table_of.read_text(), own.read_text()) == (wanted, "mine")
+    assert not (tmp_path / "own.md").exists()
+    for _ in range(2):  # over an earlier one of its own
+        target.show(tmp_path / "s", "markdown", tmp_path / "v.md")
+    assert sorted(one.name for one in tmp_path.glob("v.*")) == ["v.csv", "v.md", "v.png"]
+    (tmp_path / "s" / "figure.png").mkdir()  # nobody asks for this one
+    capsys.readouterr()
+    target.show(tmp_path / "s", "terminal", None)
+    assert "note: no picture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("figure", ["curves", "axis", "scatter"])
