@@ -117,11 +117,14 @@ def resolve(target: str, budget: str, columns: Sequence[str] = ()) -> Target:
 
 def of_folder(folder: Path, columns: Sequence[str] = ()) -> Target:
     """What the sweep in ``folder`` was of; raises UserError if there is none."""
-    name = plan_of(folder).name
+    plan = plan_of(folder)
+    labels = {cell.label for cell in plan.cells}
     for one in entries().values():
         for size in one.budgets:
-            if Reproduction(one, size).name == name:
-                return PaperTarget(Reproduction(one, size, tuple(columns)))
+            paper = Reproduction(one, size)
+            # a sweep of one's own may have the name
+            if paper.name == plan.name and labels & {*paper.labels.values()}:
+                return PaperTarget(replace(paper, only=tuple(columns)))
     return SweepFile(folder, tuple(columns))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,25 +66,33 @@ def failed_beside(runs: Collection[str]) -> list[str]:
     return [
         place
         for folder in folders
-        for place, here in _ended_in(folder).items()
-        if place not in runs and _failed(here)
+        for place, here in _ended_in(folder, runs).items()
+        if _failed(here)
     ]
 
 
-def _ended_in(folder: str) -> dict[str, Path]:
-    """Of the seeds in their folder those that have ended, by name: where their results can be
-    read.
+def _ended_in(folder: str, known: Collection[str]) -> dict[str, Path]:
+    """Of the seeds in their folder those that have ended and are not ``known``, by name: where
+    their results can be read.
     """
     if not is_remote(folder):
         ended = sorted(Path(folder).glob(f"seed-*/{RESULT}"))
-        return {str(one.parent): one.parent for one in ended}
-    from orchestrator.results.storage import Mirror
+        return {str(one.parent): one.parent for one in ended if str(one.parent) not in known}
+    from orchestrator.results.storage import Mirror, folders_in
 
-    mirror = Mirror(folder, viewed=True)
-    names = _seeds_there(mirror.there, RESULT)
-    wanted = (join(name, file) for name in names for file in (RESULT, manifest.NAME))
-    mirror.fetch(*(one for one in wanted if one in mirror.there))
-    return {join(folder, name): mirror.local / name for name in names}
+    found: dict[str, Path] = {}
+    names: list[str] = []
+    # what was named may be all that one may look at there
+    with suppress(UserError):
+        names = _by_seed(folders_in(folder))
+    for place in (join(folder, name) for name in names):
+        if place not in known:
+            with suppress(UserError):
+                mirror = Mirror(place, viewed=True)
+                mirror.fetch(*(mirror.there & {RESULT, manifest.NAME}))
+                if RESULT in mirror.there:
+                    found[place] = mirror.local
+    return found
 
 
 def _failed(run: Path) -> bool:
@@ -107,14 +116,14 @@ def _members_there(place: str) -> list[str]:
     from orchestrator.results.storage import Mirror
 
     there = Mirror(place, viewed=True).there
-    seeds = [join(place, one) for one in _seeds_there(there, CONFIG)]
+    folders = {name.removesuffix(f"/{CONFIG}") for name in there}
+    seeds = [join(place, one) for one in _by_seed(folders)]
     return [place] if CONFIG in there else seeds or [place]
 
 
-def _seeds_there(names: Iterable[str], file: str) -> list[str]:
-    """The folders of seeds, by seed, among names in storage, that hold a file of that name."""
-    folders = {name.removesuffix(f"/{file}") for name in names}
-    return sorted(filter(SEED.fullmatch, folders), key=lambda one: int(one[5:]))
+def _by_seed(names: Iterable[str]) -> list[str]:
+    """Those that are folders of seeds."""
+    return sorted(filter(SEED.fullmatch, names), key=lambda one: int(one[5:]))
 
 
 def _seeds(folder: Path) -> list[str]:

@@ -140,6 +140,18 @@ class Mirror:
         return files, base, _names(files, base)
 
 
+def folders_in(uri: str) -> list[str]:
+    """The names of the folders right there; raises UserError as :class:`Mirror`."""
+
+    def look() -> list[fs.FileInfo]:
+        files, base = fs.FileSystem.from_uri(_bounded(uri))
+        return list(files.get_file_info(fs.FileSelector(base, allow_not_found=True)))
+
+    with _told(f"{uri}: cannot be reached"):
+        found = within(patience(), look)
+    return sorted(one.base_name for one in found if one.type == fs.FileType.Directory)
+
+
 _held: list[IO[str]] = []
 """Locks of the copies that this process looks at."""
 

@@ -20,6 +20,7 @@ from orchestrator.analysis.tested import Measured, PairedTests
 from orchestrator.cli.plotting import draw
 from orchestrator.config import load
 from orchestrator.config.schema import ResourcesConfig
+from orchestrator.results import storage
 from orchestrator.results.contents import TRIAL
 from orchestrator.results.run_folder import RunFolder
 from sweeps.cells import Cells
@@ -344,7 +345,7 @@ def test_a_picture_of_curves_tells_what_a_table_tells(tmp_path, capsys):
     assert "client actors" not in capsys.readouterr().err
 
 
-def test_seeds_that_failed_beside_those_that_are_compared_are_told(tmp_path):
+def test_seeds_that_failed_beside_those_that_are_compared_are_told(tmp_path, monkeypatch):
     """Whoever named the others had the easier seeds, and nobody said it."""
     run = RunFolder(tmp_path / "a" / "seed-0")
     run_into(run, load(None, [*SMALL]))
@@ -355,6 +356,17 @@ def test_seeds_that_failed_beside_those_that_are_compared_are_told(tmp_path):
     assert failed_said([run]) == said
     there = RunFolder.viewed(run.path.as_uri())
     assert failed_said([there]) == f"failed, and in no mean: {lost.path.as_uri()}"
+    looks = storage._names
+
+    def seen(files, base):
+        if base.endswith("/a"):  # it may be another's, or a bucket of a million files
+            raise PermissionError("Cannot list directory")
+        return looks(files, base)
+
+    monkeypatch.setattr(storage, "_names", seen)
+    assert failed_said([there]) == f"failed, and in no mean: {lost.path.as_uri()}"
+    monkeypatch.setattr(storage.fs, "FileSelector", lambda *_, **__: seen(None, "/a"))
+    assert failed_said([there]) == ""
     assert said in comparison.notes_of(Runs.read([run]), [], ["test_accuracy"], "fedavg")
 
 

@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -357,10 +356,13 @@ def test_the_best_of_many_is_tested_on_other_numbers_than_it_was_chosen_by(finis
 def test_a_folder_says_whose_table_it_is(finished, monkeypatch):
     with pytest.raises(UserError, match="no sweep"):
         of_folder(finished / "trials")
-    monkeypatch.setattr(
-        "sweeps.targets.plan_of", lambda _: SimpleNamespace(name="fda-table4.4-rte-full")
-    )
-    assert of_folder(finished) == resolve("fda/table4.4-rte", "full")
+    target = resolve("fda/table4.4-rte", "full")
+    plan = target.one.final_sweep()
+    monkeypatch.setattr("sweeps.targets.plan_of", lambda _: plan)
+    assert of_folder(finished) == target
+    # a sweep of one's own of that name was shown as that table, empty
+    plan = sweep(name=plan.name)
+    assert isinstance(of_folder(finished), SweepFile)
 
 
 def test_a_table_of_a_sweep_that_still_runs(reproduced, tmp_path):
