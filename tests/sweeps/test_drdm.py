@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.config import load
-from sweeps.papers import drdm
+from sweeps.papers import drdm, entry
 
 TUNED = {entry.id: entry for entry in drdm.ENTRIES if entry.tuning is not None}
 
@@ -59,7 +59,7 @@ def test_the_disjoint_tables_are_the_others_but_for_that(name):
 
 
 def test_the_dual_step_alone_differs_at_equal_rates():
-    one = drdm.dual_step()
+    one = entry("drdm/dual-step")
     for claim in one.claims:
         ours, theirs = ({*one.rows[row]} for row in (claim.better, *claim.worse))
         assert {s for s in ours ^ theirs if not s.startswith("algorithm")} == set()
