@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Collection, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,15 @@ class Terminal(Console):
         reads any more (a pager that was left)."""
         self.kept: list[Any] | None = None
         """What is printed, where it is to be kept instead (cli/listing.py)."""
+        self.silent = ContextVar("silent", default=False)
+        """Whether this thread prints nothing here; others may."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print, as long as somebody takes it."""
         if self.kept is not None:
             self.kept += objects
+            return
+        if self.silent.get():
             return
         # a line of a log is one, however long: who searches it looks for whole ones
         if not self.is_terminal and all(isinstance(one, str | Text) for one in objects):
@@ -148,7 +153,9 @@ def bar(*further: ProgressColumn) -> Progress:
         Words("{task.fields[note]}"),
         *further,
     )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    return Progress(
+        *columns, console=console, disable=not console.is_terminal or console.silent.get()
+    )
 
 
 def sweep_again(place: str) -> str:

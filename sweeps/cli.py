@@ -115,8 +115,13 @@ def sweep(
     place, finished = chosen.place(out), Finished.of(reuse or ())
     how = targets.Running(resume, tuple(settings or ()), at_once, finished)
     if timed:
-        commands.show_time(chosen, how)
+        commands.show_time(chosen, how, as_json)
         return
+    if as_json:
+        raise UserError(
+            "--json is for --list, --time and status; of a sweep that has run, `fedorch table "
+            "--format json` prints the table"
+        )
     chosen.require_place(place, resume)
     if chosen.shows_end(place, how):
         return

@@ -15,7 +15,7 @@ from orchestrator.config.reading import YAML
 from orchestrator.errors import UserError
 from orchestrator.files import json_text
 from orchestrator.results.trials import STATUS, ended_trials
-from orchestrator.terminal import console, headed
+from orchestrator.terminal import console, errors, headed
 from sweeps import costs
 from sweeps.choice import Choice
 from sweeps.entry import Entry
@@ -195,26 +195,35 @@ def _effort(entry: Entry, budget: str, known: Mapping[str, float]) -> tuple[int,
     return one.trials, None if each is None else one.trials * each / 3600
 
 
-def show_time(target: Target, how: Running) -> None:
+def show_time(target: Target, how: Running, as_json: bool = False) -> None:
     """What a sweep will take on this machine, by timing a round or two of each kind of trial;
     raises UserError for what cannot be run here.
     """
+    say = errors.print if as_json else console.print
     # imported here: it trains, and who lists entries need not wait for torch
     from sweeps.forecast import TIMED, begun_with, forecast, kinds
 
     plans = target.plans(how)
     shelf, found = begun_with(plans), kinds(plans)
-    console.print(f"timing a trial of each kind, for {TIMED} rounds; kinds: {len(found)}")
-    trials, seconds = 0, 0.0
+    say(f"timing a trial of each kind, for {TIMED} rounds; kinds: {len(found)}")
+    trials, seconds, told = 0, 0.0, []
     for timed in forecast(found, shelf):
         kind = timed.kind
         trials, seconds = trials + kind.trials, seconds + timed.seconds
-        console.print(
+        told.append({
+            "kind": kind.label, "trials": kind.trials, "rounds": timed.rounds,
+            "seconds_a_round": timed.round_seconds, "seconds": timed.seconds,
+        })  # fmt: skip
+        say(
             f"  {kind.label}: trials {kind.trials:,} × rounds {timed.rounds:,} × "
             f"{timed.round_seconds:.3g} s: {_spoken(timed.seconds / 3600)}",
             soft_wrap=True,
         )
     target.note(seconds / trials)
+    if as_json:
+        about = {"trials": trials, "seconds": seconds, "kinds": told}
+        console.print(json_text(about), soft_wrap=True)
+        return
     console.print(
         f"trials: {trials:,}; one after another, and if none ends early: {_spoken(seconds / 3600)}"
     )

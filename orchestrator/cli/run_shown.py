@@ -69,12 +69,12 @@ class RoundProgress:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Print nothing of a run but notes."""
-    before, console.quiet = console.quiet, True
+    """Print nothing of this thread's run but notes."""
+    before = console.silent.set(True)
     try:
         yield
     finally:
-        console.quiet = before
+        console.silent.reset(before)
 
 
 def headline(record: Record, also: Mapping[str, str]) -> str:

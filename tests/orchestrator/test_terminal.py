@@ -2,13 +2,14 @@
 
 import io
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
 from rich.table import Table
 
 from orchestrator import terminal
-from orchestrator.cli.run_shown import RoundProgress, show_result
+from orchestrator.cli.run_shown import RoundProgress, quiet, show_result
 from orchestrator.errors import UserError
 from orchestrator.pages.sentence import goals_met, told
 from orchestrator.results.pictures import write_picture
@@ -145,6 +146,31 @@ def test_rich_draws_in_any_encoding(monkeypatch):
     terminal.Terminal().print(table, width=20)
     assert "wordword" in Utf8.getvalue(sys.stdout)
     assert "\\u2026" in Utf8.getvalue(sys.stdout)
+
+
+def test_a_thread_that_is_silent_silences_no_other():
+    """Two that overlapped left the process silent for good."""
+    console, shown, turns = terminal.console, io.StringIO(), threading.Barrier(2)
+
+    def first():
+        with quiet():
+            turns.wait()  # both are silent
+            turns.wait()
+        turns.wait()  # it has ended
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console, "_file", shown)
+        thread = threading.Thread(target=first)
+        thread.start()
+        console.print("one")
+        with quiet():
+            turns.wait()
+            turns.wait()
+            turns.wait()
+            console.print("none")
+        thread.join()
+        console.print("two")
+    assert shown.getvalue().split() == ["one", "two"]
 
 
 @pytest.mark.parametrize("lost", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left")])

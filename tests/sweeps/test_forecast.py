@@ -1,5 +1,7 @@
 """What a sweep will take: trials by kind, rounds up to their limits, and what is told of it."""
 
+import json
+
 import pytest
 
 from orchestrator.clients.plane import InProcess
@@ -61,6 +63,12 @@ def test_it_is_told_before_it_is_run_and_listed_from_then_on(tmp_path, monkeypat
     assert "kinds: 6" in text
     assert "trials: 6; one after another" in text
     assert not (tmp_path / "runs").exists()
+    code, text = here("sweep", "drdm/figure4", "--budget", "smoke", "--time", "--json")
+    told, _ = json.JSONDecoder().raw_decode(text)  # what stderr has follows it
+    assert told["trials"] == sum(one["trials"] for one in told["kinds"]) == 6
+    assert told["seconds"] == pytest.approx(sum(one["seconds"] for one in told["kinds"]))
+    code, text = here("sweep", "drdm/figure4", "--budget", "smoke", "--json")
+    assert (code, "--json is for --list" in text) == (2, True)
     (key,) = costs.known()
     assert key == "drdm/figure4 smoke"
     code, text = here("sweep", "drdm", "--list")
