@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import pandas as pd
@@ -13,6 +13,7 @@ from orchestrator.results.members import failed_beside
 from orchestrator.results.run_folder import RunFolder
 
 DIVERGED = "diverged (a model, or a loss, that is no number)"
+LATE = "clients' own models were not judged, which were too late (client_timeout)"
 Run: TypeAlias = "tuple[Config, pd.DataFrame]"
 """Its config, and its rounds."""
 
@@ -33,25 +34,34 @@ def failed_said(folders: Iterable[RunFolder]) -> str:
 
 
 def left_out_said(groups: Mapping[str, Iterable[Run]]) -> list[str]:
-    """A sentence for each reason why groups of runs have left clients out, with how many a round
-    (mean over a group's runs) that were.
+    """A sentence for each reason why groups of runs have left clients out of training, or of what
+    their own models are judged by, with how many a round (mean over a group's runs) that were.
     """
     found: dict[str, list[str]] = {}
     for name, runs in groups.items():
-        lost = [(config, float(_dropped(rounds).mean())) for config, rounds in runs]
-        whys = {_why(config) for config, many in lost if many > 0}
+        once = [*runs]
+        whys = {_why(config) for config, rounds in once if _many(rounds, "dropped") > 0}
+        late = _over(once, "unjudged")
         if whys:
-            mean = sum(many for _, many in lost) / len(lost)
-            found.setdefault(", or ".join(sorted(whys)), []).append(f"{mean:.3g} a round in {name}")
+            why = f"clients were left out, which {', or '.join(sorted(whys))}"
+            found.setdefault(why, []).append(f"{_over(once, 'dropped'):.3g} a round in {name}")
+        if late:
+            found.setdefault(LATE, []).append(f"{late:.3g} a round in {name}")
     return [
-        f"clients were left out, which {why}: {', '.join(each[:SOME])}{' ...' * (len(each) > SOME)}"
+        f"{why}: {', '.join(each[:SOME])}{' ...' * (len(each) > SOME)}"
         for why, each in found.items()
     ]
 
 
-def _dropped(rounds: pd.DataFrame) -> pd.Series[float]:
-    # runs of before, and those of which none could be, do not tell
-    return rounds.get("dropped", pd.Series(0.0, rounds.index))
+def _over(runs: Collection[Run], column: str) -> float:
+    """Mean over runs of how many a round."""
+    return sum(_many(rounds, column) for _, rounds in runs) / max(len(runs), 1)
+
+
+def _many(rounds: pd.DataFrame, column: str) -> float:
+    # runs of before, and those of which none could be, do not tell; nor do rounds without any
+    told = rounds.get(column, pd.Series(0.0, rounds.index)).fillna(0.0)
+    return float(told.mean()) if len(told) else 0.0
 
 
 def _why(config: Config) -> str:

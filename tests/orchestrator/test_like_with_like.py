@@ -1,5 +1,6 @@
 """Numbers that are of other rows, by other formulas or of no repetitions are not tested, nor in bold."""
 
+import math
 import re
 import shutil
 
@@ -382,10 +383,12 @@ def test_who_was_left_out_is_told_with_the_reason(tmp_path):
     said = left_out_said({
         "a": [(config, rounds), (config, whole)], "b": [(late, rounds)], "c": [(clock, rounds)],
         "d": [(clock, whole), (clock, whole.drop(columns="dropped"))],
+        "e": [(clock, whole.assign(unjudged=[1.0, math.nan]))],
     })  # fmt: skip
     assert said == [
         "clients were left out, which came to NaN or infinity (non_finite: drop): 0.5 a round in a",
         "clients were left out, which were too late, or lost (client_timeout): 1 a round in b",
         "clients were left out, which came to NaN or infinity (non_finite: drop), or were too late, "
         "or lost (client_timeout): 1 a round in c",
+        "clients' own models were not judged, which were too late (client_timeout): 0.5 a round in e",
     ]
