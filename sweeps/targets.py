@@ -18,7 +18,11 @@ from orchestrator.config.schema import HOW_MUCH
 from orchestrator.errors import UserError
 from orchestrator.files import write_text
 from orchestrator.results.contents import CONFIG
-from orchestrator.results.pictures import require_unused_beside, write_picture
+from orchestrator.results.pictures import (
+    require_no_data,
+    require_unused_beside,
+    write_picture,
+)
 from orchestrator.results.places import is_remote, join
 from orchestrator.results.run_folder import RunFolder
 from orchestrator.results.trials import STATUS
@@ -428,8 +432,8 @@ class PaperTarget(Target):
         # what is claimed is claimed of all columns, whichever are shown
         values = self.one.whole.measured(folder)
         draws = self.one.entry.picture and form not in tables.FOR_PROGRAMS
-        if draws and file is not None:
-            require_unused_beside(file)
+        if self.one.entry.picture and file is not None:
+            (require_unused_beside if draws else require_no_data)(file)
         self._show_table(folder, values, form, file)
         if draws:
             try:

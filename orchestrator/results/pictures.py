@@ -51,6 +51,13 @@ def require_unused_beside(file: Path) -> None:
         )
 
 
+def require_no_data(file: Path) -> None:
+    """Raises UserError if ``file`` holds the data of a picture beside it."""
+    plot = file.with_suffix(".png")
+    if file == _table_beside(plot) and file.exists() and plot.exists():
+        raise UserError(f"{file}: it is there with {plot}, whose data it is; choose another name")
+
+
 def write_picture(figure: Figure, plot: Path, data: pd.DataFrame | None = None) -> None:
     """Write ``figure`` as ``plot``, as :func:`write_beside` does."""
     from matplotlib import rc_context

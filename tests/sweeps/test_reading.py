@@ -422,6 +422,9 @@ def test_a_figure_s_table_is_written_where_nobody_else_s_files_are(reproduced, t
     for _ in range(2):  # over an earlier one of its own
         target.show(tmp_path / "s", "markdown", tmp_path / "v.md")
     assert sorted(one.name for one in tmp_path.glob("v.*")) == ["v.csv", "v.md", "v.png"]
+    with pytest.raises(UserError, match="whose data it is"):
+        target.show(tmp_path / "s", "csv", tmp_path / "v.csv")
+    target.show(tmp_path / "s", "json", tmp_path / "v.json")
     (tmp_path / "s" / "figure.png").mkdir()  # nobody asks for this one
     capsys.readouterr()
     target.show(tmp_path / "s", "terminal", None)
