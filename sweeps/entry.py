@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from sweeps.apart import differing
+from sweeps.apart import differing, leaves, under
 from sweeps.spaces import Yaml
 
 if TYPE_CHECKING:
@@ -216,6 +216,14 @@ class Entry:
         columns = [column.settings for column in self.columns.values()]
         return differing(self.rows.values()) | differing(columns)
 
+    def alike_without(self, key: str) -> bool:
+        """Whether rows, or columns, that differ would be one if all said the same of ``key``."""
+        columns = [column.settings for column in self.columns.values()]
+        return any(
+            len({_without(one, key) for one in groups}) < len({_without(one, "") for one in groups})
+            for groups in (self.rows.values(), columns)
+        )
+
     @property
     def picture(self) -> Kind | Literal["rule", "runs"]:
         """What is drawn of it; empty for a table."""
@@ -226,3 +234,8 @@ class Entry:
     def cost_of(self, setting: str, network: str) -> str:
         """The column that a rule looks at for a setting and a network."""
         return next(n for n, c in self.columns.items() if (c.panel, c.group) == (setting, network))
+
+
+def _without(settings: Settings, key: str) -> frozenset[tuple[str, str]]:
+    """What settings say beside ``key``."""
+    return frozenset(said for said in leaves(settings) if not under(key, [said[0]]))

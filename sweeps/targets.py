@@ -380,7 +380,7 @@ class PaperTarget(Target):
                 )
             # less of it is said in the table's head
             free = key.partition(".")[0] in HOW_MUCH or key == "data.limit"
-            if not free and (won := under(key, entry.apart)):
+            if (not free or entry.alike_without(key)) and (won := under(key, entry.apart)):
                 raise UserError(
                     f"--set {key}: the rows or columns of {entry.id} differ in {won}, and would "
                     "go by names that they are not; use a sweep of your own"

@@ -31,8 +31,11 @@ READ: TypeAdapter[Weigher] = TypeAdapter(Annotated[Weigher, chosen_from(Weigher)
 
 def federation_of(path: Path | None, settings: Sequence[str]) -> dict[str, int]:
     """Options of rl.env.Simulation: how many clients a config's FedAA selects, from how many, and
-    how many of them are malicious at most. Raises UserError for a config of another algorithm.
+    how many of them are malicious at most. Raises UserError for a config of another algorithm, and
+    for ``settings`` of its agent, which is not the one that is trained.
     """
+    if any(one.partition("=")[0].strip().startswith("algorithm.agent") for one in settings):
+        raise UserError("--set algorithm.agent: the agent that is trained is that of --agent")
     config = load(path, settings)
     options, cohort = config.algorithm, config.cohort_size
     if not isinstance(options, FedAA.Options):

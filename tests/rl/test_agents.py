@@ -532,6 +532,8 @@ def test_a_policy_s_options_are_said_to_whom_it_is_for():
     }  # fmt: skip
     with pytest.raises(UserError, match="accuracy_in_state: the simulation has no accuracies"):
         federation_of(Path("examples/fedaa/mnist.yaml"), ["algorithm.accuracy_in_state=true"])
+    with pytest.raises(UserError, match="is that of --agent"):
+        federation_of(Path("examples/fedaa/mnist.yaml"), ["algorithm.agent.policy=p"])
 
 
 def test_a_policy_is_for_fedaa():

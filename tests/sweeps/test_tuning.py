@@ -355,6 +355,9 @@ def test_what_rows_and_columns_are_is_not_set():
                 targets.resolve(name, "smoke", ()).plans(Running(settings=(setting,)))
         targets.resolve(name, "smoke", ()).plans(Running(settings=("data.limit=500",)))
     table = targets.resolve("feddual/table1", "smoke", ())
+    # two columns would be of the same runs
+    with pytest.raises(UserError, match="differ in rounds"):
+        targets.resolve("drdm/dual-step-again", "full", ()).plans(Running(settings=("rounds=30",)))
     for free in ("rounds=3", "stop.steps_total=9", "stop={round: 2}"):
         table.plans(Running(settings=(free,)))
     for goal in ("stop.validation_accuracy=0.3", "stop={test_loss: '<= 1'}"):

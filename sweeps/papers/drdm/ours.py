@@ -99,7 +99,8 @@ def _dual_course() -> Entry:
         "early in training and late, on forty other seeds",
         rows, measured_on(COURSE), (*LINEAR.base, partition(0.1, 0.0)),
         {
-            "smoke": Budget(SMOKE, columns=names_of([*COURSE][:1], MEASURES),
+            "smoke": Budget((*SMOKE, "evaluation.every=5"),
+                            columns=names_of([*COURSE][:1], MEASURES),
                             reduced="Six clients."),
             "reduced": Budget(seeds=OTHER_SEEDS[:3], reduced="Three seeds."),
             "full": Budget(seeds=OTHER_SEEDS),
