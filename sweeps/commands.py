@@ -219,7 +219,8 @@ def show_time(target: Target, how: Running, as_json: bool = False) -> None:
             f"{timed.round_seconds:.3g} s: {_spoken(timed.seconds / 3600)}",
             soft_wrap=True,
         )
-    target.note(seconds / trials)
+    if not how.settings:  # which may have made the trials other ones
+        target.note(seconds / trials)
     if as_json:
         about = {"trials": trials, "seconds": seconds, "kinds": told}
         console.print(json_text(about), soft_wrap=True)

@@ -340,7 +340,8 @@ class PaperTarget(Target):
         home = Home(place)
         tuned = self._tune(home.stage(), how) if self.one.tuning else Tuned()
         _run_stage(self.one.final_sweep(tuned), home, how)
-        costs.note_measured(self.one, home.path)
+        if not how.settings:  # which may have made the trials other ones
+            costs.note_measured(self.one, home.path)
         self.show(home.path, "terminal", None)
         home.send()
         self._show_next(home)

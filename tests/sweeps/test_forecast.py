@@ -69,6 +69,8 @@ def test_it_is_told_before_it_is_run_and_listed_from_then_on(tmp_path, monkeypat
     assert told["seconds"] == pytest.approx(sum(one["seconds"] for one in told["kinds"]))
     code, text = here("sweep", "drdm/figure4", "--budget", "smoke", "--json")
     assert (code, "--json is for --list" in text) == (2, True)
+    code, text = here("sweep", "drdm/figure3", "--budget", "smoke", "--set", "rounds=1", "--time")
+    assert code == 0, text
     (key,) = costs.known()
     assert key == "drdm/figure4 smoke"
     code, text = here("sweep", "drdm", "--list")
