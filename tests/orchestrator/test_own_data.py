@@ -141,6 +141,15 @@ def test_a_text_in_one_of_two_files_is_one_in_both(tmp_path):
         assert rows[0][len(texts[0]) + texts[1].index("true")] == 1
 
 
+def test_texts_that_are_numbers_are_texts_where_the_file_says_so(tmp_path):
+    """They were refused: row 1 is '99999', and most rows are numbers."""
+    frame = pd.DataFrame({"zip": ["00123", "99999", "00123", "99999"], "ill": [0, 1, 0, 1]})
+    frame.to_parquet(tmp_path / "z.parquet")
+    found = samples(name="parquet", path=tmp_path / "z.parquet", label="ill")
+    assert found.columns[0]["texts"] == ["00123", "99999"]
+    np.testing.assert_array_equal(found.x[:, 1], found.y)
+
+
 def test_a_column_of_texts_is_read_as_it_is_written(tmp_path):
     """Where a field is empty, pandas makes truths of the others, and says that they are texts."""
     (tmp_path / "a.csv").write_text("flag,ill,part\ntrue,0,0\n,1,0\nfalse,1,0\ntrue,1,1\n")
