@@ -104,8 +104,8 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
         f"{out}",
         soft_wrap=True,
     )
+    spread = float(scores.gains.std(ddof=1)) / math.sqrt(episodes)
     if gained > 0:
-        spread = float(scores.gains.std(ddof=1)) / math.sqrt(episodes)
         console.print(
             f"a gain of {gained:.2f} ± {spread:.2f} (standard error over the same {episodes} "
             "episodes) over the better of what it began with and uniform",
@@ -120,10 +120,11 @@ def _train(weigher: Ddpg, simulation: Simulation, rounds: int, seed: int, out: P
     if scores.rounds < rounds:
         console.print(f"stopped after round {scores.rounds} of {rounds}")
         raise KeyboardInterrupt
-    if gained <= 0:
+    if gained <= 2 * spread:
+        told_apart = "that is told from chance " if gained > 0 else ""
         console.print(
-            "that is no gain over the policy before, or over uniform weights: more --rounds, "
-            "another --seed, or other options of the agent may find one",
+            f"that is no gain {told_apart}over the policy before, or over uniform weights: more "
+            "--rounds, another --seed, or other options of the agent may find one",
             soft_wrap=True,
         )
 
