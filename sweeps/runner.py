@@ -197,7 +197,6 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
         tuner = _tuner(prepared, trainable, storage, watcher)
     with (
         outlived(sweep_again(home.place), INTERRUPTED) as stopping,
-        _signals_given_back(),
         _terminated_as_interrupted(stopping),
         _standing_in(home.path),
     ):
@@ -206,14 +205,17 @@ def _fit(prepared: Prepared, home: Home, resume: bool, finished: Finished) -> No
 
 @contextmanager
 def _signals_given_back() -> Iterator[None]:
-    """Tune leaves its own handlers behind, to which the next Ctrl-C would be lost."""
-    mine = threading.current_thread() is threading.main_thread()
-    before = {sign: signal.getsignal(sign) for sign in (signal.SIGINT, signal.SIGUSR1) if mine}
+    """Tune leaves its own handlers behind, to which the next Ctrl-C would be lost. In the main
+    thread alone.
+    """
+    signs = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = {sign: signal.getsignal(sign) for sign in signs}
     try:
         yield
     finally:
         for sign, handler in before.items():
-            signal.signal(sign, handler)
+            if handler is not None:  # not of Python's making: it cannot be put back
+                signal.signal(sign, handler)
 
 
 @contextmanager
@@ -229,11 +231,9 @@ def _terminated_as_interrupted(stopping: threading.Event) -> Iterator[None]:
         stopping.set()
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
+    with _signals_given_back():
+        signal.signal(signal.SIGTERM, interrupt)
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -126,4 +126,5 @@ def _local_steps() -> tuple[Entry, ...]:
     )  # fmt: skip
 
 
-FIGURES = (*_training_curves()[:2], *_local_steps(), *_training_curves()[2:])
+_one, _two, *_later = _training_curves()
+FIGURES = (_one, _two, *_local_steps(), *_later)

@@ -33,35 +33,35 @@ DUAL_STEPS = (0.001, 0.01, 0.03)
 """γ of the tables as they were tuned, the largest that is tried there, and one beyond it."""
 
 
-def at_one_rate(
-    rate: float, steps: Iterable[float], others: Iterable[str], axes: Iterable[str]
-) -> tuple[dict[str, Settings], list[Claim]]:
-    """Rows of one learning rate: DRDM with several γ, and others; and whether each of the first is
-    ahead of each of these, over ``axes``, by each measure.
+def at_equal_rates(
+    rates: Iterable[float], steps: Iterable[float], others: Iterable[str], axes: Iterable[str]
+) -> tuple[dict[str, Settings], tuple[Claim, ...]]:
+    """Rows, for each learning rate: DRDM with several γ, and others; and whether each of the first
+    is ahead of each of these, over ``axes``, by each measure.
     """
-    rows = methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
-    ours = {
-        f"DRDM γ = {step}, η {rate}": (*rows["DRDM"], f"algorithm.gamma={step}") for step in steps
-    }
-    rivals = {f"{name}, η {rate}": rows[name] for name in others}
-    claims = [
-        Claim(f"{one} ahead of {other}: {measure}", one, (other,), names_of(axes, [measure]))
-        for one in ours for other in rivals for measure in MEASURES
-    ]  # fmt: skip
-    return ours | rivals, claims
+    rows: dict[str, Settings] = {}
+    claims: list[Claim] = []
+    for rate in rates:
+        own = methods((rate, 0.1), (rate, 0.001), rate, (rate, 0.001), rate)
+        ours = {
+            f"DRDM γ = {step}, η {rate}": (*own["DRDM"], f"algorithm.gamma={step}")
+            for step in steps
+        }
+        rivals = {f"{name}, η {rate}": own[name] for name in others}
+        rows |= ours | rivals
+        claims += [
+            Claim(f"{one} ahead of {other}: {measure}", one, (other,), names_of(axes, [measure]))
+            for one in ours for other in rivals for measure in MEASURES
+        ]  # fmt: skip
+    return rows, tuple(claims)
 
 
 def _dual_step() -> Entry:
     """No entry of the paper's: what the dual step adds with all else equal, and what DRDM adds to
     SCAFFOLD, where methods tuned by themselves have rates of their own.
     """
-    rows: dict[str, Settings] = {}
-    claims: list[Claim] = []
+    rows, claims = at_equal_rates(EQUAL_RATES, DUAL_STEPS, EQUALS, BY_ALPHA)
     columns = measured_on(BY_ALPHA)
-    for rate in EQUAL_RATES:
-        own, asked = at_one_rate(rate, DUAL_STEPS, EQUALS, BY_ALPHA)
-        rows |= own
-        claims += asked
     first = names_of([*BY_ALPHA][:1], MEASURES)
     return Entry(
         "drdm/dual-step",
@@ -73,7 +73,7 @@ def _dual_step() -> Entry:
             "reduced": Budget(seeds=FEW_SEEDS, reduced="Three seeds."),
             "full": Budget(seeds=PAPER_SEEDS),
         },
-        claims=tuple(claims),
+        claims=claims,
     )  # fmt: skip
 
 
@@ -87,12 +87,8 @@ def _dual_course() -> Entry:
     """No entry of the paper's: what the dual step adds early in training and late, at two rates and
     the most skewed classes, on forty seeds.
     """
-    rows: dict[str, Settings] = {}
-    claims: list[Claim] = []
-    for rate in (EQUAL_RATES[0], EQUAL_RATES[-1]):
-        own, asked = at_one_rate(rate, DUAL_STEPS[:1], WITHOUT_LAMBDA, COURSE)
-        rows |= own
-        claims += asked
+    ends = (EQUAL_RATES[0], EQUAL_RATES[-1])
+    rows, claims = at_equal_rates(ends, DUAL_STEPS[:1], WITHOUT_LAMBDA, COURSE)
     return Entry(
         "drdm/dual-step-again",
         "MNIST, linear model, α = 0.1: DRDM beside itself without λ and FedDyn at equal rates, "
@@ -105,7 +101,7 @@ def _dual_course() -> Entry:
             "reduced": Budget(seeds=OTHER_SEEDS[:3], reduced="Three seeds."),
             "full": Budget(seeds=OTHER_SEEDS),
         },
-        claims=tuple(claims),
+        claims=claims,
     )  # fmt: skip
 
 
